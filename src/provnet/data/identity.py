@@ -1,0 +1,111 @@
+"""SampleTable: what names a training sample to people and files.
+
+A position in an array says nothing once the data move. A sample is named by its `sample_id` together
+with the SHA-256 of its raw content; both are frozen in the run at training time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from provnet.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class SampleTable:
+    """One row per sample, in the order of the data set.
+
+    Attributes:
+        sample_ids: unique names, valid UTF-8: the manifest's id, else the relative path, else `split/position`.
+        sha256: (N, 32) uint8, hash of the raw content (file bytes; for array formats the sample's own bytes).
+        pixel_sha256: (N, 32) uint8, hash of the decoded picture as the network receives it, shape included.
+        labels: (N,) int64, position in `class_names`.
+        class_names: one name a class, empty classes included.
+        paths: relative path of the file, posix form, or None where a sample has no file of its own.
+        sources: who contributed the sample (the manifest's `source`), or None.
+    """
+
+    sample_ids: tuple[str, ...]
+    sha256: np.ndarray
+    pixel_sha256: np.ndarray
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    paths: tuple[str | None, ...]
+    sources: tuple[str | None, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.sample_ids)
+        for name in ("sha256", "pixel_sha256"):
+            value = getattr(self, name)
+            if value.shape != (n, 32) or value.dtype != np.uint8:
+                raise DataError(f"{name} must be uint8 of shape ({n}, 32), got {value.dtype} of shape {value.shape}")
+        if self.labels.shape != (n,) or self.labels.dtype != np.int64:
+            raise DataError(f"labels must be int64 of shape ({n},), got {self.labels.dtype} {self.labels.shape}")
+        if n and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
+            raise DataError(f"labels must lie in 0..{len(self.class_names) - 1}, the classes that have a name")
+        if len(self.paths) != n or len(self.sources) != n:
+            raise DataError(f"paths and sources must have {n} entries, got {len(self.paths)} and {len(self.sources)}")
+        if len(set(self.sample_ids)) != n:
+            seen: set[str] = set()
+            twice = next(i for i in self.sample_ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+            raise DataError(f'sample ids must be unique, "{twice}" occurs more than once')
+
+    def __len__(self) -> int:
+        return len(self.sample_ids)
+
+    def hex(self, index: int) -> str:
+        """SHA-256 of one sample's raw content as 64 hexadecimal digits."""
+        return bytes(self.sha256[index].tobytes()).hex()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Ordered fingerprint of the whole: contents, decoded pictures, labels and class names, in this order."""
+        digest = hashlib.sha256()
+        for part in (self.sha256, self.pixel_sha256, self.labels.astype("<i8")):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        for name in self.class_names:
+            raw = name.encode("utf-8", "surrogateescape")
+            digest.update(len(raw).to_bytes(8, "little") + raw)
+        return digest.hexdigest()
+
+    @cached_property
+    def content_root(self) -> str:
+        """Fingerprint of the contents alone, whatever their order, names and labels."""
+        rows = sorted(row.tobytes() for row in self.sha256)
+        return hashlib.sha256(b"".join(rows)).hexdigest()
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """(N,) int64: samples whose decoded pictures are equal share a group number (exact duplicates)."""
+        rows = np.ascontiguousarray(self.pixel_sha256).view("V32").ravel()
+        _, inverse = np.unique(rows, return_inverse=True)
+        return np.asarray(inverse, dtype=np.int64).reshape(-1)
+
+    @property
+    def index_ceiling(self) -> float:
+        """The best exact index accuracy that can be had: equal pictures cannot be told apart."""
+        return len(np.unique(self.groups)) / len(self) if len(self) else 0.0
+
+    def conflicts(self) -> list[tuple[int, ...]]:
+        """Groups of equal pictures that carry different labels, as tuples of indices."""
+        order = np.argsort(self.groups, kind="stable")
+        edges = np.flatnonzero(np.diff(self.groups[order])) + 1
+        members = [m for m in np.split(order, edges) if len(m) > 1]
+        return [tuple(int(i) for i in m) for m in members if len(np.unique(self.labels[m])) > 1]
+
+    def select(self, indices: np.ndarray) -> SampleTable:
+        """The table of some samples, in the order given."""
+        rows = np.asarray(indices, dtype=np.int64)
+        return SampleTable(
+            sample_ids=tuple(self.sample_ids[i] for i in rows),
+            sha256=self.sha256[rows],
+            pixel_sha256=self.pixel_sha256[rows],
+            labels=self.labels[rows],
+            class_names=self.class_names,
+            paths=tuple(self.paths[i] for i in rows),
+            sources=tuple(self.sources[i] for i in rows),
+        )

@@ -1,0 +1,93 @@
+"""ImageData: pictures (or vectors), labels and the identity of every sample; DataSpec: how to open it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.data.identity import SampleTable
+from provnet.errors import DataError
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """How to open a data set again; kept in the run, so that pictures are found and re-hashed before they are shown.
+
+    Attributes:
+        source: a known name (`mnist`, `embedded`), an absolute path, or `arrays` for data given as objects.
+        kind: the reader that was used (`embedded`, `digits`, `idx`, `cifar10`, `cifar100`, `folder`, `npz`, `csv`,
+            `arrays`).
+        split: `train`, `test` or `all`.
+        data_dir: the folder that names resolve under, or None.
+        options: everything else that changes the pictures (`size`, `mode`, `background`, `frame`, `value_range`,
+            `skip_bad`, `limit`, `holdout`).
+    """
+
+    source: str
+    kind: str
+    split: str = "train"
+    data_dir: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary for config.json."""
+        return {**asdict(self), "options": dict(self.options)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> DataSpec:
+        """The inverse of `to_json`."""
+        return cls(**dict(value))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """A data set in memory with the identity of every sample.
+
+    Attributes:
+        images: uint8 (N, C, H, W) with C = 1 or 3; or float32 (N, C, H, W) or (N, F) where the values are not bytes.
+        samples: the sample table, row i belongs to images[i].
+        spec: how to open it again.
+        skipped: `name: reason` of each file that was left out (`skip_bad`).
+    """
+
+    images: Tensor
+    samples: SampleTable
+    spec: DataSpec
+    skipped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.images) != len(self.samples):
+            raise DataError(f"{len(self.images)} images but {len(self.samples)} rows in the sample table")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def labels(self) -> Tensor:
+        """(N,) int64 labels."""
+        return torch.from_numpy(self.samples.labels)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One name a class."""
+        return self.samples.class_names
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample: (C, H, W) or (F,)."""
+        return tuple(self.images.shape[1:])
+
+    def select(self, indices: np.ndarray | Tensor) -> ImageData:
+        """Some samples, in the order given, with their identities.
+
+        >>> import provnet
+        >>> len(provnet.open_data("embedded").select(torch.arange(10)))
+        10
+        """
+        rows = np.asarray(indices, dtype=np.int64)
+        return ImageData(self.images[torch.from_numpy(rows)], self.samples.select(rows), self.spec, self.skipped)

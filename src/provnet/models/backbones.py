@@ -1,0 +1,158 @@
+"""Backbones: what turns a picture (or a vector) into features, and how wide the branches on top of each are.
+
+Letters: B batch, C channels, H W height and width, D features.
+`BACKBONES` at the bottom is the closed table that model files may name. Wherever a name is accepted, an
+`nn.Module` that maps (B, C, H, W) to (B, D) is too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from provnet.errors import UsageError
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Design:
+    """A backbone and the hidden layers of its branches, each as (width, dropout)."""
+
+    make: Callable[[Shape], nn.Module]
+    task: tuple[tuple[int, float], ...]
+    trunk: tuple[tuple[int, float], ...]
+    last_dropout: float = 0.0
+
+
+def branch(inputs: int, layers: tuple[tuple[int, float], ...], last_dropout: float = 0.0) -> nn.Sequential:
+    """Hidden layers of a branch: Linear, BatchNorm, ReLU, Dropout for each (width, dropout).
+
+    >>> branch(8, ((4, 0.1),))(torch.zeros(2, 8)).shape
+    torch.Size([2, 4])
+    """
+    parts: list[nn.Module] = []
+    for width, dropout in layers:
+        parts += [nn.Linear(inputs, width), nn.BatchNorm1d(width), nn.ReLU()]
+        parts += [nn.Dropout(dropout)] if dropout else []
+        inputs = width
+    parts += [nn.Dropout(last_dropout)] if last_dropout else []
+    return nn.Sequential(*parts)
+
+
+def output_shape(module: nn.Module, shape: Shape) -> Shape:
+    """Shape of what a module gives for one input of this shape, without touching its state.
+
+    >>> output_shape(nn.Flatten(), (1, 4, 4))
+    (16,)
+    """
+    training = module.training
+    module.eval()
+    with torch.no_grad():
+        device = next((p.device for p in module.parameters()), torch.device("cpu"))
+        out = module(torch.zeros(1, *shape, device=device))
+    module.train(training)
+    return tuple(out.shape[1:])
+
+
+def conv_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequential:
+    """3x3 convolution, padded, BatchNorm, ReLU and a pooling layer."""
+    parts = [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
+    return nn.Sequential(*parts, *([pool] if pool is not None else []))
+
+
+def _pool() -> nn.MaxPool2d:
+    return nn.MaxPool2d(2, ceil_mode=True)  # equals the paper's pooling for even sizes and never runs out of pixels
+
+
+def _pictures_only(name: str, shape: Shape) -> int:
+    if len(shape) != 3:
+        raise UsageError(f'backbone "{name}" takes pictures (C, H, W), got vectors of shape {shape}; use "mlp"')
+    return shape[0]
+
+
+def paper_single(shape: Shape) -> nn.Module:
+    """App. 7.1: conv 128-256-512, pooled to 4x4, 8,192 features."""
+    c = _pictures_only("paper-single", shape)
+    last = nn.AdaptiveAvgPool2d((4, 4))
+    return nn.Sequential(
+        conv_block(c, 128, _pool()), conv_block(128, 256, _pool()), conv_block(256, 512, last), nn.Flatten()
+    )
+
+
+def paper_two_branch(shape: Shape) -> nn.Module:
+    """App. 7.2: conv 64-128-256, pooled to 4x4, then the projection 4,096 -> 2,048 (dropout .3)."""
+    c = _pictures_only("paper", shape)
+    last = nn.AdaptiveAvgPool2d((4, 4))
+    convs = (conv_block(c, 64, _pool()), conv_block(64, 128, _pool()), conv_block(128, 256, last))
+    return nn.Sequential(*convs, nn.Flatten(), branch(4096, ((2048, 0.3),)))
+
+
+def small(shape: Shape) -> nn.Module:
+    """For small grey pictures on a CPU: conv 32-64-64, pooled to 4x4, 256 features."""
+    c = _pictures_only("small", shape)
+    last = nn.AdaptiveAvgPool2d((4, 4))
+    convs = (conv_block(c, 32, _pool()), conv_block(32, 64, _pool()), conv_block(64, 64, last))
+    return nn.Sequential(*convs, nn.Flatten(), branch(1024, ((256, 0.1),)))
+
+
+class Residual(nn.Module):
+    """Adds two convolution blocks to their own input."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(conv_block(channels, channels, None), conv_block(channels, channels, None))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C, H, W)."""
+        out: Tensor = x + self.body(x)
+        return out
+
+
+def residual(shape: Shape) -> nn.Module:
+    """A modern residual CNN for colour pictures: 64-128-256-512 with two residual blocks, 512 x 2x2 -> 512 features."""
+    c = _pictures_only("residual", shape)
+    return nn.Sequential(
+        conv_block(c, 64, None),
+        conv_block(64, 128, _pool()),
+        Residual(128),
+        conv_block(128, 256, _pool()),
+        conv_block(256, 512, _pool()),
+        Residual(512),
+        nn.AdaptiveMaxPool2d((2, 2)),
+        nn.Flatten(),
+        branch(2048, ((512, 0.0),)),
+    )
+
+
+def mlp(shape: Shape) -> nn.Module:
+    """For vectors (or flattened small pictures): one hidden layer of 256."""
+    inputs = int(torch.Size(shape).numel())
+    return nn.Sequential(nn.Flatten(), branch(inputs, ((256, 0.0), (128, 0.0))))
+
+
+def auto_backbone(shape: Shape, network: str, preset: str) -> str:
+    """The name that "auto" stands for: by input shape, and the paper's own layers under the preset `paper`.
+
+    >>> auto_backbone((1, 28, 28), "single", "paper"), auto_backbone((3, 32, 32), "single", "fast")
+    ('paper-single', 'residual')
+    """
+    if len(shape) == 1:
+        return "mlp"
+    if preset == "paper":
+        return "paper-single" if network == "single" else "paper"
+    return "small" if shape[0] == 1 and max(shape[1:]) <= 32 else "residual"
+
+
+BACKBONES: dict[str, Design] = {
+    "paper-single": Design(paper_single, task=((512, 0.2),), trunk=((4096, 0.4), (2048, 0.2)), last_dropout=0.1),
+    "paper": Design(paper_two_branch, task=((512, 0.2),), trunk=((2048, 0.2), (1024, 0.1))),
+    "small": Design(small, task=((128, 0.1),), trunk=((256, 0.0),)),
+    "residual": Design(residual, task=(), trunk=((1024, 0.0),)),
+    "mlp": Design(mlp, task=(), trunk=((256, 0.0),)),
+}
+# A backbone given as an object gets these branches.
+CUSTOM = Design(lambda shape: nn.Identity(), task=((256, 0.1),), trunk=((512, 0.0),))

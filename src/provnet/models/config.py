@@ -1,0 +1,65 @@
+"""NetworkConfig: everything that decides a network's shape; what config.json keeps of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from provnet.errors import UsageError
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """A network of the closed tables NETWORKS and BACKBONES.
+
+    Attributes:
+        network: a name in NETWORKS.
+        backbone: a name in BACKBONES or SHARING, or `custom` for a module given as object (needed again at load).
+        input_shape: (C, H, W) or (F,).
+        classes: C, empty classes included.
+        mean, std: one a channel (or a feature), in units of `raw / scale`.
+        scale: 255 for bytes, 1 for floats.
+        conditional: concatenate the one-hot class (class-conditional only).
+        alpha: label mixing, the probability that the target is another sample of the class.
+        level: sharing level of the backbones of app. 7.6.
+    """
+
+    network: str
+    backbone: str
+    input_shape: tuple[int, ...]
+    classes: int
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    scale: float = 1.0
+    conditional: bool = True
+    alpha: float = 0.0
+    level: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise UsageError(f"alpha must lie in [0, 1], got {self.alpha}")
+        if len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
+            raise UsageError(f"input_shape must be (C, H, W) or (F,) with positive sizes, got {self.input_shape}")
+        if self.classes < 1:
+            raise UsageError(f"classes must be 1 or more, got {self.classes}")
+        if len(self.mean) != len(self.std) or len(self.mean) not in (1, self.input_shape[0]):
+            raise UsageError(f"mean and std need one value or {self.input_shape[0]}, got {len(self.mean)}")
+        if not all(math.isfinite(v) for v in (*self.mean, *self.std, self.scale)) or min(*self.std, self.scale) <= 0:
+            raise UsageError("mean, std and scale must be finite, std and scale above 0")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary for config.json."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> NetworkConfig:
+        """The inverse of `to_json`; lists become tuples.
+
+        >>> config = NetworkConfig("single", "mlp", (4,), classes=2)
+        >>> NetworkConfig.from_json(config.to_json()) == config
+        True
+        """
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        return cls(**plain)

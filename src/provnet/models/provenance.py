@@ -1,0 +1,211 @@
+"""ProvenanceNet: one backbone, a class branch and an index branch; NETWORKS: the paper's four, by name.
+
+Letters: B batch, C classes, D features, N samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from provnet.errors import UsageError, choose
+from provnet.indexing import IndexMap
+from provnet.models.backbones import BACKBONES, CUSTOM, Design, branch, output_shape
+from provnet.models.config import NetworkConfig
+from provnet.models.heads import INDEX_HEADS, IndexHead
+from provnet.models.sharing import SHARING, cut_at
+
+
+class ProvenanceOutput(NamedTuple):
+    """What a provenance network says of a batch."""
+
+    features: Tensor  # backbone's output
+    logits: Tensor  # (B, C) class scores
+    classes: Tensor  # (B,) the classes that the index branch was conditioned on
+    index_features: Tensor  # (B, D) last hidden layer of the index branch
+    index_scores: Tensor  # (B, slots); only the index head knows what a slot is
+
+
+class Normalise(nn.Module):
+    """Raw pixels or values -> (x / scale - mean) / std, one mean and std a channel."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        shape = (1, -1) + (1,) * (len(config.input_shape) - 1)
+        self.input_shape = config.input_shape
+        self.scale = config.scale
+        self.register_buffer("mean", torch.tensor(config.mean, dtype=torch.float32).reshape(shape), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std, dtype=torch.float32).reshape(shape), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(B, ...) raw -> (B, ...) float32."""
+        if tuple(images.shape[1:]) != self.input_shape:
+            given = tuple(images.shape[1:])
+            raise UsageError(f"this network takes samples of shape {self.input_shape}, got {given}; resize them first")
+        return (images.float() / self.scale - self.mean) / self.std
+
+
+class IndexTrunk(nn.Module):
+    """Hidden layers of the index branch; with `classes` > 0 the one-hot class is concatenated to the features."""
+
+    def __init__(self, body: nn.Module, classes: int = 0) -> None:
+        super().__init__()
+        self.body = body
+        self.classes = classes
+
+    def forward(self, features: Tensor, classes: Tensor) -> Tensor:
+        """(B, D), (B,) -> (B, D')."""
+        if self.classes:
+            features = torch.cat([features, F.one_hot(classes, self.classes).to(features.dtype)], 1)
+        out: Tensor = self.body(features)
+        return out
+
+
+class ProvenanceNet(nn.Module):
+    """A network that answers and names the training samples behind the answer.
+
+    Without a task head (single branch) the class scores are the log-sum-exp of the index scores per class; they
+    carry no gradient, since the paper trains that network on indices alone.
+
+    >>> index_map = IndexMap([0, 0, 1])
+    >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), index_map).eval()
+    >>> net(torch.zeros(5, 4)).index_scores.shape
+    torch.Size([5, 3])
+    """
+
+    members: Tensor
+
+    def __init__(
+        self,
+        normalise: nn.Module,
+        backbone: nn.Module,
+        task_head: nn.Module | None,
+        index_trunk: IndexTrunk,
+        index_head: IndexHead,
+        index_map: IndexMap,
+    ) -> None:
+        super().__init__()
+        self.normalise = normalise
+        self.backbone = backbone
+        self.task_head = task_head
+        self.index_trunk = index_trunk
+        self.index_head = index_head
+        self.index_map = index_map
+        if task_head is None:  # (N, C) one-hot labels: a product with it sums over the samples of each class
+            members = F.one_hot(index_map.labels, index_map.classes).float()
+            self.register_buffer("members", members, persistent=False)
+
+    def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
+        """Raw images (B, ...) -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
+        features = self.backbone(self.normalise(images))
+        if self.task_head is None:
+            none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+            index_features = self.index_trunk(features, none)
+            index_scores = self.index_head(index_features, none)
+            logits = self._class_scores(index_scores)
+            return ProvenanceOutput(features, logits, logits.argmax(1), index_features, index_scores)
+        logits = self.task_head(features)
+        given = logits.argmax(1) if classes is None else classes
+        index_features = self.index_trunk(features, given)
+        return ProvenanceOutput(features, logits, given, index_features, self.index_head(index_features, given))
+
+    def _class_scores(self, index_scores: Tensor) -> Tensor:
+        scores = index_scores.detach().float()
+        top = scores.amax(1, keepdim=True)
+        with torch.autocast(scores.device.type, enabled=False):
+            sums = (scores - top).exp() @ self.members
+        return sums.clamp_min(torch.finfo(torch.float32).tiny).log() + top
+
+
+def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None = None) -> ProvenanceNet:
+    """Build a network of the closed table, initialised as the paper says; `backbone` replaces the named one.
+
+    >>> net = build(NetworkConfig("class-conditional", "small", (1, 8, 8), classes=2), IndexMap([0, 1, 1]))
+    >>> net.index_head.to_index(torch.tensor([[1]]), torch.tensor([1])).tolist()
+    [[2]]
+    """
+    kind = choose("network", config.network, NETWORKS)
+    if config.classes != index_map.classes:
+        raise UsageError(f"the config has {config.classes} classes, the index map {index_map.classes}")
+    width = config.classes if kind.concatenates and config.conditional else 0
+    task: nn.Module | None
+    if config.backbone in SHARING and backbone is None:
+        if width:
+            raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
+        level = 4 if kind.task is False else config.level
+        cut = cut_at(config.backbone, config.input_shape, level)
+        shared, task, body = cut.shared, cut.task, cut.index
+    else:
+        design = _design(config, backbone)
+        shared = backbone if backbone is not None else design.make(config.input_shape)
+        features = output_shape(shared, config.input_shape)
+        if len(features) != 1:
+            raise UsageError(
+                f"a backbone must give (B, D) features, this one gives (B, {', '.join(map(str, features))})"
+            )
+        task = branch(features[0], design.task)
+        body = branch(features[0] + width, design.trunk, design.last_dropout)
+        task_in = design.task[-1][0] if design.task else features[0]
+        hidden = design.trunk[-1][0]
+    if config.backbone in SHARING and backbone is None:
+        task_in = hidden = SHARING[config.backbone][3]
+    head = INDEX_HEADS[kind.head](hidden, index_map)
+    task_head = nn.Sequential(task, nn.Linear(task_in, config.classes)) if kind.task else None
+    trunk = IndexTrunk(body, width)
+    for module in (task_head, trunk, head):
+        if module is not None:
+            _initialise(module)
+    if backbone is None:
+        _initialise(shared)
+    nn.init.normal_(head.output.weight, 0.0, 0.01)
+    return ProvenanceNet(Normalise(config), shared, task_head, trunk, head, index_map)
+
+
+def _design(config: NetworkConfig, backbone: nn.Module | None) -> Design:
+    return CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
+
+
+def _initialise(module: nn.Module) -> None:
+    """App. 7.1: convolutions Kaiming fan_out, linear layers N(0, .02); BatchNorm is 1 and 0 as built."""
+    for part in module.modules():
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight, mode="fan_out", nonlinearity="relu")
+        elif isinstance(part, nn.Linear):
+            nn.init.normal_(part.weight, 0.0, 0.02)
+        else:
+            continue
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+
+def parameter_count(module: nn.Module) -> int:
+    """How many numbers are trained.
+
+    >>> parameter_count(nn.Linear(2, 3))
+    9
+    """
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What tells the paper's networks apart."""
+
+    head: str
+    task: bool
+    concatenates: bool
+
+
+NETWORKS: dict[str, Kind] = {
+    "single": Kind("flat", task=False, concatenates=False),
+    "class-independent": Kind("flat", task=True, concatenates=False),
+    "class-conditional": Kind("shared", task=True, concatenates=True),
+    "class-conditional-heads": Kind("per-class", task=True, concatenates=False),
+}
