@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -30,6 +29,7 @@ def index_loss(scores: Tensor, valid: Tensor, slots: Tensor, smoothing: float) -
 
     Smoothing over masked slots would be infinite.
 
+    >>> import torch
     >>> scores = torch.tensor([[0.0, 0.0, -torch.inf]])
     >>> round(float(index_loss(scores, scores.isfinite(), torch.tensor([0]), 0.1)), 4)
     0.6931

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from provnet.errors import UsageError, choose
 from provnet.indexing import IndexMap
-from provnet.models.backbones import BACKBONES, CUSTOM, Design, branch, output_shape
+from provnet.models.backbones import BACKBONES, CUSTOM, branch, output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.heads import INDEX_HEADS, IndexHead
 from provnet.models.sharing import SHARING, cut_at
@@ -84,6 +84,7 @@ class ProvenanceNet(nn.Module):
 
     def __init__(
         self,
+        *,
         normalise: nn.Module,
         backbone: nn.Module,
         task_head: nn.Module | None,
@@ -134,42 +135,54 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     kind = choose("network", config.network, NETWORKS)
     if config.classes != index_map.classes:
         raise UsageError(f"the config has {config.classes} classes, the index map {index_map.classes}")
-    width = config.classes if kind.concatenates and config.conditional else 0
-    task: nn.Module | None
-    if config.backbone in SHARING and backbone is None:
-        if width:
-            raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
-        level = 4 if kind.task is False else config.level
-        cut = cut_at(config.backbone, config.input_shape, level)
-        shared, task, body = cut.shared, cut.task, cut.index
-    else:
-        design = _design(config, backbone)
-        shared = backbone if backbone is not None else design.make(config.input_shape)
-        features = output_shape(shared, config.input_shape)
-        if len(features) != 1:
-            raise UsageError(
-                f"a backbone must give (B, D) features, this one gives (B, {', '.join(map(str, features))})"
-            )
-        task = branch(features[0], design.task)
-        body = branch(features[0] + width, design.trunk, design.last_dropout)
-        task_in = design.task[-1][0] if design.task else features[0]
-        hidden = design.trunk[-1][0]
-    if config.backbone in SHARING and backbone is None:
-        task_in = hidden = SHARING[config.backbone][3]
-    head = INDEX_HEADS[kind.head](hidden, index_map)
-    task_head = nn.Sequential(task, nn.Linear(task_in, config.classes)) if kind.task else None
-    trunk = IndexTrunk(body, width)
-    for module in (task_head, trunk, head):
+    concatenated = config.classes if kind.concatenates and config.conditional else 0
+    parts = _parts(config, kind, concatenated, backbone)
+    head = INDEX_HEADS[kind.head](parts.index_width, index_map)
+    task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
+    trunk = IndexTrunk(parts.index, concatenated)
+    for module in (task_head, trunk, head, parts.shared if backbone is None else None):
         if module is not None:
             _initialise(module)
-    if backbone is None:
-        _initialise(shared)
     nn.init.normal_(head.output.weight, 0.0, 0.01)
-    return ProvenanceNet(Normalise(config), shared, task_head, trunk, head, index_map)
+    return ProvenanceNet(
+        normalise=Normalise(config),
+        backbone=parts.shared,
+        task_head=task_head,
+        index_trunk=trunk,
+        index_head=head,
+        index_map=index_map,
+    )
 
 
-def _design(config: NetworkConfig, backbone: nn.Module | None) -> Design:
-    return CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
+class _Parts(NamedTuple):
+    """The layers below the two output layers, and how many features each branch ends with."""
+
+    shared: nn.Module
+    task: nn.Module
+    task_width: int
+    index: nn.Module
+    index_width: int
+
+
+def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Module | None) -> _Parts:
+    if backbone is None and config.backbone in SHARING:
+        if concatenated:
+            raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
+        cut = cut_at(config.backbone, config.input_shape, config.level if kind.task else 4)
+        width = SHARING[config.backbone][3]
+        return _Parts(cut.shared, cut.task, width, cut.index, width)
+    design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
+    shared = backbone if backbone is not None else design.make(config.input_shape)
+    features = output_shape(shared, config.input_shape)
+    if len(features) != 1:
+        raise UsageError(f"a backbone must give (B, D) features, this one gives (B, {', '.join(map(str, features))})")
+    return _Parts(
+        shared,
+        branch(features[0], design.task),
+        design.task[-1][0] if design.task else features[0],
+        branch(features[0] + concatenated, design.trunk, design.last_dropout),
+        design.trunk[-1][0],
+    )
 
 
 def _initialise(module: nn.Module) -> None:
