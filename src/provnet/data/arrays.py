@@ -1,0 +1,123 @@
+"""numpy and torch arrays, and any map-style torch Dataset, as data with identity.
+
+Pictures of bytes, (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, become uint8 (N, C, H, W). Where both
+readings are possible, channels first is taken. Whole numbers 0..255 of another type count as bytes, booleans as 0 and 255.
+Other numbers become float32; a 2-D array is vectors (N, F), float32.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from provnet.data.assemble import Opened, assemble
+from provnet.data.images import picture_array
+from provnet.data.labels import encode_labels
+from provnet.data.rules import OpenOptions
+from provnet.errors import DataError, NonFiniteError, UsageError
+
+
+def open_arrays(images: Any, labels: Any, split: str, options: OpenOptions) -> Opened:
+    """Arrays with one label a sample; each sample is named `split/position` and hashed by its own bytes."""
+    if labels is None:
+        raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
+    raw = to_numpy(images)
+    check_array(raw)
+    answers, names = encode_labels(to_numpy(labels), options.class_names)
+    ids = [f"{split}/{i}" for i in range(len(raw))]
+    return assemble(raw, answers, names, ids, options=options, convert=converter(raw))
+
+
+def open_dataset(dataset: Any, split: str, options: OpenOptions) -> Opened:
+    """A map-style Dataset of (picture, label) pairs; pictures are PIL images, arrays or tensors of one shape."""
+    pictures, labels = [], []
+    for i in range(len(dataset)):
+        item = dataset[i]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise DataError(f"item {i} of the Dataset must be a pair (image, label), got {type(item).__name__}")
+        picture, label = item
+        is_picture = isinstance(picture, Image.Image)
+        pictures.append(picture_array(picture, f"item {i}", options.rule) if is_picture else to_numpy(picture))
+        labels.append(label.item() if hasattr(label, "item") else label)
+    if not pictures:
+        raise UsageError("the Dataset is empty; at least one sample is needed")
+    shapes = Counter(f"{picture.dtype} {picture.shape}" for picture in pictures)
+    if len(shapes) > 1:
+        listed = ", ".join(f"{shape}: {n}" for shape, n in shapes.most_common(8))
+        raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
+    known = getattr(dataset, "classes", None)
+    if options.class_names is None and known is not None and all(isinstance(label, int) for label in labels):
+        answers, names = encode_labels(labels, tuple(str(name) for name in known))
+    else:
+        answers, names = encode_labels(labels, options.class_names)
+    raw = np.stack(pictures)
+    check_array(raw)
+    ids = [f"{split}/{i}" for i in range(len(raw))]
+    return assemble(raw, answers, names, ids, options=options, convert=converter(raw))
+
+
+def to_numpy(values: Any) -> np.ndarray:
+    """A numpy view or copy of an array, tensor or list; what cannot be one is refused in words.
+
+    >>> to_numpy(torch.zeros(2, 3)).shape
+    (2, 3)
+    """
+    if isinstance(values, torch.Tensor):
+        dense = values.detach().to_dense() if values.is_sparse else values.detach()
+        return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"the values do not form an array, all samples must have one shape ({error})") from None
+
+
+def check_array(values: np.ndarray) -> None:
+    """Refuse what cannot be samples: text, objects, complex numbers, wrong rank, nothing, NaN or infinity."""
+    if values.dtype.kind not in "biuf":
+        what = {"O": "Python objects", "c": "Complex data", "U": "text", "S": "text"}.get(
+            values.dtype.kind, "this type"
+        )
+        raise DataError(f"{what} not supported (dtype {values.dtype}); give numbers: uint8 pictures or floats")
+    if values.ndim not in (2, 3, 4):
+        raise DataError(
+            f"Expected 2D array (vectors) or images (N, H, W), (N, H, W, C), (N, C, H, W); got {values.ndim}D array "
+            f"of shape {values.shape}. Reshape your data"
+        )
+    if 0 in values.shape:
+        raise DataError(
+            f"Found array with 0 sample(s) or 0 feature(s) (shape {values.shape}); at least one is required"
+        )
+    if values.dtype.kind == "f":
+        single = float(np.finfo(np.float32).max)
+        low, high = float(values.min()), float(values.max())  # NaN and infinity show in either
+        if np.isnan(low) or np.isnan(high):
+            raise NonFiniteError("Input X contains NaN; every value must be a finite number")
+        if low < -single or high > single:
+            raise NonFiniteError(f"Input X contains infinity or a value too large for float32 ({low:g}..{high:g})")
+
+
+def converter(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """How rows of such an array become what the network receives; decided once for the whole array."""
+    if values.ndim == 2:
+        return lambda rows: rows.astype(np.float32)
+    kind = values.dtype.kind
+    is_bytes = kind == "b" or (kind in "iu" and int(values.min()) >= 0 and int(values.max()) <= 255)
+    first = values.ndim == 4 and values.shape[1] in (1, 3)
+    last = values.ndim == 4 and values.shape[3] in (1, 3) and not first
+    if is_bytes and values.ndim == 4 and not (first or last):
+        raise DataError(
+            f"pictures must have 1 or 3 channels, first or last: (N, C, H, W) or (N, H, W, C); got shape {values.shape}"
+        )
+
+    def convert(rows: np.ndarray) -> np.ndarray:
+        if kind == "b":
+            rows = rows.astype(np.uint8) * 255
+        rows = rows[:, None] if rows.ndim == 3 else rows.transpose(0, 3, 1, 2) if last else rows
+        return np.ascontiguousarray(rows, dtype=np.uint8 if is_bytes else np.float32)
+
+    return convert

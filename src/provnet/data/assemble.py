@@ -1,0 +1,86 @@
+"""From arrays and labels to images with a sample table; shared by every reader that has its samples in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.data.hashing import hash_pixels, hash_rows
+from provnet.data.identity import SampleTable
+from provnet.data.images import fit
+from provnet.data.rules import OpenOptions
+from provnet.errors import DataError
+
+
+class Opened(NamedTuple):
+    """What a reader gives back: images, their table, and `name: reason` of what was left out."""
+
+    images: Tensor
+    samples: SampleTable
+    skipped: tuple[str, ...] = ()
+
+
+def evenly(labels: np.ndarray, limit: int | None) -> np.ndarray:
+    """Positions of at most `limit` samples, taken evenly from the classes, in their old order.
+
+    >>> evenly(np.array([0, 0, 0, 1, 1]), 4).tolist()
+    [0, 1, 3, 4]
+    """
+    if limit is None or limit >= len(labels):
+        return np.arange(len(labels), dtype=np.int64)
+    order = np.argsort(labels, kind="stable")
+    sizes = np.bincount(labels)
+    local = np.empty(len(labels), dtype=np.int64)
+    local[order] = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = np.lexsort((labels, local))[:limit]
+    return np.sort(first).astype(np.int64)
+
+
+def assemble(
+    raw: np.ndarray,
+    labels: np.ndarray,
+    class_names: Sequence[str],
+    sample_ids: Sequence[str],
+    *,
+    options: OpenOptions,
+    convert: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Opened:
+    """Hash the samples' own bytes, convert them to what the network receives, hash that, and build the table.
+
+    `raw` has one sample a row; `convert` makes uint8 (n, C, H, W), float32 (n, C, H, W) or (n, F) of some rows.
+    """
+    if len(raw) != len(labels):
+        raise DataError(f"{len(raw)} images but {len(labels)} labels; one label a picture is needed")
+    rows = evenly(labels, options.limit)
+    taken = raw if len(rows) == len(raw) else raw[rows]
+    images = np.array(taken) if convert is None else convert(taken)
+    if options.size is not None or options.mode is not None:
+        images = _refit(images, options)
+    if not images.flags.writeable or not images.flags.c_contiguous or np.shares_memory(images, raw):
+        images = images.copy()  # torch wants to own its memory
+    count = len(rows)
+    samples = SampleTable(
+        sample_ids=tuple(sample_ids[i] for i in rows),
+        sha256=hash_rows(taken),
+        pixel_sha256=hash_pixels(images),
+        labels=labels[rows],
+        class_names=tuple(class_names),
+        paths=(None,) * count,
+        sources=(None,) * count,
+    )
+    return Opened(torch.from_numpy(images), samples)
+
+
+def _refit(images: np.ndarray, options: OpenOptions) -> np.ndarray:
+    if images.dtype != np.uint8 or images.ndim != 4:
+        raise DataError(
+            f"size and mode apply to pictures of bytes, these samples are {images.dtype} of shape {images.shape[1:]}"
+        )
+    rule = options.rule
+    pictures = images[:, 0] if images.shape[1] == 1 else images.transpose(0, 2, 3, 1)
+    fitted = np.stack([fit(picture, rule) for picture in pictures])
+    return fitted[:, None] if fitted.ndim == 3 else np.ascontiguousarray(fitted.transpose(0, 3, 1, 2))

@@ -1,0 +1,111 @@
+"""idx files, the format of MNIST and FashionMNIST, plain or gzipped."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from provnet.data.assemble import Opened, assemble
+from provnet.data.files import read_file
+from provnet.data.labels import check_names
+from provnet.data.rules import OpenOptions
+from provnet.errors import DataError, UsageError
+
+
+def find_idx(folder: Path) -> Path | None:
+    """The folder that holds the four idx files: the one given, or `raw` inside it.
+
+    >>> find_idx(Path("/nonexistent")) is None
+    True
+    """
+    return next((place for place in (folder, folder / "raw") if _part(place, "train", "images")), None)
+
+
+def idx_has_test(folder: Path) -> bool:
+    """Whether the files of the test split lie beside those of the training split."""
+    return _part(folder, "test", "images") is not None and _part(folder, "test", "labels") is not None
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """One idx file of bytes as an array; magic, sizes and length are checked."""
+    blob = read_file(path)
+    if blob[:2] == b"\x1f\x8b":
+        try:
+            blob = gzip.decompress(blob)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path}: the gzip file is damaged or cut short ({error}); download it again") from error
+    if len(blob) < 4 or blob[:3] != b"\x00\x00\x08" or not 1 <= blob[3] <= 4:
+        raise DataError(f"{path}: not an idx file of bytes (it must begin with 00 00 08 and its number of dimensions)")
+    rank = blob[3]
+    start = 4 + 4 * rank
+    if len(blob) < start:
+        raise DataError(f"{path}: cut short within its header; download it again")
+    shape = tuple(int(side) for side in np.frombuffer(blob, ">u4", rank, 4))
+    expected = math.prod(shape)
+    if len(blob) - start != expected:
+        raise DataError(
+            f"{path}: the header promises {shape}, {expected:,} bytes, there are {len(blob) - start:,}; download it again"
+        )
+    return np.frombuffer(blob, np.uint8, expected, start).reshape(shape)
+
+
+def open_idx(folder: Path, split: str, options: OpenOptions, class_names: tuple[str, ...] | None = None) -> Opened:
+    """Pictures and labels of one split, or of both (`all`)."""
+    wanted = ("train", "test") if split == "all" else (split,)
+    images, labels, ids = [], [], []
+    for part in wanted:
+        pixels, answers = (read_idx(_need(folder, part, kind)) for kind in ("images", "labels"))
+        if pixels.ndim not in (3, 4) or answers.ndim != 1 or len(pixels) != len(answers):
+            raise DataError(
+                f"{folder}: images of shape {pixels.shape} and labels of shape {answers.shape} do not match"
+            )
+        images.append(pixels)
+        labels.append(answers)
+        ids += [f"{part}/{i}" for i in range(len(pixels))]
+    if len({pixels.shape[1:] for pixels in images}) > 1:
+        raise DataError(f"{folder}: training and test pictures differ in size: {[p.shape[1:] for p in images]}")
+    raw = images[0] if len(images) == 1 else np.concatenate(images)
+    answers = np.concatenate(labels).astype(np.int64)
+    highest = int(answers.max()) if len(answers) else 0
+    names = check_names(options.class_names or class_names or tuple(str(i) for i in range(max(10, highest + 1))))
+    if highest >= len(names):
+        raise DataError(f"{folder}: label {highest} found, but only {len(names)} class names")
+    return assemble(raw, answers, names, ids, options=options, convert=_channels)
+
+
+def _channels(pixels: np.ndarray) -> np.ndarray:
+    return pixels[:, None] if pixels.ndim == 3 else pixels.transpose(0, 3, 1, 2)
+
+
+def _part(folder: Path, split: str, kind: str) -> Path | None:
+    stem = {"train": "train", "test": "t10k"}[split]
+    rank = {"images": 3, "labels": 1}[kind]
+    names = (f"{stem}-{kind}{dot}idx{rank}-ubyte{end}" for dot in "-." for end in ("", ".gz"))
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _need(folder: Path, split: str, kind: str) -> Path:
+    found = _part(folder, split, kind)
+    if found is None:
+        stem = {"train": "train", "test": "t10k"}[split]
+        rank = {"images": 3, "labels": 1}[kind]
+        raise UsageError(f"{folder}: no {stem}-{kind}-idx{rank}-ubyte (plain or .gz), which the {split} split needs")
+    return found
+
+
+FASHION_NAMES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)

@@ -1,0 +1,98 @@
+"""From labels as people give them (numbers or text) to positions in a list of class names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from provnet.errors import DataError
+
+
+def class_order(names: Iterable[str]) -> tuple[str, ...]:
+    """The classes in a fixed order: whole numbers by value, anything else by its UTF-8 bytes.
+
+    >>> class_order({"10", "9"}), class_order({"b", "a", "10"})
+    (('9', '10'), ('10', 'a', 'b'))
+    """
+    unique = set(names)
+    if unique and all(_WHOLE.fullmatch(name) for name in unique):
+        return tuple(sorted(unique, key=int))
+    return tuple(sorted(unique, key=lambda name: name.encode("utf-8", "surrogatepass")))
+
+
+def encode_text(labels: Sequence[str], class_names: Sequence[str] | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Text labels as positions in the class names; the names are made from the labels unless given.
+
+    >>> encode_text(["cat", "nan", "cat"])[1]
+    ('cat', 'nan')
+    """
+    names = class_order(labels) if class_names is None else check_names(class_names)
+    position = {name: i for i, name in enumerate(names)}
+    unknown = next((label for label in labels if label not in position), None)
+    if unknown is not None:
+        raise DataError(f"label {unknown!r} is not among the {len(names)} class names given ({_some(names)})")
+    return np.array([position[label] for label in labels], dtype=np.int64), names
+
+
+def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Whole numbers, booleans or text as positions in the class names.
+
+    Numbers are positions in `class_names` where those are given; else the distinct numbers become the classes.
+
+    >>> encode_labels([7, 3, 7])
+    (array([1, 0, 1]), ('3', '7'))
+    >>> encode_labels([0, 2], ["a", "b", "c"])
+    (array([0, 2]), ('a', 'b', 'c'))
+    """
+    values = np.asarray(labels)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise DataError(f"labels must be one-dimensional, one a sample, got shape {values.shape}")
+    if values.dtype.kind == "O":
+        kinds = {type(value) for value in values.tolist()}
+        if kinds <= {str}:
+            values = values.astype(str)
+        elif all(issubclass(kind, int | np.integer) for kind in kinds):
+            values = values.astype(np.int64)
+        else:
+            raise DataError(f"labels must be all text or all whole numbers, got {_some(k.__name__ for k in kinds)}")
+    if values.dtype.kind == "U":
+        return encode_text([str(value) for value in values], class_names)
+    if values.dtype.kind == "f":
+        if not np.isfinite(values).all() or (values != np.floor(values)).any():
+            raise DataError("labels must be whole numbers or text, got fractions, NaN or infinity")
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iub":
+        raise DataError(f"labels must be whole numbers or text, got type {values.dtype}")
+    if class_names is None:
+        distinct, position = np.unique(values, return_inverse=True)
+        return position.reshape(-1).astype(np.int64), tuple(str(value) for value in distinct.tolist())
+    names = check_names(class_names)
+    if len(values) and not 0 <= int(values.min()) <= int(values.max()) < len(names):
+        raise DataError(
+            f"labels must lie in 0..{len(names) - 1} for {len(names)} class names, "
+            f"got {int(values.min())}..{int(values.max())}"
+        )
+    return values.astype(np.int64), names
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Class names as a tuple; they must be text and distinct."""
+    checked = tuple(names)
+    if not all(isinstance(name, str) for name in checked):
+        raise DataError(f"class names must be text, got {_some(repr(name) for name in checked)}")
+    if len(set(checked)) != len(checked):
+        raise DataError(f"class names must be distinct, got {_some(checked)}")
+    return checked
+
+
+def _some(items: Iterable[object], most: int = 8) -> str:
+    shown = [str(item) for item in items]
+    return ", ".join(shown[:most]) + (f", ... ({len(shown)} in all)" if len(shown) > most else "")
+
+
+_WHOLE = re.compile(r"0|-?[1-9][0-9]*")

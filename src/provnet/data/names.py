@@ -1,0 +1,102 @@
+"""The data sets that provnet knows by name: where they lie under the data folder, and where to get them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from provnet.data.cifar import is_cifar10, is_cifar100
+from provnet.data.idx import FASHION_NAMES, find_idx
+from provnet.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Named:
+    """One known data set.
+
+    Attributes:
+        kind: the reader; `embedded` and `digits` need no files.
+        places: folders to look in, below the data folder.
+        files: what is expected there, in words.
+        where: where to get it, in words.
+        class_names: names that the files themselves do not hold.
+    """
+
+    kind: str
+    places: tuple[str, ...] = ()
+    files: str = ""
+    where: str = ""
+    class_names: tuple[str, ...] | None = None
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
+    """The folder that names resolve under: the one given, else PROVNET_DATA, else ./data; as an absolute path."""
+    return Path(data_dir or os.environ.get("PROVNET_DATA") or "data").absolute()
+
+
+def locate(name: str, folder: Path) -> Path:
+    """The folder that holds a known data set; where it is missing, say what is expected and where to get it."""
+    known = NAMES[name]
+    for place in known.places:
+        found = _holds(known.kind, folder / place)
+        if found is not None:
+            return found
+    looked = ", ".join(place for place in known.places if place != ".")
+    raise UsageError(
+        f'data set "{name}" not found under {folder} (looked in {looked}). Expected: {known.files}. '
+        f"Get it from {known.where}; another folder is given by --data-dir or PROVNET_DATA"
+    )
+
+
+def _holds(kind: str, place: Path) -> Path | None:
+    if kind == "idx":
+        return find_idx(place)
+    if kind == "cifar10":
+        return place if is_cifar10(place) else None
+    if kind == "cifar100":
+        return place if is_cifar100(place) else None
+    return place if place.is_dir() else None
+
+
+NAMES = {
+    "embedded": Named("embedded"),
+    "digits": Named("digits"),
+    "mnist": Named(
+        "idx",
+        ("MNIST/raw", "MNIST", "mnist", "."),
+        "{train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte (plain or .gz)",
+        "https://ossci-datasets.s3.amazonaws.com/mnist/ (or torchvision.datasets.MNIST with download=True)",
+    ),
+    "fashion-mnist": Named(
+        "idx",
+        ("FashionMNIST/raw", "FashionMNIST", "fashion-mnist", "fashion", "."),
+        "{train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte (plain or .gz)",
+        "https://github.com/zalandoresearch/fashion-mnist (data/fashion)",
+        FASHION_NAMES,
+    ),
+    "cifar10": Named(
+        "cifar10",
+        ("cifar-10-batches-bin", "cifar10", "."),
+        "data_batch_1.bin to data_batch_5.bin, test_batch.bin, batches.meta.txt",
+        "https://www.cs.toronto.edu/~kriz/cifar.html, the binary version (cifar-10-binary.tar.gz), unpacked",
+    ),
+    "cifar100": Named(
+        "cifar100",
+        ("cifar-100-binary", "cifar100", "."),
+        "train.bin, test.bin, fine_label_names.txt",
+        "https://www.cs.toronto.edu/~kriz/cifar.html, the binary version (cifar-100-binary.tar.gz), unpacked",
+    ),
+    "lfw": Named(
+        "folder",
+        ("lfw", "lfw-deepfunneled", "lfw_funneled"),
+        "one folder a person with .jpg files, such as lfw/Aaron_Eckhart/Aaron_Eckhart_0001.jpg",
+        "https://vis-www.cs.umass.edu/lfw/ (lfw.tgz), unpacked",
+    ),
+    "stanford-dogs": Named(
+        "folder",
+        ("stanford-dogs/Images", "stanford-dogs", "StanfordDogs/Images", "StanfordDogs"),
+        "one folder a breed with .jpg files, such as stanford-dogs/train/n02085620-Chihuahua/n02085620_7.jpg",
+        "http://vision.stanford.edu/aditya86/ImageNetDogs/ (images.tar), unpacked",
+    ),
+}

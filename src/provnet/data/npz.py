@@ -1,0 +1,78 @@
+""".npz files with `images` and `labels`, and optionally `class_names`, `test_images` and `test_labels`."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from provnet.data.arrays import check_array, converter
+from provnet.data.assemble import Opened, assemble
+from provnet.data.files import check_memory
+from provnet.data.labels import encode_labels
+from provnet.data.rules import OpenOptions
+from provnet.errors import DataError, UnsafeFileError, UsageError
+
+
+def npz_has_test(path: Path) -> bool:
+    """Whether the file holds a test split."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"test_images.npy", "test_labels.npy"} <= set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
+    """Pictures or vectors and labels of one split, or of both (`all`); object arrays are never read."""
+    arrays = _load(path)
+    if not {"images", "labels"} <= set(arrays):
+        raise DataError(f"{path}: needs the arrays `images` and `labels`, found {', '.join(sorted(arrays)) or 'none'}")
+    has_test = {"test_images", "test_labels"} <= set(arrays)
+    if split == "test" and not has_test:
+        raise UsageError(f"{path}: no test split (`test_images`, `test_labels`); use split train or all")
+    parts = ["train"] if split == "train" or not has_test else ["train", "test"] if split == "all" else ["test"]
+    prefix = {"train": "", "test": "test_"}
+    every = ["train", "test"] if has_test else ["train"]
+    given = options.class_names or (_names(arrays["class_names"], path) if "class_names" in arrays else None)
+    try:
+        answers = {p: arrays[f"{prefix[p]}labels"] for p in every}
+        labels, names = encode_labels(np.concatenate(list(answers.values())), given)  # one numbering for both splits
+        sizes = np.cumsum([0] + [len(answers[p]) for p in every])
+        encoded = {p: labels[sizes[i] : sizes[i + 1]] for i, p in enumerate(every)}
+        raw = np.concatenate([arrays[f"{prefix[p]}images"] for p in parts])
+        check_array(raw)
+        ids = [f"{p}/{i}" for p in parts for i in range(len(arrays[f"{prefix[p]}images"]))]
+        return assemble(
+            raw, np.concatenate([encoded[p] for p in parts]), names, ids, options=options, convert=converter(raw)
+        )
+    except (DataError, ValueError) as error:
+        kind = type(error) if isinstance(error, DataError) else DataError
+        raise kind(f"{path}: {error}") from error
+
+
+def _load(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_memory(sum(entry.file_size for entry in archive.infolist()), f"the arrays of {path}")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if name in _WANTED}
+    except ValueError as error:
+        if "pickle" in str(error).lower() or "object" in str(error).lower():
+            raise UnsafeFileError(
+                f"{path}: holds object arrays, which can run code; save plain numbers or text"
+            ) from error
+        raise DataError(f"{path}: cannot be read as .npz ({error})") from error
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, SyntaxError, NotImplementedError) as error:
+        raise DataError(f"{path}: cannot be read as .npz ({error}); it may be damaged or cut short") from error
+
+
+def _names(values: np.ndarray, path: Path) -> tuple[str, ...]:
+    if values.ndim != 1 or values.dtype.kind != "U":
+        raise DataError(f"{path}: class_names must be a list of text, got {values.dtype} of shape {values.shape}")
+    return tuple(str(name) for name in values)
+
+
+_WANTED = ("images", "labels", "class_names", "test_images", "test_labels")

@@ -1,0 +1,210 @@
+"""open_data: one way into every data source, by name, path, array, Dataset or an earlier DataSpec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from provnet.data.arrays import open_arrays, open_dataset
+from provnet.data.assemble import Opened
+from provnet.data.cifar import cifar_has_test, is_cifar10, is_cifar100, open_cifar10, open_cifar100
+from provnet.data.embedded import open_digits, open_embedded
+from provnet.data.files import clean_text
+from provnet.data.holdout import apply_holdout
+from provnet.data.idx import find_idx, idx_has_test, open_idx
+from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.names import NAMES, data_folder, locate
+from provnet.data.npz import npz_has_test, open_npz
+from provnet.data.rules import OpenOptions, make_options
+from provnet.errors import UsageError, did_you_mean, one_of
+
+
+def open_data(
+    source: Any,
+    labels: Any = None,
+    *,
+    split: str = "train",
+    data_dir: str | os.PathLike[str] | None = None,
+    size: int | tuple[int, int] | None = None,
+    mode: str | None = None,
+    background: str = "white",
+    frame: int | None = None,
+    value_range: tuple[float, float] | None = None,
+    skip_bad: bool = False,
+    limit: int | None = None,
+    class_names: tuple[str, ...] | list[str] | None = None,
+    progress: bool = False,
+) -> ImageData:
+    """Open a data set, with the identity of every sample.
+
+    Args:
+        source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`), a
+            path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
+            a map-style torch Dataset, a DataSpec (opened as it says), or an ImageData (returned as it is).
+        labels: one a sample, where `source` is an array.
+        split: `train`, `test` or `all`; a source without a test split is all `train`.
+        data_dir: the folder that names resolve under; default PROVNET_DATA, else ./data.
+        size: one number or (height, width): pictures are cut to the centre and resized.
+        mode: None = as found, `grey` or `rgb`.
+        background: the colour behind transparent pixels.
+        frame: which picture of animated and multi-page files; without it those are refused.
+        value_range: lowest and highest value of 16-bit and float pictures.
+        skip_bad: leave bad files out and list them in `skipped`, instead of refusing the whole.
+        limit: at most so many samples, taken evenly from the classes.
+        class_names: the classes and their order; default: from the data.
+        progress: show a progress bar on stderr where it takes long.
+
+    >>> data = open_data("embedded")
+    >>> len(data), data.shape, data.samples.sample_ids[0]
+    (4000, (1, 28, 28), 'train/0')
+    """
+    if isinstance(source, ImageData):
+        return source
+    if isinstance(source, DataSpec):
+        return reopen(source, data_dir=data_dir, progress=progress)
+    one_of("split", split, ("train", "test", "all"))
+    options = make_options(
+        {
+            "size": size,
+            "mode": mode,
+            "background": background,
+            "frame": frame,
+            "value_range": value_range,
+            "skip_bad": skip_bad,
+            "limit": limit,
+            "class_names": class_names,
+            "progress": progress,
+        }
+    )
+    if isinstance(source, str | os.PathLike):
+        if labels is not None:
+            raise UsageError("labels are only for arrays; a data set by name or path has its own")
+        return _open_spec(_spec(source, split, data_dir, options.to_json()), options)
+    spec = DataSpec("arrays", "arrays", split, None, options.to_json())
+    if isinstance(source, np.ndarray | torch.Tensor | list | tuple):
+        return _wrap(open_arrays(source, labels, split, options), spec)
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, Mapping):
+        if labels is not None:
+            raise UsageError("labels are only for arrays; a Dataset gives (image, label) pairs")
+        return _wrap(open_dataset(source, split, options), spec)
+    raise UsageError(
+        f"cannot open {type(source).__name__} as data; give a name, a path, an array with labels or a torch Dataset"
+    )
+
+
+def reopen(
+    spec: DataSpec,
+    source: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> ImageData:
+    """Open what a DataSpec describes, at its old place or at another (`source`), by the same rules.
+
+    >>> len(reopen(open_data("embedded", limit=20).spec))
+    20
+    """
+    if source is not None:
+        spec = _spec(source, spec.split, data_dir or spec.data_dir, spec.options)
+    elif data_dir is not None and spec.source in NAMES:
+        spec = replace(spec, data_dir=str(data_folder(data_dir)))
+    if spec.kind == "arrays":
+        raise UsageError(
+            "the data were given as arrays or objects, which a file cannot open again; pass them once more"
+        )
+    plain = {name: value for name, value in spec.options.items() if name != "holdout"}
+    return _open_spec(spec, make_options({**plain, "progress": progress}))
+
+
+def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
+    """Whether a source has that split of its own.
+
+    >>> has_split("embedded", "test"), has_split(np.zeros((2, 4)), "test")
+    (True, False)
+    """
+    one_of("split", split, ("train", "test", "all"))
+    if split != "test":
+        return True
+    if isinstance(source, ImageData):
+        source = source.spec
+    if isinstance(source, str | os.PathLike):
+        source = _spec(source, "train", data_dir, {})
+    if not isinstance(source, DataSpec) or source.kind == "arrays":
+        return False
+    place = _place(source)
+    return place is None or _HAS_TEST[source.kind](place)
+
+
+def detect(path: Path) -> tuple[str, Path]:
+    """The reader for a path, told by what lies there, and the path that it takes."""
+    shown = clean_text(str(path))
+    if path.is_dir():
+        idx = find_idx(path)
+        if idx is not None:
+            return "idx", idx
+        return "cifar10" if is_cifar10(path) else "cifar100" if is_cifar100(path) else "folder", path
+    if not path.exists():
+        raise UsageError(f"{shown}: no such file or folder")
+    return "npz", path
+
+
+def _spec(
+    source: str | os.PathLike[str], split: str, data_dir: str | os.PathLike[str] | None, options: Mapping[str, Any]
+) -> DataSpec:
+    name = os.fspath(source)
+    if name in NAMES:
+        needs_files = NAMES[name].places != ()
+        return DataSpec(name, NAMES[name].kind, split, str(data_folder(data_dir)) if needs_files else None, options)
+    path = Path(name).absolute()
+    if not path.exists() and os.sep not in name:
+        raise UsageError(
+            f'no data set and no path "{clean_text(name)}"; names: {", ".join(NAMES)}.{did_you_mean(name, NAMES)}'
+        )
+    kind, _ = detect(path)
+    return DataSpec(str(path), kind, split, None, options)
+
+
+def _place(spec: DataSpec) -> Path | None:
+    if spec.source in NAMES:
+        return locate(spec.source, data_folder(spec.data_dir)) if NAMES[spec.source].places else None
+    return detect(Path(spec.source))[1]
+
+
+def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
+    place = _place(spec)
+    if place is None:
+        opened = {"embedded": open_embedded, "digits": open_digits}[spec.kind](spec.split, options)
+    else:
+        if spec.split == "test" and not _HAS_TEST[spec.kind](place):
+            raise UsageError(
+                f"{clean_text(spec.source)}: no test split found at {clean_text(str(place))}; use split train or all"
+            )
+        split = "train" if spec.split == "all" and not _HAS_TEST[spec.kind](place) else spec.split
+        named = NAMES[spec.source].class_names if spec.source in NAMES else None
+        if named is not None and options.class_names is None:
+            options = replace(options, class_names=named)
+        opened = _READERS[spec.kind](place, split, options)
+    return apply_holdout(_wrap(opened, spec))
+
+
+def _wrap(opened: Opened, spec: DataSpec) -> ImageData:
+    return ImageData(opened.images, opened.samples, spec, opened.skipped)
+
+
+_READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
+    "idx": open_idx,
+    "cifar10": open_cifar10,
+    "cifar100": open_cifar100,
+    "npz": open_npz,
+}
+_HAS_TEST: dict[str, Callable[[Path], bool]] = {
+    "idx": idx_has_test,
+    "cifar10": cifar_has_test,
+    "cifar100": cifar_has_test,
+    "npz": npz_has_test,
+}
