@@ -1,8 +1,8 @@
 """numpy and torch arrays, and any map-style torch Dataset, as data with identity.
 
 Pictures of bytes, (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, become uint8 (N, C, H, W). Where both
-readings are possible, channels first is taken. Whole numbers 0..255 of another type count as bytes, booleans as 0 and 255.
-Other numbers become float32; a 2-D array is vectors (N, F), float32.
+readings are possible, channels first is taken. Whole numbers 0..255 of another type count as bytes, booleans as 0 and
+255. Other numbers become float32; a 2-D array is vectors (N, F), float32.
 """
 
 from __future__ import annotations

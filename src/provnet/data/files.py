@@ -19,19 +19,19 @@ def read_file(path: Path, limit: int | None = None, name: str | None = None) -> 
 
     The file is opened without blocking, so that a pipe put in its place cannot hang the job.
     """
-    shown = clean_text(str(path)) if name is None else name
+    label = shown(str(path)) if name is None else name
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
         with open(handle, "rb") as file:  # noqa: PTH123 - by descriptor, after the non-blocking open
             found = os.fstat(handle)
             if not stat.S_ISREG(found.st_mode):
-                raise DataError(f"{shown}: not a regular file; give a file that can be read from start to end")
+                raise DataError(f"{label}: not a regular file; give a file that can be read from start to end")
             if limit is not None and found.st_size > limit:
-                raise DataError(f"{shown}: the file has {found.st_size:,} bytes, at most {limit:,} are allowed")
+                raise DataError(f"{label}: the file has {found.st_size:,} bytes, at most {limit:,} are allowed")
             return file.read()
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
-        raise DataError(f"{shown}: cannot be read ({reason})") from error
+        raise DataError(f"{label}: cannot be read ({reason})") from error
 
 
 def clean_text(name: str) -> str:
@@ -43,12 +43,21 @@ def clean_text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def shown(name: str) -> str:
+    r"""A name for messages: one line, nothing that a terminal would act on.
+
+    >>> shown("a\nb\x1b[2J")
+    'a\\nb\\x1b[2J'
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in clean_text(name))
+
+
 def check_memory(needed: int, what: str) -> None:
     """Refuse a job whose pictures would not fit into the memory that is free."""
     free = _free_memory()
     if free is not None and needed > free:
         raise MemoryLimitError(
-            f"{what} need {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are free; give a smaller size or limit"
+            f"{what} need {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free; give a smaller size or limit"
         )
 
 

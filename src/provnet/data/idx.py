@@ -48,7 +48,7 @@ def read_idx(path: Path) -> np.ndarray:
     expected = math.prod(shape)
     if len(blob) - start != expected:
         raise DataError(
-            f"{path}: the header promises {shape}, {expected:,} bytes, there are {len(blob) - start:,}; download it again"
+            f"{path}: the header promises {shape}, {expected:,} bytes, there are {len(blob) - start:,}; get it again"
         )
     return np.frombuffer(blob, np.uint8, expected, start).reshape(shape)
 

@@ -1,17 +1,192 @@
-"""temporary"""
+"""Strict decoding of picture files with Pillow: the same pixels every time, or an error that names the file.
+
+The rules, in this order:
+- PNG, JPEG, WEBP, BMP, TIFF, GIF and PPM, told by content; the name of the file does not matter.
+- One picture a file; animations and several pages need `frame`. Of a JPEG with extra pictures (MPO) the first is taken.
+- EXIF orientation is applied, once. Colour profiles are not.
+- Transparency is blended onto the background: (a * colour + (255 - a) * background + 127) // 255.
+- 1-bit becomes 0 and 255; palettes become RGB; CMYK becomes (255 - C) * (255 - K) / 255 and so on; YCbCr becomes RGB.
+- 16- and 32-bit grey is scaled linearly from `value_range` (default 0..65535) to 0..255 and never clipped: a value
+  outside the range is refused. Float pictures need `value_range`. Colour with 16 bits keeps its upper 8.
+- `mode`: grey by ITU-R 601 (299 R + 587 G + 114 B), RGB by repeating grey.
+- `size`: cut to the centre at the new aspect, then resized with antialiasing (bilinear, Pillow).
+"""
 
 from __future__ import annotations
 
+import io
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - the last two register their formats
 
+from provnet.data.containers import FORMATS, check_container, check_pixels, cut_short, sniff
 from provnet.data.rules import DecodeRule
+from provnet.errors import DataError
 
 
-def fit(picture: np.ndarray, rule: DecodeRule) -> np.ndarray:
-    """Bring a picture to the mode and size of the rule."""
-    return picture
+class Decoded(NamedTuple):
+    """Pixels of one picture, and how many pictures its file holds."""
+
+    pixels: np.ndarray
+    frames: int
+
+
+def decode(blob: bytes, name: str, *, rule: DecodeRule) -> np.ndarray:
+    """Pixels of a picture file, uint8 (H, W) or (H, W, 3); whatever is wrong with the file is refused by name.
+
+    >>> decode(b"P5 2 1 255 ab", "two.pgm", rule=DecodeRule()).tolist()
+    [[97, 98]]
+    """
+    return decode_frame(blob, name, rule).pixels
+
+
+def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
+    """Like `decode`, with the number of pictures that the file holds."""
+    if not blob:
+        raise DataError(f"{name}: the file is empty; leave it out or replace it")
+    if len(blob) > rule.max_bytes:
+        raise DataError(f"{name}: the file has {len(blob):,} bytes, at most {rule.max_bytes:,} are allowed")
+    kind = sniff(blob)
+    if kind is None:
+        raise DataError(f"{name}: not a picture, or its format is not in the list ({', '.join(FORMATS)})")
+    check_container(blob, name, kind, rule.max_pixels)
+    try:
+        with _quiet(), Image.open(io.BytesIO(blob), formats=(kind,)) as image:
+            frames = _choose_frame(image, name, rule)
+            check_pixels(image.width, image.height, name, rule.max_pixels)
+            image.load()
+            return Decoded(picture_array(ImageOps.exif_transpose(image), name, rule), frames)
+    except (DataError, MemoryError):
+        raise
+    except UnidentifiedImageError as error:
+        raise DataError(f"{name}: the {kind} file is damaged (its header cannot be read); replace it") from error
+    except Exception as error:  # Pillow's plugins raise whatever their parser meets
+        if "truncated" in str(error).lower():
+            raise cut_short(name) from error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise DataError(f"{name}: the {kind} file is damaged ({reason}); replace it") from error
 
 
 def picture_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
+    """Pixels of a PIL image by the rules above, uint8 (H, W) or (H, W, 3)."""
+    if image.mode in _WIDE:
+        pixels = _scaled(image, name, rule)
+    elif image.mode in _ALPHA or "transparency" in image.info:
+        pixels = _blended(image, rule.background)
+    elif image.mode in _PLAIN:
+        pixels = np.asarray(image.convert(_PLAIN[image.mode]))
+    else:
+        raise DataError(f"{name}: pictures of mode {image.mode} are not supported; save it as 8-bit grey or RGB")
+    return fit(pixels, rule)
+
+
+def fit(pixels: np.ndarray, rule: DecodeRule) -> np.ndarray:
+    """Bring uint8 pixels (H, W) or (H, W, 3) to the mode and size of the rule.
+
+    >>> fit(np.zeros((4, 6), np.uint8), DecodeRule(mode="rgb", size=(2, 2))).shape
+    (2, 2, 3)
+    """
+    target = {"grey": "L", "rgb": "RGB", None: "L" if pixels.ndim == 2 else "RGB"}[rule.mode]
+    same_mode = (target == "L") == (pixels.ndim == 2)
+    if same_mode and (rule.size is None or rule.size == pixels.shape[:2]):
+        return pixels
+    image = Image.fromarray(np.ascontiguousarray(pixels)).convert(target)
+    if rule.size is not None and rule.size != pixels.shape[:2]:
+        image = image.resize(rule.size[::-1], Image.Resampling.BILINEAR, box=_centre(pixels.shape[:2], rule.size))
     return np.asarray(image)
+
+
+def _centre(shape: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The largest box of the new aspect in the middle of the picture: left, top, right, bottom."""
+    height, width = shape
+    rows, columns = size
+    box_width = min(width, max(1, round(height * columns / rows)))
+    box_height = min(height, max(1, round(width * rows / columns)))
+    left, top = (width - box_width) // 2, (height - box_height) // 2
+    return left, top, left + box_width, top + box_height
+
+
+def _choose_frame(image: Image.Image, name: str, rule: DecodeRule) -> int:
+    frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
+    if rule.frame is None and frames > 1:
+        raise DataError(f"{name}: holds {frames} frames or pages; choose one with frame (0..{frames - 1})")
+    if rule.frame is not None and rule.frame >= frames:
+        raise DataError(f"{name}: frame {rule.frame} asked for, the file holds {frames} (counted from 0)")
+    if rule.frame is not None and frames > 1:
+        image.seek(rule.frame)
+    return frames
+
+
+def _scaled(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
+    values = np.asarray(image).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(f"{name}: holds NaN or infinity; every pixel must be a finite number")
+    if rule.value_range is None and image.mode == "F":
+        raise DataError(
+            f"{name}: a picture of floats ({values.min():g}..{values.max():g}) needs a declared range; pass value_range"
+        )
+    low, high = rule.value_range or (0.0, 65535.0)
+    if values.min() < low or values.max() > high:
+        raise DataError(
+            f"{name}: values {values.min():g}..{values.max():g} lie outside {low:g}..{high:g}; pass value_range"
+        )
+    pixels = np.floor((values - low) / (high - low) * 255 + 0.5).astype(np.uint8)
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        return _mix(pixels, np.where(values == clear, 0, 255), rule.background)
+    return pixels
+
+
+def _blended(image: Image.Image, background: tuple[int, int, int]) -> np.ndarray:
+    is_grey = image.mode in ("1", "L", "LA", "La")
+    values = np.asarray(image.convert("LA" if is_grey else "RGBA"))
+    return _mix(values[..., 0] if is_grey else values[..., :3], values[..., -1], background)
+
+
+def _mix(colours: np.ndarray, alpha: np.ndarray, background: tuple[int, int, int]) -> np.ndarray:
+    """Blend grey (H, W) or colour (H, W, 3) onto the background; grey stays grey on a grey background."""
+    behind = np.asarray(background, dtype=np.int64)
+    share = alpha.astype(np.int64)
+    if colours.ndim == 2 and len(set(background)) == 1:
+        mixed = share * colours + (255 - share) * behind[0]
+        return np.asarray((mixed + 127) // 255, dtype=np.uint8)
+    front = np.repeat(colours[..., None], 3, axis=2) if colours.ndim == 2 else colours
+    mixed = share[..., None] * front + (255 - share[..., None]) * behind
+    return np.asarray((mixed + 127) // 255, dtype=np.uint8)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Pillow's warnings from the user: what matters is refused. Threads share the filters, so they are counted."""
+    with _QUIET.lock:
+        if _QUIET.users == 0:
+            _QUIET.saved = warnings.catch_warnings()
+            _QUIET.saved.__enter__()
+            warnings.filterwarnings("ignore", module=r"PIL\.")
+        _QUIET.users += 1
+    try:
+        yield
+    finally:
+        with _QUIET.lock:
+            _QUIET.users -= 1
+            if _QUIET.users == 0 and _QUIET.saved is not None:
+                _QUIET.saved.__exit__(None, None, None)
+                _QUIET.saved = None
+
+
+class _Quiet:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = 0
+        self.saved: warnings.catch_warnings[None] | None = None
+
+
+_QUIET = _Quiet()
+_WIDE = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N", "F"})
+_ALPHA = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
+_PLAIN = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}

@@ -44,8 +44,8 @@ def open_data(
     """Open a data set, with the identity of every sample.
 
     Args:
-        source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`), a
-            path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
+        source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
+            a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
             a map-style torch Dataset, a DataSpec (opened as it says), or an ImageData (returned as it is).
         labels: one a sample, where `source` is an array.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
