@@ -34,6 +34,16 @@ def read_file(path: Path, limit: int | None = None, name: str | None = None) -> 
         raise DataError(f"{label}: cannot be read ({reason})") from error
 
 
+def read_start(path: Path, count: int = 512) -> bytes:
+    """The first bytes of a file, to tell what it is."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        with open(handle, "rb") as file:  # noqa: PTH123 - by descriptor, after the non-blocking open
+            return file.read(count) or b""
+    except OSError as error:
+        raise DataError(f"{shown(str(path))}: cannot be read ({error.strerror})") from error
+
+
 def clean_text(name: str) -> str:
     r"""Text that UTF-8 can hold: bytes that are no UTF-8 become backslash escapes.
 

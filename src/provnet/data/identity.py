@@ -85,6 +85,19 @@ class SampleTable:
         _, inverse = np.unique(rows, return_inverse=True)
         return np.asarray(inverse, dtype=np.int64).reshape(-1)
 
+    @cached_property
+    def places(self) -> dict[bytes, tuple[int, ...]]:
+        """Positions of each raw content, by its hash."""
+        found: dict[bytes, list[int]] = {}
+        for i, row in enumerate(self.sha256):
+            found.setdefault(row.tobytes(), []).append(i)
+        return {digest: tuple(where) for digest, where in found.items()}
+
+    @cached_property
+    def id_places(self) -> dict[str, int]:
+        """The position of each sample id."""
+        return {name: i for i, name in enumerate(self.sample_ids)}
+
     @property
     def index_ceiling(self) -> float:
         """The best exact index accuracy that can be had: equal pictures cannot be told apart."""

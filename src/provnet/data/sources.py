@@ -14,15 +14,18 @@ import torch
 from provnet.data.arrays import open_arrays, open_dataset
 from provnet.data.assemble import Opened
 from provnet.data.cifar import cifar_has_test, is_cifar10, is_cifar100, open_cifar10, open_cifar100
+from provnet.data.containers import sniff
 from provnet.data.embedded import open_digits, open_embedded
-from provnet.data.files import clean_text
+from provnet.data.files import read_start, shown
+from provnet.data.folder import folder_has_test, open_folder
 from provnet.data.holdout import apply_holdout
 from provnet.data.idx import find_idx, idx_has_test, open_idx
 from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.manifest import open_manifest
 from provnet.data.names import NAMES, data_folder, locate
 from provnet.data.npz import npz_has_test, open_npz
 from provnet.data.rules import OpenOptions, make_options
-from provnet.errors import UsageError, did_you_mean, one_of
+from provnet.errors import UnsafeFileError, UsageError, did_you_mean, one_of
 
 
 def open_data(
@@ -142,15 +145,27 @@ def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None =
 
 def detect(path: Path) -> tuple[str, Path]:
     """The reader for a path, told by what lies there, and the path that it takes."""
-    shown = clean_text(str(path))
+    name = shown(str(path))
     if path.is_dir():
         idx = find_idx(path)
         if idx is not None:
             return "idx", idx
         return "cifar10" if is_cifar10(path) else "cifar100" if is_cifar100(path) else "folder", path
     if not path.exists():
-        raise UsageError(f"{shown}: no such file or folder")
-    return "npz", path
+        raise UsageError(f"{name}: no such file or folder")
+    start = read_start(path)
+    if path.suffix.lower() in (".pt", ".pth", ".pkl", ".pickle", ".joblib") or start[:1] == b"\x80":
+        raise UnsafeFileError(f"{name}: a pickle can run code and is never opened; save the arrays with numpy.savez")
+    if start[:4] == b"PK\x03\x04":
+        return "npz", path
+    if start[:3] == b"\x00\x00\x08" or start[:2] == b"\x1f\x8b":
+        folder = find_idx(path.parent)
+        if folder is not None:
+            return "idx", folder
+    if b"\x00" not in start and sniff(start) is None and path.suffix.lower() in (".csv", ".txt", ""):
+        return "csv", path
+    what = "one picture is no data set" if sniff(start) else "not a data set that can be opened"
+    raise UsageError(f"{name}: {what}; give an image folder, an .npz, a CSV manifest or a folder of idx or CIFAR files")
 
 
 def _spec(
@@ -163,10 +178,18 @@ def _spec(
     path = Path(name).absolute()
     if not path.exists() and os.sep not in name:
         raise UsageError(
-            f'no data set and no path "{clean_text(name)}"; names: {", ".join(NAMES)}.{did_you_mean(name, NAMES)}'
+            f'no data set and no path "{shown(name)}"; names: {", ".join(NAMES)}.{did_you_mean(name, NAMES)}'
         )
     kind, _ = detect(path)
     return DataSpec(str(path), kind, split, None, options)
+
+
+def data_root(spec: DataSpec) -> Path | None:
+    """The folder that the samples' paths are relative to, or None where samples have no files of their own."""
+    if spec.kind not in ("folder", "csv"):
+        return None
+    place = _place(spec)
+    return place.parent if place is not None and spec.kind == "csv" else place
 
 
 def _place(spec: DataSpec) -> Path | None:
@@ -182,7 +205,7 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
     else:
         if spec.split == "test" and not _HAS_TEST[spec.kind](place):
             raise UsageError(
-                f"{clean_text(spec.source)}: no test split found at {clean_text(str(place))}; use split train or all"
+                f"{shown(spec.source)}: no test split found under {shown(str(place))}; use split train or all"
             )
         split = "train" if spec.split == "all" and not _HAS_TEST[spec.kind](place) else spec.split
         named = NAMES[spec.source].class_names if spec.source in NAMES else None
@@ -201,10 +224,14 @@ _READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
     "cifar10": open_cifar10,
     "cifar100": open_cifar100,
     "npz": open_npz,
+    "folder": open_folder,
+    "csv": open_manifest,
 }
 _HAS_TEST: dict[str, Callable[[Path], bool]] = {
     "idx": idx_has_test,
     "cifar10": cifar_has_test,
     "cifar100": cifar_has_test,
     "npz": npz_has_test,
+    "folder": folder_has_test,
+    "csv": lambda _: False,
 }

@@ -1,0 +1,109 @@
+"""The pictures behind an explanation: shown only if their bytes are those of training time.
+
+A sample is looked up by hash, never by position. A file is read and hashed again at the moment it is shown; an array is
+hashed again as the network receives it. What does not match is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from provnet.data.files import read_file
+from provnet.data.hashing import hash_bytes, hash_pixels
+from provnet.data.identity import SampleTable
+from provnet.data.imagedata import ImageData
+from provnet.data.images import decode
+from provnet.data.rules import DecodeRule, make_options
+from provnet.data.sources import data_root
+from provnet.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """The picture of a training sample, or why there is none.
+
+    Attributes:
+        picture: uint8 (H, W) or (H, W, 3), or None.
+        note: empty where there is a picture; else `changed since training` or `picture not available`, and why.
+    """
+
+    picture: np.ndarray | None
+    note: str = ""
+
+
+def evidence(samples: SampleTable, data: ImageData | None, index: Iterable[int] | np.ndarray) -> list[Evidence]:
+    """The pictures of some training samples, out of data as they are now.
+
+    >>> import provnet
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> evidence(data.samples, data, [3])[0].picture.shape
+    (28, 28)
+    """
+    wanted = [int(i) for i in np.asarray(index, dtype=np.int64).reshape(-1)]
+    if data is None:
+        return [Evidence(None, MISSING)] * len(wanted)
+    root = data_root(data.spec)
+    return [_show(samples, data, root, i) for i in wanted]
+
+
+def _show(samples: SampleTable, data: ImageData, root: Path | None, i: int) -> Evidence:
+    found = Evidence(None, _absent(samples, data.samples, i))
+    for place in _candidates(samples, data.samples, i):
+        if root is not None and data.samples.paths[place] is not None:
+            found = _from_file(samples, data, root / str(data.samples.paths[place]), i)
+        else:
+            found = _from_memory(samples, data, place, i)
+        if found.picture is not None:
+            break
+    return found
+
+
+def _candidates(samples: SampleTable, now: SampleTable, i: int) -> list[int]:
+    """Places of now with the content of sample i, its own name first."""
+    places = now.places.get(samples.sha256[i].tobytes(), ())
+    return sorted(places, key=lambda j: (now.sample_ids[j] != samples.sample_ids[i], j))
+
+
+def _absent(samples: SampleTable, now: SampleTable, i: int) -> str:
+    here = now.id_places.get(samples.sample_ids[i])
+    if here is None:
+        return MISSING
+    if bool((now.pixel_sha256[here] == samples.pixel_sha256[i]).all()):
+        return f"{CHANGED} (the same picture, re-encoded)"
+    return CHANGED
+
+
+def _from_file(samples: SampleTable, data: ImageData, path: Path, i: int) -> Evidence:
+    rule = _rule(data)
+    try:
+        blob = read_file(path, rule.max_bytes)
+    except DataError:
+        return Evidence(None, MISSING)
+    if not bool((hash_bytes(blob) == samples.sha256[i]).all()):
+        return Evidence(None, CHANGED)
+    try:
+        return Evidence(decode(blob, samples.sample_ids[i], rule=rule))
+    except DataError as error:
+        return Evidence(None, f"{MISSING} ({error})")
+
+
+def _from_memory(samples: SampleTable, data: ImageData, place: int, i: int) -> Evidence:
+    image = data.images[place]
+    if not bool((hash_pixels(image[None].numpy())[0] == samples.pixel_sha256[i]).all()):
+        return Evidence(None, CHANGED)
+    if image.dtype != torch.uint8:
+        return Evidence(None, f"{MISSING} (not a picture of bytes)")
+    return Evidence(image[0].numpy() if image.shape[0] == 1 else image.permute(1, 2, 0).contiguous().numpy())
+
+
+def _rule(data: ImageData) -> DecodeRule:
+    return make_options({name: value for name, value in data.spec.options.items() if name != "holdout"}).rule
+
+
+CHANGED = "changed since training"
+MISSING = "picture not available"

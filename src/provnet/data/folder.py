@@ -1,0 +1,195 @@
+"""Image folders: one folder a class, optionally below train/ and test/ (or val/)."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from provnet.data.assemble import Opened
+from provnet.data.containers import sniff
+from provnet.data.files import DataWarning, clean_text, shown
+from provnet.data.labels import check_names, class_order
+from provnet.data.pictures import Entry, load_pictures
+from provnet.data.rules import OpenOptions
+from provnet.errors import DataError, UsageError
+
+
+def folder_has_test(root: Path) -> bool:
+    """Whether the folder is laid out as train/ and test/ (or val/)."""
+    return "test" in _parts(root)
+
+
+def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
+    """Every picture below the class folders, in the order of their relative paths (compared as bytes)."""
+    parts = _parts(root)
+    chosen = list(parts) if split == "all" else [split]
+    classes = {part: _class_folders(parts[part]) for part in parts}
+    clean = unique_names([name for part in parts for name in classes[part]])
+    names = class_order(clean.values()) if options.class_names is None else check_names(options.class_names)
+    walk = _Walk(root, options.skip_bad)
+    entries: list[Entry] = []
+    for part in chosen:
+        for folder in classes[part]:
+            name = clean[folder]
+            if name not in names:
+                raise DataError(f"class folder {shown(folder)} is not among the class names given ({', '.join(names)})")
+            label = names.index(name)
+            entries += [Entry(root / path, path, path, label) for path in walk.files(parts[part] / folder)]
+    entries.sort(key=lambda entry: os.fsencode(entry.relative))
+    _refuse_none(root, entries, any(classes.values()), walk)
+    walk.warn()
+    _warn_case(entries)
+    _warn_empty(names, entries, split)
+    ids = unique_names(entry.relative for entry in entries)
+    named = [entry._replace(sample_id=ids[entry.relative]) for entry in entries]
+    opened = load_pictures(named, names, options)
+    return opened._replace(skipped=(*walk.bad, *opened.skipped))
+
+
+def unique_names(names: Iterable[str]) -> dict[str, str]:
+    r"""Clean UTF-8 for each name; two that would look the same are told apart by a piece of their own hash.
+
+    >>> unique_names(["a.png"])
+    {'a.png': 'a.png'}
+    """
+    clean: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(set(names), key=lambda n: (clean_text(n) != n, os.fsencode(n))):
+        text = clean_text(name)
+        if text in taken:
+            text = f"{text}~{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+        taken.add(text)
+        clean[name] = text
+    return clean
+
+
+class _Walk:
+    """Lists picture files below a root and keeps what it met on the way."""
+
+    def __init__(self, root: Path, skip_bad: bool) -> None:
+        self.root = root
+        self.real_root = os.path.realpath(root)
+        self.skip_bad = skip_bad
+        self.bad: list[str] = []
+        self.special: list[str] = []
+        self.other: list[str] = []
+
+    def files(self, folder: Path, above: tuple[str, ...] = ()) -> Iterator[str]:
+        """Relative paths of the pictures in a folder and in those below it."""
+        here = os.path.realpath(folder)
+        if here in above:
+            self._refuse(folder, "the links go in a circle; remove the link")
+            return
+        for name in _listing(folder):
+            path = folder / name
+            try:
+                if path.is_symlink() and not self._inside(path):
+                    continue
+                mode = os.stat(path).st_mode  # noqa: PTH116 - one call that follows links and raises
+            except OSError as error:
+                self._refuse(path, f"cannot be read ({error.strerror}); remove or mend it")
+                continue
+            if stat.S_ISDIR(mode):
+                yield from self.files(path, (*above, here))
+            elif not stat.S_ISREG(mode):
+                self.special.append(self._name(path))
+            elif _is_picture(path):
+                yield path.relative_to(self.root).as_posix()
+            else:
+                self.other.append(self._name(path))
+
+    def warn(self) -> None:
+        """Say what was left out without being an error."""
+        for found, what in (
+            (self.special, "not regular files (pipes, devices, sockets)"),
+            (self.other, "not pictures"),
+        ):
+            if found:
+                more = ", ..." if len(found) > 3 else ""
+                _warn(f"{len(found)} left out, {what}: {', '.join(found[:3])}{more}")
+
+    def _inside(self, path: Path) -> bool:
+        target = os.path.realpath(path, strict=True)
+        if target == self.real_root or target.startswith(self.real_root + os.sep):
+            return True
+        self._refuse(path, "the link leads out of the data folder; copy the file into it")
+        return False
+
+    def _refuse(self, path: Path, why: str) -> None:
+        message = f"{self._name(path)}: {why}"
+        if not self.skip_bad:
+            raise DataError(message)
+        self.bad.append(message)
+
+    def _name(self, path: Path) -> str:
+        return shown(path.relative_to(self.root).as_posix())
+
+
+def _parts(root: Path) -> dict[str, Path]:
+    """Split name -> the folder that holds its class folders."""
+    below = {name for name in _listing(root) if (root / name).is_dir()}
+    if "train" in below and below <= {"train", *_TEST} and _class_folders(root / "train"):
+        test = next((name for name in _TEST if name in below), None)
+        return {"train": root / "train"} | ({"test": root / test} if test else {})
+    return {"train": root}
+
+
+def _class_folders(folder: Path) -> list[str]:
+    return [name for name in _listing(folder) if (folder / name).is_dir()]
+
+
+def _listing(folder: Path) -> list[str]:
+    """Names in a folder in the order of their bytes; hidden ones are left out."""
+    try:
+        return sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=os.fsencode)  # noqa: PTH208
+    except OSError as error:
+        raise DataError(f"{shown(str(folder))}: the folder cannot be read ({error.strerror})") from error
+
+
+def _is_picture(path: Path) -> bool:
+    if path.name.rstrip(". ").lower().endswith(ENDINGS):
+        return True
+    try:
+        with path.open("rb") as file:
+            return sniff(file.read(16)) in ("PNG", "JPEG", "WEBP", "GIF", "TIFF")  # signatures that text cannot have
+    except OSError:
+        return False
+
+
+def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Walk) -> None:
+    if entries:
+        return
+    looked = f"looked for {', '.join(ENDINGS)} in one folder a class"
+    if not has_classes and any(_is_picture(root / name) for name in _listing(root) if (root / name).is_file()):
+        raise UsageError(f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png")
+    bad = f"; left out: {walk.bad[0]}" if walk.bad else ""
+    raise UsageError(f"no pictures found under {shown(str(root))}; {looked}{bad}")
+
+
+def _warn_case(entries: list[Entry]) -> None:
+    seen: dict[str, str] = {}
+    for entry in entries:
+        other = seen.setdefault(entry.relative.lower(), entry.relative)
+        if other != entry.relative:
+            _warn(f"names that differ in case only, kept as two samples: {shown(other)} and {shown(entry.relative)}")
+            return
+
+
+def _warn_empty(names: tuple[str, ...], entries: list[Entry], split: str) -> None:
+    used = {entry.label for entry in entries}
+    empty = [shown(name) for label, name in enumerate(names) if label not in used]
+    if empty:
+        more = ", ..." if len(empty) > 3 else ""
+        _warn(f"{len(empty)} classes without pictures in split {split}, kept as classes: {', '.join(empty[:3])}{more}")
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, DataWarning, stacklevel=4)
+
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".jfif", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm", ".pnm")
+_TEST = ("test", "val", "valid", "validation")
