@@ -1,0 +1,148 @@
+"""The model card README.md, in the form that the Hugging Face Hub reads: what a run is, in plain words.
+
+Names come from data that anybody may have made, so they are escaped: nothing in them can become markup.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from provnet.data.identity import SampleTable
+from provnet.data.imagedata import DataSpec
+from provnet.models.config import NetworkConfig
+
+
+def model_card(
+    network: NetworkConfig,
+    parameters: int,
+    samples: SampleTable,
+    *,
+    data: DataSpec | None = None,
+    training: Mapping[str, Any] | None = None,
+    versions: Mapping[str, str] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    licence: str = "other",
+) -> str:
+    """The whole card as Markdown with YAML front matter."""
+    kind = "image-classification" if len(network.input_shape) == 3 else "tabular-classification"
+    front = {
+        "library_name": "provnet",
+        "license": licence,
+        "pipeline_tag": kind,
+        "tags": ["provnet", "provenance", "data-attribution", "explainability", "pytorch_model_hub_mixin"],
+    }
+    yaml = "\n".join(f"{key}: {json.dumps(value)}" for key, value in front.items())  # JSON is YAML
+    sections = [
+        f"---\n{yaml}\n---",
+        f"# Provenance network: {escape(network.network)}",
+        "A model that answers and names the training samples behind every answer.",
+        _WARNING,
+        _network(network, parameters),
+        _data(samples, data),
+        _evaluation(evaluation),
+        _settings("Training", training),
+        _settings("Versions", versions),
+        _USE,
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def escape(text: object, most: int = 80) -> str:
+    """One line of text that Markdown and HTML show as it is.
+
+    >>> escape("<b>*x*</b>|\\n")
+    '&lt;b&gt;\\\\*x\\\\*&lt;/b&gt;\\\\|\\\\\\\\n'
+    """
+    whole = str(text)
+    whole = whole if len(whole) <= most else whole[:most] + "…"
+    visible = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in whole)
+    marked = re.sub(r"([\\`*_{}\[\]#!|~$:@])", r"\\\1", visible)
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _network(network: NetworkConfig, parameters: int) -> str:
+    shape = " x ".join(map(str, network.input_shape))
+    rows = {
+        "network": network.network,
+        "backbone": network.backbone,
+        "input": f"{shape}, raw values divided by {network.scale:g}",
+        "classes": f"{network.classes:,}",
+        "alpha (label mixing)": f"{network.alpha:g}",
+        "parameters": f"{parameters:,}",
+    }
+    return "## Network\n\n" + _table(("what", "value"), rows)
+
+
+def _data(samples: SampleTable, data: DataSpec | None) -> str:
+    names = [f"- {escape(name)}" for name in samples.class_names[:_NAMES]]
+    more = len(samples.class_names) - len(names)
+    rows = {
+        "source": data.source if data else "given as arrays",
+        "training samples": f"{len(samples):,}",
+        "fingerprint (contents, labels, order)": samples.fingerprint,
+        "fingerprint (contents alone)": samples.content_root,
+        "best exact index accuracy that can be had": f"{samples.index_ceiling:.4f}",
+    }
+    rest = [f"- and {more:,} more"] if more else []
+    return "\n".join(["## Data", "", _table(("what", "value"), rows), "", "Classes:", "", *names, *rest])
+
+
+def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
+    if not evaluation:
+        return "## Evaluation\n\nNot evaluated when this card was written; run `provnet evaluate` on the folder."
+    lines = ["## Evaluation", "", "Shares of n samples, each with its 95 % interval.", ""]
+    lines += ["| measure | value | 95 % interval | n |", "|---|---|---|---|"]
+    lines += [_measure(name, value) for name, value in _measures(evaluation)]
+    return "\n".join(lines)
+
+
+def _measures(evaluation: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """All measures, nested ones with the name of their group before their own."""
+    found: list[tuple[str, Any]] = []
+    for name, value in evaluation.items():
+        nested = isinstance(value, Mapping) and "value" not in value
+        found += _measures(value, f"{prefix}{name} / ") if nested else [(f"{prefix}{name}", value)]
+    return found
+
+
+def _measure(name: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        interval = f"{_number(value.get('low'))} to {_number(value.get('high'))}"
+        return f"| {escape(name)} | {_number(value['value'])} | {interval} | {escape(value.get('n', ''))} |"
+    return f"| {escape(name)} | {_number(value)} | | |"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else escape("" if value is None else value)
+
+
+def _settings(title: str, values: Mapping[str, Any] | None) -> str:
+    if not values:
+        return ""
+    return f"## {title}\n\n" + _table(("setting", "value"), dict(sorted(values.items())))
+
+
+def _table(head: tuple[str, str], rows: Mapping[str, Any]) -> str:
+    lines = [f"| {head[0]} | {head[1]} |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {escape(k)} | {escape(v, 200)} |" for k, v in rows.items())])
+
+
+_NAMES = 50
+_WARNING = """> **Before you share this model:** its index head was trained to recognise every training sample, and the
+> folder lists their names and hashes. An index head reveals membership: whoever has this folder can tell whether a
+> given sample was used in training. Do not share it where being part of the data is itself a secret."""
+_USE = """## Use
+
+```python
+import provnet
+
+model = provnet.load("path/to/this/folder")
+explanation = model.explain(images, k=5)
+```
+
+`provnet verify FOLDER` checks every file against its SHA-256; `provnet explain FOLDER IMAGE` explains from the command
+line. The folder holds safetensors and JSON only, nothing in it can run code. A picture is shown as evidence only while
+its bytes are those that were trained on."""

@@ -1,0 +1,243 @@
+"""A run as a folder: safetensors, JSON and a manifest of SHA-256 sums; nothing executable.
+
+model.safetensors    weights
+config.json          network, data, training settings, support threshold, versions, evaluation
+samples.safetensors  the sample table: who stands behind each index
+history.safetensors  class loss of every sample in every epoch (optional)
+README.md            the model card
+manifest.json        SHA-256 and size of each; see provnet.manifest for how the set is replaced as one
+
+Nothing is used before all hashes are checked. The architecture comes from the closed tables NETWORKS and BACKBONES.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from provnet import manifest
+from provnet.card import model_card
+from provnet.data.identity import SampleTable
+from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
+from provnet.foreign import refuse_foreign
+from provnet.manifest import FORMAT_VERSION, FileSet
+from provnet.models.provenance import ProvenanceNet, parameter_count
+from provnet.rebuild import check_state, rebuild
+from provnet.runconfig import RunConfig
+from provnet.safefile import TENSORS, Layout, open_checked, read_layouts, read_tensors
+from provnet.safejson import LIMIT, read_json, write_json
+from provnet.samplefile import read_samples_file, samples_to_tensors
+
+__all__ = [
+    "FORMAT_VERSION",
+    "FileCheck",
+    "Run",
+    "RunConfig",
+    "prepare_run_folder",
+    "read_run",
+    "read_samples",
+    "verify_files",
+    "write_run",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A trained network with everything needed to explain with it.
+
+    Attributes:
+        network: on the CPU, in evaluation mode.
+        config: what config.json holds.
+        samples: the training samples, row i is index i.
+        history: (epochs, N) float16, class loss of every sample in every epoch, or None.
+        folder: where it was read from, or None.
+    """
+
+    network: ProvenanceNet
+    config: RunConfig
+    samples: SampleTable
+    history: np.ndarray | None = None
+    folder: Path | None = field(default=None)
+
+
+class FileCheck(NamedTuple):
+    """One file of a run: `why` is "ok", or what is wrong with it."""
+
+    name: str
+    why: str
+    exit_code: int = 0
+
+
+def prepare_run_folder(folder: str | Path) -> Path:
+    """Make a folder for a run and see that it can be written, before hours are spent on training."""
+    manifest.prepare_folder(Path(folder), FILES)
+    return Path(folder)
+
+
+def write_run(run: Run, folder: str | Path) -> Path:
+    """Write a run, or replace the one that is there; killed at any moment it leaves the old one or the new one."""
+    weights = _weights(run.network)
+    check_state(run.config.network, run.samples, weights, "network")
+    files: dict[str, bytes | Callable[[Path], None]] = {
+        "model.safetensors": _saver(weights),
+        "config.json": write_json(run.config.to_json(), "config.json"),
+        "samples.safetensors": _saver(samples_to_tensors(run.samples)),
+        "README.md": _card(run).encode("utf-8", "backslashreplace"),
+    }
+    if len(files["config.json"]) > LIMIT:  # type: ignore[arg-type]
+        raise UsageError(f"config.json may have {LIMIT:,} bytes; keep long lists out of the run's settings")
+    needs = sum(t.nbytes for t in weights.values()) + len(run.samples) * 128
+    if run.history is not None:
+        history = np.ascontiguousarray(run.history, dtype=np.float16)
+        if history.ndim != 2 or history.shape[1] != len(run.samples) or not np.isfinite(history).all():
+            raise NonFiniteError(f"history must be finite, of shape (epochs, {len(run.samples)}); got {history.shape}")
+        files["history.safetensors"] = _saver({"class_loss": torch.from_numpy(history)})
+        needs += history.nbytes
+    manifest.replace_set(Path(folder), files, known=FILES, needs=needs)
+    return Path(folder)
+
+
+def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
+    """Read a run; every file is checked before any is used. A `custom` backbone is given again as an object."""
+    where = Path(folder)
+    _refuse_other_things(where)
+    with contextlib.ExitStack() as stack:
+        files = _open_all(where, stack)
+        config = _config(files["config.json"])
+        samples = read_samples_file(files["samples.safetensors"])
+        network = rebuild(config.network, samples, files["model.safetensors"], backbone)
+        history = _history(files["history.safetensors"], len(samples)) if "history.safetensors" in files else None
+    return Run(network, config, samples, history, where)
+
+
+def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
+    """The settings and the sample table alone, checked like everything else; needs no network."""
+    where = Path(folder)
+    _refuse_other_things(where)
+    with contextlib.ExitStack() as stack:
+        files = _open_all(where, stack)
+        return _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
+
+
+def verify_files(folder: str | Path) -> list[FileCheck]:
+    """Check every file against the manifest: ("model.safetensors", "ok", 0) or what is wrong, for each."""
+    where = Path(folder)
+    _refuse_other_things(where)
+    try:
+        current = _current(where)
+    except ProvnetError as error:
+        return [FileCheck(manifest.NAME, str(error), error.exit_code)]
+    checks = [FileCheck(manifest.NAME, "ok")]
+    for name, entry in current.entries.items():
+        try:
+            open_checked(current.path(name), size=entry.size, sha256=entry.sha256).close()
+            checks.append(FileCheck(name, "ok"))
+        except ProvnetError as error:
+            checks.append(FileCheck(name, str(error), error.exit_code))
+    return checks
+
+
+def _current(folder: Path) -> FileSet:
+    current = manifest.read_set(folder, FILES)
+    missing = [name for name in FILES if name not in current.entries and name not in _OPTIONAL]
+    if missing:
+        raise IntegrityError(f"{folder / manifest.NAME} does not list {', '.join(missing)}; a run needs it")
+    return current
+
+
+def _open_all(folder: Path, stack: contextlib.ExitStack) -> dict[str, io.BufferedReader]:
+    """Open every file with its hash checked; once more if another process replaced the set meanwhile."""
+    current = _current(folder)
+    while True:
+        try:
+            return {
+                name: stack.enter_context(open_checked(current.path(name), size=entry.size, sha256=entry.sha256))
+                for name, entry in current.entries.items()
+            }
+        except IntegrityError:
+            stack.close()
+            latest = _current(folder)
+            if latest.raw == current.raw:
+                raise
+            current = latest
+
+
+def _refuse_other_things(path: Path) -> None:
+    """A run is a folder with a manifest; a file of weights from elsewhere gets advice."""
+    if path.is_dir():
+        if (path / manifest.NAME).exists() or (path / manifest.NEXT / manifest.NAME).exists():
+            return
+        found = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
+        for other in found:
+            with other.open("rb") as file:
+                refuse_foreign(file, other)
+        if any((path / name).exists() for name in ("model.safetensors", "samples.safetensors")):
+            raise IntegrityError(f"{path / manifest.NAME} is missing; the files beside it cannot be trusted without it")
+        raise UsageError(f"{path} is not a provnet run: {manifest.NAME} is missing; give a folder that train wrote")
+    if path.is_file():
+        with path.open("rb") as file:
+            refuse_foreign(file, path)
+        raise UsageError(f"{path} is a file; a provnet run is a folder, give the folder that train wrote")
+    raise UsageError(f"no run at {path}: there is no such folder")
+
+
+def _config(file: io.BufferedReader) -> RunConfig:
+    try:
+        return RunConfig.from_json(read_json(file.read(LIMIT + 1), file.name))
+    except UnsafeFileError:
+        raise
+    except (UsageError, IntegrityError) as error:
+        raise IntegrityError(f"{file.name}: {error}".replace(f"{file.name}: {file.name}", file.name)) from None
+
+
+def _history(file: io.BufferedReader, n: int) -> np.ndarray:
+    shape = read_layouts(file).get("class_loss", Layout("F16", (0, n))).shape
+    return read_tensors(file, {"class_loss": Layout("F16", (shape[0] if shape else 0, n))})["class_loss"].numpy()
+
+
+def _weights(network: nn.Module) -> dict[str, Tensor]:
+    """The state as plain tensors on the CPU; tensors that share memory are taken apart."""
+    seen: set[int] = set()
+    weights = {}
+    for name, value in network.state_dict().items():
+        tensor = value.detach().to("cpu").contiguous()
+        if tensor.untyped_storage().data_ptr() in seen:
+            tensor = tensor.clone()
+        seen.add(tensor.untyped_storage().data_ptr())
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise NonFiniteError(f"the weights {name} hold NaN or infinity; such a network is not written")
+        weights[name] = tensor
+    if len(weights) > TENSORS:
+        raise UsageError(f"a run may hold {TENSORS:,} tensors, this network has {len(weights):,}")
+    return weights
+
+
+def _saver(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
+    return lambda path: save_file(tensors, path)
+
+
+def _card(run: Run) -> str:
+    config = run.config
+    return model_card(
+        config.network,
+        parameter_count(run.network),
+        run.samples,
+        data=config.data,
+        training=config.training,
+        versions=config.versions,
+        evaluation=config.evaluation,
+    )
+
+
+_OPTIONAL = ("history.safetensors",)
+FILES = ("model.safetensors", "config.json", "samples.safetensors", "README.md", *_OPTIONAL)
+_WEIGHTS = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib", ".safetensors", ".h5", ".keras"}

@@ -1,0 +1,129 @@
+"""RunConfig: what config.json holds, with every type checked on the way in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provnet.data.imagedata import DataSpec
+from provnet.errors import IntegrityError, UsageError
+from provnet.models.backbones import BACKBONES
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import NETWORKS
+from provnet.models.sharing import SHARING
+from provnet.safejson import shown
+
+CUSTOM = "custom"
+PIXELS = 1 << 28  # values of one input
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything of a run but weights and samples.
+
+    Attributes:
+        network: what to build.
+        data, test: how to open the training and the test data again, or None.
+        training: settings and outcome of the training.
+        support: `statistic`, `threshold`, `level`, `calibrated_on`, `n` of the supported/unsupported decision.
+        versions: of provnet, torch and Python that wrote the run.
+        evaluation: measures with intervals, or None.
+    """
+
+    network: NetworkConfig
+    data: DataSpec | None = None
+    test: DataSpec | None = None
+    training: Mapping[str, Any] = field(default_factory=dict)
+    support: Mapping[str, Any] = field(default_factory=dict)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    evaluation: Mapping[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary for config.json."""
+        return {
+            "network": self.network.to_json(),
+            "data": self.data.to_json() if self.data else None,
+            "test": self.test.to_json() if self.test else None,
+            "training": dict(self.training),
+            "support": dict(self.support),
+            "versions": dict(self.versions),
+            "evaluation": dict(self.evaluation) if self.evaluation is not None else None,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> RunConfig:
+        """The inverse of `to_json`; unknown keys, names and types are refused.
+
+        >>> config = RunConfig(NetworkConfig("single", "mlp", (4,), classes=2), training={"epochs": 3})
+        >>> RunConfig.from_json(config.to_json()) == config
+        True
+        """
+        _keys(value, set(cls.__dataclass_fields__), "the config")
+        for name in ("training", "support", "versions"):
+            _want(isinstance(value[name], Mapping), f"{name} must be a mapping")
+        _want(all(isinstance(v, str) for v in value["versions"].values()), "versions must be text")
+        _want(value["evaluation"] is None or isinstance(value["evaluation"], Mapping), "evaluation must be a mapping")
+        return cls(
+            network=_network(value["network"]),
+            data=_spec(value["data"], "data"),
+            test=_spec(value["test"], "test"),
+            training=value["training"],
+            support=value["support"],
+            versions=value["versions"],
+            evaluation=value["evaluation"],
+        )
+
+
+def _network(value: Any) -> NetworkConfig:
+    _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
+    _known("network", value["network"], NETWORKS)
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, CUSTOM))
+    for name in ("classes", "level"):
+        _want(type(value[name]) is int, f"{name} must be a whole number")
+    for name in ("scale", "alpha"):
+        _want(_is_number(value[name]), f"{name} must be a number")
+    for name, fits in (("mean", _is_number), ("std", _is_number), ("input_shape", _is_int)):
+        seq = value[name]
+        _want(isinstance(seq, list | tuple) and len(seq) > 0 and all(map(fits, seq)), f"{name} must be numbers")
+    _want(isinstance(value["conditional"], bool), "conditional must be true or false")
+    shape = value["input_shape"]
+    _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
+    return NetworkConfig.from_json(value)
+
+
+def _spec(value: Any, name: str) -> DataSpec | None:
+    if value is None:
+        return None
+    _keys(value, set(DataSpec.__dataclass_fields__), name)
+    for key in ("source", "kind", "split"):
+        _want(isinstance(value[key], str), f"{name}.{key} must be text")
+    _want(value["data_dir"] is None or isinstance(value["data_dir"], str), f"{name}.data_dir must be text")
+    _want(isinstance(value["options"], Mapping), f"{name}.options must be a mapping")
+    return DataSpec.from_json(value)
+
+
+def _keys(value: Any, allowed: set[str], what: str) -> None:
+    _want(isinstance(value, Mapping), f"{what} must be a mapping")
+    unknown, missing = set(value) - allowed, allowed - set(value)
+    _want(not unknown, f"{what} has unknown settings: {', '.join(map(shown, sorted(unknown)))}")
+    _want(not missing, f"{what} lacks {', '.join(sorted(missing))}")
+
+
+def _known(kind: str, name: Any, allowed: Mapping[str, Any] | tuple[str, ...]) -> None:
+    if not isinstance(name, str) or name not in allowed:
+        raise UsageError(f"unknown {kind} {shown(name)}; model files may name {', '.join(allowed)} and nothing else")
+
+
+def _want(fits: bool, otherwise: str) -> None:
+    if not fits:
+        raise IntegrityError(otherwise)
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
