@@ -1,0 +1,140 @@
+"""The story page of `provnet demo`: what was trained, how good it is, ten explained samples, what the figures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from provnet.report.charts import Chart, line_chart
+from provnet.report.page import render
+from provnet.report.records import DemoReport, EpochRow, EvaluationRow, ExplanationCard
+from provnet.report.text import percent
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One figure with its name and one sentence on what it measures."""
+
+    title: str
+    meaning: str
+    row: EvaluationRow
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the confusion matrix: how many, how strongly it is tinted (0..1), whether it is a right answer."""
+
+    count: int
+    tint: float
+    right: bool
+
+
+@dataclass(frozen=True)
+class MixUp:
+    """A class taken for another one, how often, of how many."""
+
+    truth: str
+    predicted: str
+    count: int
+    of: int
+
+
+def demo_html(report: DemoReport) -> str:
+    """Draw the page of `provnet demo` as one self-contained HTML file."""
+    right = sum(card.truth == card.predicted for card in report.explanations)
+    return render(
+        "demo.html.j2",
+        title="provnet demo",
+        report=report,
+        lead=_lead(report.explanations),
+        unseen=_tiles(report.evaluation, UNSEEN),
+        own=_tiles(report.evaluation, OWN),
+        conditional=report.network.startswith("class-conditional"),
+        charts=training_charts(report.epochs),
+        matrix=confusion_cells(report.confusion) if len(report.confusion) <= _LARGEST_MATRIX else (),
+        mixups=mixups(report.confusion, report.class_names),
+        right=right,
+        wrong=len(report.explanations) - right,
+    )
+
+
+def training_charts(epochs: Sequence[EpochRow]) -> tuple[Chart, ...]:
+    """Lay out loss and accuracies over the epochs; none without epochs.
+
+    >>> [chart.title for chart in training_charts([EpochRow(1, 5.0, 0.6, 0.1), EpochRow(2, 1.0, 0.9, 0.8)])]
+    ['Loss', 'Accuracy on the training samples']
+    """
+    if not epochs:
+        return ()
+    numbers = [row.epoch for row in epochs]
+    shares = [("class", [row.class_accuracy for row in epochs]), ("index", [row.index_accuracy for row in epochs])]
+    return (
+        line_chart("Loss", numbers, [("loss", [row.loss for row in epochs])], write="{:.3g}".format),
+        line_chart(
+            "Accuracy on the training samples",
+            numbers,
+            shares,
+            highest=1.0,
+            write=percent,
+            write_tick=lambda share: f"{share:.0%}".replace("%", " %"),
+        ),
+    )
+
+
+def confusion_cells(confusion: Sequence[Sequence[int]]) -> tuple[tuple[Cell, ...], ...]:
+    """Tint the counts: right answers by their share of the class, wrong ones by the most frequent mix-up.
+
+    >>> [[cell.tint for cell in row] for row in confusion_cells([[9, 1], [0, 10]])]
+    [[0.9, 1.0], [0.0, 1.0]]
+    """
+    worst = max((count for i, row in enumerate(confusion) for j, count in enumerate(row) if i != j), default=0)
+    return tuple(
+        tuple(
+            Cell(count, round(count / max(sum(row) if i == j else worst, 1), 3), i == j) for j, count in enumerate(row)
+        )
+        for i, row in enumerate(confusion)
+    )
+
+
+def mixups(confusion: Sequence[Sequence[int]], names: Sequence[str], most: int = 8) -> tuple[MixUp, ...]:
+    """List the most frequent wrong answers.
+
+    >>> mixups([[9, 1], [0, 10]], ["cat", "dog"])
+    (MixUp(truth='cat', predicted='dog', count=1, of=10),)
+    """
+    found = [
+        MixUp(names[i], names[j], count, sum(row))
+        for i, row in enumerate(confusion)
+        for j, count in enumerate(row)
+        if i != j and count
+    ]
+    return tuple(sorted(found, key=lambda mixup: -mixup.count)[:most])
+
+
+def _lead(cards: Sequence[ExplanationCard]) -> ExplanationCard | None:
+    """The card for the head of the page: a right, supported one with its picture, if there is one."""
+    good = (card for card in cards if card.supported and card.truth == card.predicted and card.query is not None)
+    return max(good, key=lambda card: len(card.exemplars), default=None)
+
+
+def _tiles(rows: Sequence[EvaluationRow], table: dict[str, tuple[str, str]]) -> list[Tile]:
+    by_key = {row.key: row for row in rows}
+    return [Tile(*words, by_key[key]) for key, words in table.items() if key in by_key]
+
+
+UNSEEN = {
+    "class_accuracy": ("Class accuracy", "The predicted class is the right one."),
+    "any_at_1": ("any@1", "The first exemplar is of the right class."),
+    "any_at_5": ("any@5", "At least one of five exemplars is of the right class."),
+    "majority_at_5": ("majority@5", "Most of five exemplars are of the right class."),
+}
+
+OWN = {
+    "index_accuracy": ("Exact index", "Shown a training sample, it names that very sample."),
+    "index_at_5": ("index@5", "The sample is among the first five."),
+    "index_accuracy_perturbed.noise": ("Under noise", "Named although noise (σ = 0.1) was added."),
+    "index_accuracy_perturbed.shift": ("Under shift", "Named although moved by one pixel."),
+    "index_accuracy_perturbed.jpeg": ("Under JPEG", "Named although saved as JPEG, quality 50."),
+}
+
+_LARGEST_MATRIX = 20

@@ -1,0 +1,83 @@
+"""HTML pages from plain records: one file that loads nothing, runs no script and trusts no name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from provnet.report import pictures, text
+from provnet.report.records import ExplanationCard
+
+
+def explanation_html(cards: Sequence[ExplanationCard], *, title: str, subtitle: str = "") -> str:
+    """Draw explained inputs as one self-contained HTML page.
+
+    >>> page = explanation_html([ExplanationCard(None, "a.png", "<u>", 0.9, True)], title="One digit")
+    >>> "&lt;u&gt;" in page, "<u>" in page
+    (True, False)
+    """
+    return render("explanation.html.j2", title=title, subtitle=subtitle, cards=cards, summary=_summary(cards))
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill one of the templates in this folder; every value is made visible and escaped.
+
+    >>> render("explanation.html.j2", title="A & B", subtitle="", cards=[], summary=[])[:15]
+    '<!doctype html>'
+    """
+    return _environment().get_template(template).render(**values) + "\n"
+
+
+def _summary(cards: Sequence[ExplanationCard]) -> list[tuple[str, str]]:
+    """Counts for the head of the page, as (number, words)."""
+    known = [card for card in cards if card.truth is not None]
+    right = sum(card.predicted == card.truth for card in known)
+    supported = sum(card.supported for card in cards)
+    lines = [(text.count(len(cards)), "input" if len(cards) == 1 else "inputs"), (text.count(supported), "supported")]
+    if supported < len(cards):
+        lines.append((text.count(len(cards) - supported), "without support"))
+    if known:
+        lines.append((text.count(right), "right"))
+        lines.append((text.count(len(known) - right), "wrong"))
+    return lines
+
+
+def _finalize(value: Any) -> Any:
+    """Make foreign text visible just before it is escaped; markup of our own macros passes."""
+    if isinstance(value, str) and not hasattr(value, "__html__"):
+        return text.visible(value)
+    return value
+
+
+def _ends(name: str) -> tuple[str, str]:
+    """Split a long name so that a narrow column can cut its middle: the end of a path tells most."""
+    if len(name) <= 16 or not name.isascii():
+        return name, ""
+    return name[:-9], name[-9:]
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=text.count,
+        data_uri=pictures.data_uri,
+        ends=_ends,
+        percent=text.percent,
+        seconds=text.seconds,
+        size=text.size,
+        width=text.width,
+    )
+    environment.tests["small"] = pictures.is_small
+    return environment

@@ -1,0 +1,141 @@
+"""A contact sheet of explained inputs as one picture, drawn with Pillow alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from PIL import Image, ImageDraw
+
+from provnet.errors import UsageError
+from provnet.report.fonts import face
+from provnet.report.pictures import fitted, to_image
+from provnet.report.records import ExemplarCard, ExplanationCard, Picture
+from provnet.report.text import percent
+
+
+def explanation_png(cards: Sequence[ExplanationCard]) -> Image.Image:
+    """Draw each input with its answer, and its exemplars with weight bars, one row an input.
+
+    >>> explanation_png([ExplanationCard(None, "a.png", "7", 0.9, True)]).mode
+    'RGB'
+    """
+    if not 1 <= len(cards) <= MOST_CARDS:
+        raise UsageError(
+            f"{len(cards)} inputs for one picture; allowed: 1 to {MOST_CARDS}. Write a page (--html) instead"
+        )
+    columns = max(1, min(PER_LINE, max(len(card.exemplars) for card in cards)))
+    width = max(EXEMPLARS_AT + columns * (EXEMPLAR + COLUMN_GAP) - COLUMN_GAP, NARROWEST) + 2 * MARGIN
+    tops = list(accumulate((_height(card) + GAP for card in cards), initial=MARGIN))
+    sheet = Image.new("RGB", (width, tops[-1] - GAP + MARGIN), PAGE)
+    draw = ImageDraw.Draw(sheet)
+    for card, top in zip(cards, tops, strict=False):
+        if top > MARGIN:
+            draw.line((MARGIN, top - GAP // 2, width - MARGIN, top - GAP // 2), fill=LINE, width=2)
+        _draw_card(sheet, draw, card, top, width)
+    return sheet
+
+
+def _height(card: ExplanationCard) -> int:
+    lines = -(-len(card.exemplars) // PER_LINE)
+    return max(QUERY + NAME, ANSWER + HEADING + lines * LINE_HEIGHT - (ROW_GAP if lines else 0)) + GAP // 2
+
+
+def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationCard, top: int, width: int) -> None:
+    top += GAP // 4
+    _paste(sheet, draw, card.query, (MARGIN, top), QUERY, "input not shown")
+    mono = face(19, "mono")
+    draw.text((MARGIN, top + QUERY + 14), mono.shorten(card.name, QUERY, middle=True), fill=SOFT, font=mono.font)
+
+    left = MARGIN + EXEMPLARS_AT
+    room = width - MARGIN - left
+    bold, mark = face(40, "bold"), face(24, "bold")
+    predicted = bold.shorten(card.predicted, room if card.truth is None else room * 0.62)
+    baseline = top + 34
+    draw.text((left, baseline), predicted, fill=INK, font=bold.font, anchor="ls")
+    if card.truth is not None:
+        right = card.truth == card.predicted
+        at = left + bold.width(predicted) + 24
+        words = mark.shorten("right" if right else f"wrong, it is {card.truth}", left + room - at)
+        draw.text((at, baseline), words, fill=GOOD if right else BAD, font=mark.font, anchor="ls")
+    _bar(draw, (left, top + 62), CONFIDENCE, 12, card.confidence, ACCENT)
+    words = f"{percent(card.confidence)} confidence"
+    draw.text((left + CONFIDENCE + 18, top + 68), words, fill=SOFT, font=face(22).font, anchor="lm")
+
+    if card.supported:
+        words, colour = ("Because of these training samples" if card.exemplars else "Supported"), SOFT
+    else:
+        words = "No supporting training sample" + (": nearest, but not evidence" if card.exemplars else "")
+        colour = WARN
+    heading = face(23, "regular" if card.supported else "bold")
+    draw.text((left, top + ANSWER), heading.shorten(words, room), fill=colour, font=heading.font)
+    for number, item in enumerate(card.exemplars):
+        x = left + number % PER_LINE * (EXEMPLAR + COLUMN_GAP)
+        y = top + ANSWER + HEADING + number // PER_LINE * LINE_HEIGHT
+        _draw_exemplar(sheet, draw, item, (x, y), faded=not card.supported)
+
+
+def _draw_exemplar(
+    sheet: Image.Image, draw: ImageDraw.ImageDraw, item: ExemplarCard, at: tuple[int, int], *, faded: bool
+) -> None:
+    x, y = at
+    _paste(sheet, draw, item.picture, at, EXEMPLAR, item.note or "no picture", faded=faded)
+    y += EXEMPLAR + 10
+    label = face(24, "regular" if faded else "bold")
+    draw.text((x, y), label.shorten(item.label, EXEMPLAR), fill=SOFT if faded else INK, font=label.font)
+    y += 38
+    share, number = percent(item.weight), face(20)
+    _bar(draw, (x, y + 6), BAR, 12, item.weight, SOFT if faded else ACCENT)
+    draw.text((x + EXEMPLAR - number.width(share), y), share, fill=INK, font=number.font)
+    y += 32
+    mono = face(17, "mono")
+    draw.text((x, y), mono.shorten(item.sample_id, EXEMPLAR, middle=True), fill=INK, font=mono.font)
+    draw.text((x, y + 24), mono.shorten(item.sha256[:12], EXEMPLAR), fill=SOFT, font=mono.font)
+
+
+def _paste(
+    sheet: Image.Image,
+    draw: ImageDraw.ImageDraw,
+    picture: Picture | None,
+    at: tuple[int, int],
+    box: int,
+    why: str,
+    *,
+    faded: bool = False,
+) -> None:
+    """A picture in the middle of its box, or a frame with the reason why there is none."""
+    x, y = at
+    if picture is None:
+        draw.rectangle((x, y, x + box - 1, y + box - 1), outline=LINE, width=3)
+        words = face(20)
+        for number, line in enumerate(words.lines(why, box - 32, 4)):
+            draw.text((x + 16, y + 16 + number * 27), line, fill=SOFT, font=words.font)
+        return
+    image = fitted(to_image(picture), box)
+    if faded:
+        image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, PAGE), 0.45)
+    draw.rectangle((x, y, x + box - 1, y + box - 1), fill=SUNK)
+    sheet.paste(image.convert("RGB"), (x + (box - image.width) // 2, y + (box - image.height) // 2))
+
+
+def _bar(draw: ImageDraw.ImageDraw, at: tuple[int, int], width: int, height: int, share: float, colour: str) -> None:
+    x, y = at
+    filled = round(width * min(max(share, 0.0), 1.0)) if math.isfinite(share) else 0
+    draw.rectangle((x, y, x + width - 1, y + height - 1), fill=TRACK)
+    if filled:
+        draw.rectangle((x, y, x + filled - 1, y + height - 1), fill=colour)
+
+
+# all lengths in pixels, for a screen of twice the usual density; 252 and 196 enlarge 28 pixels by whole numbers
+MARGIN, GAP, ROW_GAP, COLUMN_GAP = 48, 64, 28, 28
+QUERY, NAME, EXEMPLAR, BAR = 252, 40, 196, 104
+CONFIDENCE, ANSWER, HEADING, CAPTION = 392, 104, 44, 132
+LINE_HEIGHT = EXEMPLAR + CAPTION + ROW_GAP
+EXEMPLARS_AT = QUERY + 56
+NARROWEST = 1000
+PER_LINE = 5
+MOST_CARDS = 100
+
+PAGE, SUNK, LINE, TRACK = "#ffffff", "#f1efea", "#d9d5cc", "#e7e4dd"
+INK, SOFT, ACCENT, GOOD, BAD, WARN = "#1c2028", "#575e6b", "#2f5bb7", "#17693f", "#a82f27", "#7a4f00"
