@@ -20,8 +20,8 @@ def duplicate_facts(samples: SampleTable) -> list[str]:
     if not groups:
         return []
     lines = [
-        f"{groups:,} groups of exact duplicates ({int(counts[counts > 1].sum()):,} of {len(samples):,} samples): "
-        f"exact index accuracy can reach at most {samples.index_ceiling:.4f}"
+        f"{groups:,} groups of exact duplicates, {int(counts[counts > 1].sum()):,} of {len(samples):,} samples",
+        f"exact index accuracy can reach at most {samples.index_ceiling:.4f}: equal pictures cannot be told apart",
     ]
     conflicts = samples.conflicts()
     if conflicts:

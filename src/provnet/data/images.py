@@ -63,6 +63,9 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
             return Decoded(picture_array(ImageOps.exif_transpose(image), name, rule), frames)
     except (DataError, MemoryError):
         raise
+    except Image.DecompressionBombError as error:
+        limit = f"at most {rule.max_pixels / 1e6:,.0f} million are allowed"
+        raise DataError(f"{name}: far too many pixels, {limit}; make it smaller first") from error
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: the {kind} file is damaged (its header cannot be read); replace it") from error
     except Exception as error:  # Pillow's plugins raise whatever their parser meets
@@ -97,7 +100,8 @@ def fit(pixels: np.ndarray, rule: DecodeRule) -> np.ndarray:
         return pixels
     image = Image.fromarray(np.ascontiguousarray(pixels)).convert(target)
     if rule.size is not None and rule.size != pixels.shape[:2]:
-        image = image.resize(rule.size[::-1], Image.Resampling.BILINEAR, box=_centre(pixels.shape[:2], rule.size))
+        cut = image.crop(_centre(pixels.shape[:2], rule.size))  # resize's own box would mix in pixels from outside it
+        image = cut.resize(rule.size[::-1], Image.Resampling.BILINEAR)
     return np.asarray(image)
 
 
