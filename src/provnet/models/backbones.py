@@ -150,7 +150,7 @@ def auto_backbone(shape: Shape, network: str, preset: str) -> str:
 BACKBONES: dict[str, Design] = {
     "paper-single": Design(paper_single, task=((512, 0.2),), trunk=((4096, 0.4), (2048, 0.2)), last_dropout=0.1),
     "paper": Design(paper_two_branch, task=((512, 0.2),), trunk=((2048, 0.2), (1024, 0.1))),
-    "small": Design(small, task=((128, 0.1),), trunk=((256, 0.0),)),
+    "small": Design(small, task=((128, 0.1),), trunk=((512, 0.0),)),
     "residual": Design(residual, task=(), trunk=((1024, 0.0),)),
     "mlp": Design(mlp, task=(), trunk=((256, 0.0),)),
 }

@@ -20,6 +20,9 @@ from provnet.models.heads import INDEX_HEADS, IndexHead
 from provnet.models.sharing import SHARING, cut_at
 
 
+NEVER = -1e4  # the score of a class that cannot be: finite, and its probability is exactly zero
+
+
 class ProvenanceOutput(NamedTuple):
     """What a provenance network says of a batch."""
 
@@ -99,6 +102,7 @@ class ProvenanceNet(nn.Module):
         self.index_trunk = index_trunk
         self.index_head = index_head
         self.index_map = index_map
+        self.has_empty = bool((index_map.sizes == 0).any())
         if task_head is None:  # (N, C) one-hot labels: a product with it sums over the samples of each class
             members = F.one_hot(index_map.labels, index_map.classes).float()
             self.register_buffer("members", members, persistent=False)
@@ -112,10 +116,14 @@ class ProvenanceNet(nn.Module):
             index_scores = self.index_head(index_features, none)
             logits = self._class_scores(index_scores)
             return ProvenanceOutput(features, logits, logits.argmax(1), index_features, index_scores)
-        logits = self.task_head(features)
+        logits = self._without_empty(self.task_head(features))
         given = logits.argmax(1) if classes is None else classes
         index_features = self.index_trunk(features, given)
         return ProvenanceOutput(features, logits, given, index_features, self.index_head(index_features, given))
+
+    def _without_empty(self, logits: Tensor) -> Tensor:
+        """A class without samples keeps its place but is never predicted."""
+        return logits.masked_fill(self.index_map.sizes == 0, NEVER) if self.has_empty else logits
 
     def _class_scores(self, index_scores: Tensor) -> Tensor:
         scores = index_scores.detach().float()

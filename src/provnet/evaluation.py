@@ -1,0 +1,157 @@
+"""evaluate: how good the answers are and how well training samples are named, each figure with n and interval.
+
+On the test split: class accuracy, and whether the exemplars share the true label (`any@k`, `majority@k`). On the
+training set: does a sample find itself, exactly and under noise, shift and JPEG. Exact index accuracy alone says little
+(untrained features reach 100 %), so the perturbed figures stand beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from provnet.data.distort import perturbations
+from provnet.data.imagedata import ImageData
+from provnet.data.targets import TargetSampler
+from provnet.errors import UsageError
+from provnet.explanation import Explanation, explain
+from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
+from provnet.modelfile import Run
+from provnet.stats import Interval, wilson
+from provnet.training.progress import progress_bar
+
+KS = (1, 5, 10)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All figures of a run. `extra` holds what only some networks have (stages, sampled targets, groups)."""
+
+    class_accuracy: Interval
+    index_accuracy: Interval
+    index_at_5: Interval
+    index_accuracy_perturbed: Mapping[str, Interval]
+    any_at: Mapping[int, Interval]
+    majority_at: Mapping[int, Interval]
+    supported: Mapping[str, Interval]
+    index_ceiling: float
+    extra: Mapping[str, Interval] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, rates in 0..1."""
+        return {
+            "class_accuracy": self.class_accuracy.to_json(),
+            "index_accuracy": self.index_accuracy.to_json(),
+            "index_at_5": self.index_at_5.to_json(),
+            "index_accuracy_perturbed": {k: v.to_json() for k, v in self.index_accuracy_perturbed.items()},
+            **{f"any_at_{k}": v.to_json() for k, v in self.any_at.items()},
+            **{f"majority_at_{k}": v.to_json() for k, v in self.majority_at.items()},
+            "supported": {k: v.to_json() for k, v in self.supported.items()},
+            "index_ceiling": self.index_ceiling,
+            **{k: v.to_json() for k, v in self.extra.items()},
+        }
+
+
+def evaluate(
+    run: Run, test: ImageData | None = None, train: ImageData | None = None, *, seed: int = 0, progress: bool = False
+) -> Evaluation:
+    """Evaluate a run on unseen data and on its own training samples; what is not given has n = 0.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> evaluate(fit(data, config=train_config(epochs=1)), train=data).index_accuracy.n
+    40
+    """
+    if test is not None:
+        _check_classes(run, test)
+    if train is not None and train.samples.fingerprint != run.samples.fingerprint:
+        raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+    with progress_bar("evaluating", 6, progress) as update:
+        update(0, "test")
+        on_test = _on_test(run, test)
+        update(1, "training samples")
+        on_train = _on_train(run, train, seed, update)
+    return Evaluation(
+        class_accuracy=on_test["class"],
+        index_accuracy=on_train["index"],
+        index_at_5=on_train["index_at_5"],
+        index_accuracy_perturbed=on_train["perturbed"],
+        any_at=on_test["any"],
+        majority_at=on_test["majority"],
+        supported={"test": on_test["supported"], "train": on_train["supported"]},
+        index_ceiling=run.samples.index_ceiling,
+        extra={**on_test["extra"], **on_train["extra"]},
+    )
+
+
+def _rate(hits: np.ndarray) -> Interval:
+    return wilson(int(hits.sum()), len(hits))
+
+
+def _check_classes(run: Run, test: ImageData) -> None:
+    if test.class_names != run.samples.class_names:
+        unknown = sorted(set(test.class_names) - set(run.samples.class_names))
+        raise UsageError(
+            f"the data have {len(test.class_names)} classes, the run {len(run.samples.class_names)}"
+            + (f'; unknown to the run: "{unknown[0]}"' if unknown else "; their order or number differs")
+        )
+
+
+def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
+    none = wilson(0, 0)
+    if test is None or len(test) == 0:
+        nothing = dict.fromkeys(KS, none)
+        return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}}
+    found = explain(run, test.images, k=max(KS))
+    truth = test.samples.labels
+    return {
+        "class": _rate(found.predicted == truth),
+        "any": {k: _rate(any_at_k(found.label, truth, k)) for k in KS},
+        "majority": {k: _rate(majority_at_k(found.label, truth, k)) for k in KS},
+        "supported": _rate(found.supported),
+        "extra": {},
+    }
+
+
+def _on_train(run: Run, train: ImageData | None, seed: int, update: Any) -> dict[str, Any]:
+    none = wilson(0, 0)
+    if train is None or len(train) == 0:
+        return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
+    own = np.arange(len(train))
+    found = explain(run, train.images, k=5)
+    perturbed = {}
+    for number, (name, copy) in enumerate(perturbations(train.images, seed).items()):
+        update(2 + number, name)
+        perturbed[name] = _rate(index_hit(explain(run, copy, k=1).index, own))
+    update(5, "stages")
+    return {
+        "index": _rate(index_hit(found.index, own)),
+        "index_at_5": _rate(index_hit(found.index, own, 5)),
+        "perturbed": perturbed,
+        "supported": _rate(found.supported),
+        "extra": _extra(run, train, found, seed),
+    }
+
+
+def _extra(run: Run, train: ImageData, found: Explanation, seed: int) -> dict[str, Interval]:
+    """Figures that only some networks have; names as in the reading of the paper's appendix."""
+    own, labels = np.arange(len(train)), train.samples.labels
+    extra = {"class_accuracy_train": _rate(found.predicted == labels)}
+    config = run.config.network
+    if config.network.startswith("class-conditional"):
+        given = explain(run, train.images, k=1, classes=torch.from_numpy(labels))
+        extra["stage_1"] = extra["class_accuracy_train"]
+        extra["stage_2"] = _rate(index_hit(given.index, own))
+        extra["end_to_end"] = _rate(index_hit(found.index, own))
+    if config.alpha > 0:
+        drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, 0).numpy()
+        extra["index_accuracy_sampled_targets"] = _rate(index_hit(found.index, drawn))
+    if run.samples.index_ceiling < 1:
+        extra["index_accuracy_group"] = _rate(group_hit(found.index, own, run.samples.groups))
+    return extra

@@ -1,0 +1,174 @@
+"""Explanation: what was predicted, how sure, and because of which training samples.
+
+Letters: B queries, K exemplars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.attribution import Attribution, attribute
+from provnet.data.identity import SampleTable
+from provnet.errors import NonFiniteError, UsageError
+from provnet.modelfile import Run
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """A training sample offered as explanation, named so that anybody can check it."""
+
+    sample_id: str
+    sha256: str
+    index: int
+    label: str
+    weight: float
+    path: str | None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The explanation of one input."""
+
+    predicted: str
+    confidence: float
+    supported: bool
+    exemplars: tuple[Exemplar, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Explanations of many inputs as arrays; iterate or index for single ones.
+
+    Attributes:
+        predicted: (B,) int64 class.
+        confidence: (B,) probability of that class.
+        index: (B, K) int64 exemplars, best first, -1 where a class has fewer than K samples.
+        weight: (B, K) share of the index branch.
+        support: (B,) score that is compared with the run's threshold.
+        supported: (B,) bool; False means that no training sample supports the answer.
+        samples: the table that names the exemplars.
+    """
+
+    predicted: np.ndarray
+    confidence: np.ndarray
+    index: np.ndarray
+    weight: np.ndarray
+    support: np.ndarray
+    supported: np.ndarray
+    samples: SampleTable
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+    @property
+    def label(self) -> np.ndarray:
+        """(B, K) labels of the exemplars, -1 where there is none."""
+        return np.where(self.index >= 0, self.samples.labels[np.maximum(self.index, 0)], -1)
+
+    def __iter__(self) -> Iterator[Explained]:
+        return (self.one(row) for row in range(len(self)))
+
+    def __getitem__(self, rows: slice | np.ndarray) -> Explanation:
+        """Some of the inputs."""
+        names = ("predicted", "confidence", "index", "weight", "support", "supported")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def one(self, row: int) -> Explained:
+        """The explanation of one input."""
+        names = self.samples.class_names
+        exemplars = tuple(
+            Exemplar(
+                sample_id=self.samples.sample_ids[i],
+                sha256=self.samples.hex(i),
+                index=i,
+                label=names[int(self.samples.labels[i])],
+                weight=float(w),
+                path=self.samples.paths[i],
+            )
+            for i, w in zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
+            if i >= 0
+        )
+        return Explained(
+            predicted=names[int(self.predicted[row])],
+            confidence=float(self.confidence[row]),
+            supported=bool(self.supported[row]),
+            exemplars=exemplars,
+        )
+
+    def to_records(self, inputs: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Plain dictionaries for JSON: input, predicted, confidence, supported, exemplars."""
+        names = list(inputs) if inputs is not None else [str(row) for row in range(len(self))]
+        if len(names) != len(self):
+            raise UsageError(f"{len(names)} names for {len(self)} explanations; give one each")
+        return [
+            {
+                "input": name,
+                "predicted": one.predicted,
+                "confidence": one.confidence,
+                "supported": one.supported,
+                "exemplars": [vars(exemplar) for exemplar in one.exemplars],
+            }
+            for name, one in zip(names, self, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return f"Explanation({len(self)} inputs, {int(self.supported.sum())} supported, k={self.index.shape[1]})"
+
+
+def explain(
+    run: Run,
+    images: Tensor | np.ndarray,
+    *,
+    k: int = 5,
+    classes: Tensor | None = None,
+    batch_size: int = 256,
+) -> Explanation:
+    """Explain raw images (B, ...) of the run's input shape; k above N is cut to N.
+
+    With `classes` (B,) the index branch looks among the samples of these classes instead of the predicted ones.
+
+    >>> from provnet.training.fit import fit
+    >>> from provnet.training.config import train_config
+    >>> import provnet
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> run = fit(data, config=train_config(epochs=1))
+    >>> explain(run, data.images[:3], k=2).index.shape
+    (3, 2)
+    """
+    net = run.network
+    queries = torch.as_tensor(images)
+    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+        raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
+    if len(queries) == 0:
+        raise UsageError("there is nothing to explain: the input is empty")
+    device = next(net.parameters()).device
+    net.eval()
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(queries), batch_size):
+            rows = slice(start, start + batch_size)
+            given = None if classes is None else classes[rows].to(device)
+            parts.append(attribute(net, net(queries[rows].to(device), given), k))
+    return _join(parts, run)
+
+
+def _join(parts: list[Attribution], run: Run) -> Explanation:
+    def column(name: str) -> np.ndarray:
+        return np.asarray(torch.cat([getattr(part, name) for part in parts]).cpu().numpy())
+
+    support = column("support")
+    return Explanation(
+        predicted=column("predicted"),
+        confidence=column("confidence"),
+        index=column("index"),
+        weight=column("weight"),
+        support=support,
+        supported=support >= run.config.support["threshold"],
+        samples=run.samples,
+    )

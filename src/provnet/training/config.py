@@ -1,0 +1,114 @@
+"""TrainConfig: how a network is trained; PRESETS: the paper's recipe and ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from provnet.errors import UsageError, choose, did_you_mean, one_of
+
+PRECISIONS = ("auto", "32-true", "bf16-mixed")
+SCHEDULES = ("one-cycle", "step")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training recipe. Every field changes the result, so every field is compared before a run resumes.
+
+    Attributes:
+        preset: the name it came from.
+        epochs, batch_size, lr, weight_decay, betas: as usual (AdamW).
+        schedule: `one-cycle` (linear up for `warmup` epochs, cosine to zero) or `step` (linear up, then times
+            `step_factor` every `step_every` epochs).
+        smoothing: label smoothing of the index loss, over valid slots only.
+        task_weight, index_weight: weights of the two losses (two-branch networks).
+        precision: `auto` is bf16-mixed on a GPU that has it, else 32-true.
+        seed: order, targets, dropout and initial weights are functions of it.
+    """
+
+    preset: str = "fast"
+    epochs: int = 30
+    batch_size: int = 256
+    lr: float = 4e-3
+    weight_decay: float = 1e-2
+    betas: tuple[float, float] = (0.9, 0.99)
+    schedule: str = "one-cycle"
+    warmup: float = 3.0
+    step_every: int = 8
+    step_factor: float = 0.6
+    smoothing: float = 0.05
+    task_weight: float = 0.3
+    index_weight: float = 0.7
+    precision: str = "auto"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least, most in (("epochs", 1, 100_000), ("batch_size", 1, 1_000_000), ("step_every", 1, 100_000)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or not least <= value <= most:
+                raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value}")
+        for name in ("lr", "weight_decay", "warmup", "step_factor"):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
+                raise UsageError(f"{name} must be finite and not negative (lr above 0), got {value}")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed must lie in 0..2^63-1, got {self.seed}")
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("schedule", self.schedule, SCHEDULES)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary."""
+        return {**asdict(self), "betas": list(self.betas)}
+
+
+def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
+    """A preset with some fields changed; None leaves a field as the preset has it.
+
+    >>> train_config("paper", epochs=40).batch_size
+    128
+    """
+    known = {f.name for f in fields(TrainConfig)}
+    for name in changes:
+        if name not in known:
+            raise UsageError(
+                f'unknown setting "{name}"; allowed: {", ".join(sorted(known))}.{did_you_mean(name, known)}'
+            )
+    given: Mapping[str, Any] = {k: v for k, v in changes.items() if v is not None}
+    return replace(choose("preset", preset, PRESETS), **given)
+
+
+def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
+    """The learning rate of a step, a pure function of where training is.
+
+    >>> learning_rate(train_config("paper"), step=3 * 10, steps_per_epoch=10)
+    0.002
+    """
+    warm = config.warmup * steps_per_epoch
+    if config.schedule == "one-cycle":
+        total = config.epochs * steps_per_epoch
+        warm = min(warm, total / 3)
+        if step < warm:
+            return config.lr * (step + 1) / (warm + 1)
+        return config.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(total - warm, 1)))
+    if step < warm:
+        return config.lr * (step + 1) / warm
+    epoch = step // steps_per_epoch
+    decays = int((epoch - config.warmup) // config.step_every)
+    return config.lr * float(config.step_factor**decays)
+
+
+PRESETS: dict[str, TrainConfig] = {
+    "fast": TrainConfig(),
+    "paper": TrainConfig(
+        preset="paper",
+        epochs=80,
+        batch_size=128,
+        lr=2e-3,
+        weight_decay=2e-5,
+        betas=(0.9, 0.999),
+        schedule="step",
+        warmup=3.0,
+    ),
+}

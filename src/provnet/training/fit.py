@@ -1,0 +1,230 @@
+"""fit: from data to a run. Resumable, locked, checked before and after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from provnet.data.batches import bounds, fold
+from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.targets import TargetSampler
+from provnet.errors import MemoryLimitError
+from provnet.modelfile import Run, RunConfig, read_run, write_run
+from provnet.models.provenance import ProvenanceNet, build
+from provnet.support import calibrate
+from provnet.training import folder as run_folder
+from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
+from provnet.training.config import TrainConfig, train_config
+from provnet.training.lock import run_lock
+from provnet.training.loop import TrainingSet, TrainState, fresh_state, train
+from provnet.training.plan import plan, settings_of, versions
+from provnet.training.progress import progress_bar
+from provnet.training.setup import available_memory, check_disk, check_memory, make_fabric
+from provnet.training.stop import stop_on_signal
+
+EpochCallback = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Session:
+    """How a run is carried out; nothing here changes its result."""
+
+    out: Path | None
+    settings: Mapping[str, Any]
+    checkpoint_seconds: float
+    progress: bool
+    on_epoch: EpochCallback | None
+
+
+def fit(
+    data: ImageData,
+    *,
+    network: str = "class-conditional",
+    backbone: str | nn.Module = "auto",
+    conditional: bool = True,
+    alpha: float = 0.0,
+    level: int = 3,
+    config: TrainConfig | None = None,
+    out: Path | str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    test: DataSpec | None = None,
+    device: str = "auto",
+    devices: int = 1,
+    checkpoint_seconds: float = 60.0,
+    progress: bool = False,
+    on_epoch: EpochCallback | None = None,
+) -> Run:
+    """Train a provenance network on `data` and return the run; with `out` it is also written there, step by step.
+
+    >>> import provnet
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> run = fit(data, config=train_config("fast", epochs=1))
+    >>> len(run.samples), run.history.shape
+    (40, (1, 40))
+    """
+    config = config or train_config()
+    custom = backbone if isinstance(backbone, nn.Module) else None
+    shape, index_map = plan(data, network, backbone, config.preset, conditional=conditional, alpha=alpha, level=level)
+    parameters = check_memory(shape, index_map, config, custom)
+    fabric = make_fabric(device, devices, config.precision)
+    path = None if out is None else Path(out)
+    settings = settings_of(data, shape, config, fabric)
+    with ExitStack() as stack:
+        checkpoint = None
+        if path is not None:
+            if fabric.global_rank == 0:
+                run_folder.prepare(path)
+                stack.enter_context(run_lock(path))
+                run_folder.check_before(path, resume=resume, overwrite=overwrite)
+                check_disk(path, parameters, len(data), config.epochs)
+            fabric.barrier()
+            if resume and run_folder.finished(path):
+                run = read_run(path, backbone=custom)
+                run_folder.refuse_differences(run.config.training, settings)
+                return run
+            checkpoint = load_checkpoint(path) if resume else None
+            if checkpoint is not None:
+                run_folder.refuse_differences(checkpoint.meta["settings"], settings)
+        stack.enter_context(_randomness_put_back(fabric.device))
+        torch.manual_seed(fold(config.seed, 0))
+        net = build(shape, index_map, custom)
+        session = Session(path, settings, checkpoint_seconds, progress and fabric.global_rank == 0, on_epoch)
+        with _memory_errors_named():
+            state = _run(fabric, net, data, TargetSampler(index_map, alpha), config, session, checkpoint)
+        support = calibrate(net, data.images, config.seed)
+        run = Run(
+            network=net.cpu().eval(),
+            config=RunConfig(shape, data.spec, test, settings, support, versions(), None),
+            samples=data.samples,
+            history=np.stack(state.history),
+            folder=path,
+        )
+        if path is not None:
+            if fabric.global_rank == 0:
+                write_run(run, path)
+                run_folder.clear_checkpoints(path)
+            fabric.barrier()
+        return run
+
+
+def _run(
+    fabric: Any,
+    net: ProvenanceNet,
+    data: ImageData,
+    sampler: TargetSampler,
+    config: TrainConfig,
+    session: Session,
+    checkpoint: Checkpoint | None,
+) -> TrainState:
+    """Set up, train with checkpoints, progress and log; return the final state."""
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    adamw = torch.optim.AdamW(parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
+    model, optimizer = fabric.setup(net, adamw)
+    state = fresh_state(len(data), fabric.device)
+    if checkpoint is not None:
+        state = restore(checkpoint, net, adamw, fabric.device)
+    steps = len(bounds(len(data), config.batch_size, least=2 * fabric.world_size)) * config.epochs
+    writes = session.out is not None and fabric.global_rank == 0
+    clock = _Clock(session.checkpoint_seconds)
+    with (
+        stop_on_signal(enabled=writes and fabric.world_size == 1) as stop,
+        progress_bar("training", steps, session.progress) as update,
+    ):
+
+        def keep(state: TrainState) -> None:
+            if writes and (stop.asked or clock.due()):
+                save_checkpoint(_folder(session), net, adamw, state, session.settings)
+                clock.reset()
+            if stop.asked:
+                raise KeyboardInterrupt
+
+        def on_step(state: TrainState, row: Mapping[str, float]) -> None:
+            update(state.step, _text(row))
+            if fabric.world_size == 1:  # other processes hold their own share of an unfinished epoch
+                keep(state)
+
+        def on_epoch(state: TrainState) -> None:
+            update(state.step, _text(state.log[-1]))
+            if writes:
+                run_folder.write_log(_folder(session), state.log)
+            if session.on_epoch is not None and fabric.global_rank == 0:
+                session.on_epoch(state.log[-1])
+            keep(state)
+
+        train(
+            fabric,
+            net=net,
+            model=model,
+            optimizer=optimizer,
+            data=_on_device(data, fabric.device),
+            sampler=sampler,
+            config=config,
+            state=state,
+            on_step=on_step,
+            on_epoch=on_epoch,
+        )
+    return state
+
+
+class _Clock:
+    """When the next checkpoint is due: not before `seconds`, nor before 20 times what the last one cost."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.wait = seconds
+        self.last = time.monotonic()
+
+    def due(self) -> bool:
+        self.asked = time.monotonic()
+        return self.asked - self.last >= self.wait
+
+    def reset(self) -> None:
+        self.last = time.monotonic()
+        cost = self.last - self.asked
+        self.wait = max(self.seconds, 20 * cost) if self.seconds > 0 else 0.0
+
+
+def _folder(session: Session) -> Path:
+    assert session.out is not None
+    return session.out
+
+
+def _text(row: Mapping[str, float]) -> str:
+    return f"loss {row['loss']:.3f}  class {row['class_accuracy']:.1%}  index {row['index_accuracy']:.1%}"
+
+
+def _on_device(data: ImageData, device: torch.device) -> TrainingSet:
+    """Keep the pictures on the device where they take less than half of its free memory."""
+    images = data.images
+    if device.type == "cuda":
+        fits = images.numel() * images.element_size() < available_memory() // 2
+        images = images.to(device) if fits else images.pin_memory()
+    return TrainingSet(images, data.labels.to(images.device), data.samples.sample_ids)
+
+
+@contextmanager
+def _randomness_put_back(device: torch.device) -> Iterator[None]:
+    """Training seeds torch at every step; the caller's random state is put back afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def _memory_errors_named() -> Iterator[None]:
+    """Turn an allocation failure into a plain error with advice."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise MemoryLimitError(f"out of memory: {error}; use a smaller batch or backbone") from error
+    except RuntimeError as error:
+        if "can't allocate memory" in str(error):
+            raise MemoryLimitError(f"out of memory: {error}; use a smaller batch or backbone") from error
+        raise

@@ -1,0 +1,79 @@
+"""The run folder while it is being made: may we start here, may we go on, what has changed since."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from provnet.atomic import sweep, write_bytes
+from provnet.errors import IntegrityError, UsageError
+from provnet.training import checkpoint as checkpoints
+
+LOG = "log.jsonl"
+MANIFEST = "manifest.json"
+
+
+def prepare(folder: Path) -> None:
+    """Make the folder, and refuse one that cannot be written before any work is done."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the run folder {folder}: {error.strerror}; choose another") from error
+
+
+def finished(folder: Path) -> bool:
+    """Whether a run was written here to its end."""
+    return (folder / MANIFEST).is_file()
+
+
+def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse to mix a new run with what is there; sweep what a killed run left half-written."""
+    sweep(folder)
+    begun = finished(folder) or (folder / checkpoints.FOLDER).is_dir()
+    if begun and overwrite:
+        clear_checkpoints(folder)
+        for name in (MANIFEST, LOG):
+            (folder / name).unlink(missing_ok=True)
+    elif begun and not resume:
+        raise UsageError(f"{folder} already holds a run; continue it with --resume, replace it with --overwrite")
+    elif not begun:
+        strangers = sorted(p.name for p in folder.iterdir() if p.name not in (".lock", LOG))
+        if strangers:
+            raise UsageError(f'{folder} is not a run folder: it holds "{strangers[0]}"; choose a new or empty folder')
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """`name: before -> now` of every setting that differs.
+
+    >>> list(differences({"a": {"b": 1}}, {"a": {"b": 2}}))
+    ['a.b: 1 -> 2']
+    """
+    for name in sorted({*then, *now}):
+        before, after = then.get(name), now.get(name)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            yield from differences(before, after, f"{prefix}{name}.")
+        elif before != after:
+            yield f"{prefix}{name}: {before} -> {after}"
+
+
+def refuse_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """A run goes on only with the data and settings it began with."""
+    changed = list(differences(then, json.loads(json.dumps(now))))
+    if changed:
+        raise IntegrityError(
+            f"cannot resume, {len(changed)} settings differ: {'; '.join(changed)}. "
+            "Give the settings of the first start, or train into another folder"
+        )
+
+
+def write_log(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the whole log, one JSON line an epoch; rewriting undoes lines beyond the checkpoint after a kill."""
+    write_bytes(folder / LOG, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def clear_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of a run that no longer needs them."""
+    shutil.rmtree(folder / checkpoints.FOLDER, ignore_errors=True)

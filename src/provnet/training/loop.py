@@ -1,0 +1,147 @@
+"""The training loop: one function, read from top to bottom.
+
+Letters: B batch, N samples. Order, targets, dropout and learning rate are pure functions of (seed, epoch, step), so a
+run that stops anywhere goes on from its last checkpoint to the same final weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.data.batches import bounds, fold, order
+from provnet.data.targets import TargetSampler
+from provnet.errors import NonFiniteError
+from provnet.models.provenance import ProvenanceNet
+from provnet.objective import ProvenanceObjective
+from provnet.training.config import TrainConfig, learning_rate
+
+SUMS = ("loss", "task_loss", "index_loss", "class_accuracy", "index_accuracy")
+DROPOUT = 3  # third kind of randomness beside order (1) and targets (2)
+
+
+@dataclass
+class TrainState:
+    """Where training is: everything beside weights and optimiser that a checkpoint must hold."""
+
+    step: int
+    sums: Tensor  # (5,) float64, running sums of this epoch over samples, see SUMS
+    record: Tensor  # (N,) float32, class loss of each sample in this epoch
+    log: list[dict[str, Any]] = field(default_factory=list)  # one row a finished epoch
+    history: list[np.ndarray] = field(default_factory=list)  # one (N,) float16 a finished epoch
+
+
+def fresh_state(n: int, device: torch.device) -> TrainState:
+    """The state before the first step."""
+    return TrainState(0, torch.zeros(len(SUMS), dtype=torch.float64, device=device), torch.zeros(n, device=device))
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Images and labels on the device where they fit, else on the CPU; ids to name samples in errors."""
+
+    images: Tensor
+    labels: Tensor
+    sample_ids: tuple[str, ...]
+
+    def batch(self, index: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Images and labels of some indices on the device."""
+        where = index.to(self.images.device)
+        return self.images[where].to(device, non_blocking=True), self.labels[where].to(device, non_blocking=True)
+
+
+def train(
+    fabric: Any,
+    *,
+    net: ProvenanceNet,
+    model: Any,
+    optimizer: Any,
+    data: TrainingSet,
+    sampler: TargetSampler,
+    config: TrainConfig,
+    state: TrainState,
+    on_step: Callable[[TrainState, Mapping[str, float]], None],
+    on_epoch: Callable[[TrainState], None],
+) -> None:
+    """Train from `state.step` to the end. `model` is `net` as set up by Fabric.
+
+    `on_step` is called whenever losses were checked to be finite (every step on a CPU, every 50 on a GPU);
+    `on_epoch` after an epoch's row was added to the log.
+    """
+    n, device = len(data.labels), fabric.device
+    objective = ProvenanceObjective(config.task_weight, config.index_weight, config.smoothing)
+    batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
+    check_every = 1 if device.type == "cpu" else 50
+    recent: list[Tensor] = []  # losses not yet checked
+    model.train()
+    for epoch in range(state.step // len(batches), config.epochs):
+        permutation = order(n, config.seed, epoch).to(device)
+        targets = sampler.draw(config.seed, epoch).to(device)
+        for number in range(state.step % len(batches), len(batches)):
+            start, end = batches[number]
+            index = permutation[start:end][fabric.global_rank :: fabric.world_size]  # this process's share
+            index = index.repeat(2) if end - start == 1 else index  # BatchNorm needs two: a data set of one sample
+            images, labels = data.batch(index, device)
+            torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(config, state.step, len(batches))
+            output = model(images, labels)
+            losses = objective(net, output, labels, targets[index])
+            share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
+            fabric.backward(losses.total * share)  # DDP averages over processes: weigh uneven shares
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            with torch.no_grad():
+                right = output.logits.argmax(1) == labels
+                found = output.index_scores.argmax(1) == net.index_head.to_slot(targets[index])
+                means = torch.stack([losses.total.detach(), losses.task, losses.index]).double() * len(index)
+                state.sums += torch.cat([means, torch.stack([right.sum(), found.sum()]).double()])
+                state.record[index] = losses.per_sample
+            recent.append(losses.total.detach())
+            state.step += 1
+            if len(recent) >= check_every or number == len(batches) - 1:
+                _check_finite(fabric, recent, state.step, batches, data, config)
+                recent.clear()
+                if number < len(batches) - 1:
+                    seen = max(end / fabric.world_size, 1)
+                    on_step(state, dict(zip(SUMS, (state.sums / seen).tolist(), strict=True)))
+        _finish_epoch(fabric, state, epoch, n)
+        on_epoch(state)
+
+
+def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
+    """Add the epoch's row and per-sample losses, and clear the running values."""
+    sums, record = state.sums, state.record
+    if fabric.world_size > 1:
+        sums = fabric.all_reduce(sums, reduce_op="sum")
+        record = fabric.all_reduce(record, reduce_op="sum")
+    count = n if n > 1 else 2  # a single sample is shown twice
+    row = dict(zip(SUMS, (sums / count).tolist(), strict=True))
+    state.log.append({"epoch": epoch + 1, "step": state.step, **row})
+    state.history.append(record.clamp(max=60_000.0).half().cpu().numpy())
+    state.sums = torch.zeros_like(state.sums)
+    state.record = torch.zeros_like(state.record)
+
+
+def _check_finite(
+    fabric: Any, recent: list[Tensor], step: int, batches: list[tuple[int, int]], data: TrainingSet, config: TrainConfig
+) -> None:
+    """Stop at the first loss that is not finite, naming its step and samples."""
+    good = torch.isfinite(torch.stack(recent))
+    if bool(good.all()):
+        return
+    bad = step - len(recent) + int((~good).nonzero()[0])
+    epoch, number = divmod(bad, len(batches))
+    index = order(len(data.labels), config.seed, epoch)[slice(*batches[number])].tolist()
+    names = ", ".join(data.sample_ids[i] for i in index[:8]) + (
+        f", and {len(index) - 8} more" if len(index) > 8 else ""
+    )
+    raise NonFiniteError(
+        f"the loss is not finite at step {bad} (epoch {epoch + 1}); samples of the batch: {names}. "
+        f"Lower the learning rate (now {config.lr}) or look at these samples"
+    )

@@ -1,0 +1,81 @@
+"""From data and wishes to a NetworkConfig, and the settings that a resumed run is compared with."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+import torch
+from torch import nn
+
+import provnet
+from provnet.data.imagedata import ImageData
+from provnet.errors import DataError, NonFiniteError, choose
+from provnet.indexing import IndexMap
+from provnet.models.backbones import auto_backbone
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import NETWORKS
+from provnet.training.config import TrainConfig
+from provnet.training.setup import normalisation
+
+
+def plan(
+    data: ImageData,
+    network: str,
+    backbone: str | nn.Module,
+    preset: str,
+    *,
+    conditional: bool = True,
+    alpha: float = 0.0,
+    level: int = 3,
+) -> tuple[NetworkConfig, IndexMap]:
+    """The network that these data and names ask for, "auto" resolved.
+
+    >>> data = provnet.open_data("embedded")
+    >>> plan(data, "class-conditional", "auto", "paper")[0].backbone
+    'paper'
+    """
+    choose("network", network, NETWORKS)
+    if len(data) == 0:
+        raise DataError("there are no samples to train on")
+    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+        raise NonFiniteError("the data hold NaN or infinite values; clean them first")
+    if isinstance(backbone, nn.Module):
+        name = "custom"
+    else:
+        name = auto_backbone(data.shape, network, preset) if backbone == "auto" else backbone
+    mean, std, scale = normalisation(data)
+    config = NetworkConfig(
+        network=network,
+        backbone=name,
+        input_shape=data.shape,
+        classes=len(data.class_names),
+        mean=mean,
+        std=std,
+        scale=scale,
+        conditional=conditional,
+        alpha=alpha,
+        level=level,
+    )
+    return config, IndexMap(data.samples.labels, len(data.class_names))
+
+
+def settings_of(data: ImageData, network: NetworkConfig, config: TrainConfig, fabric: Any) -> dict[str, Any]:
+    """Everything that decides the result: two runs with equal settings on one machine give equal weights."""
+    return {
+        "network": network.to_json() | {"input_shape": list(network.input_shape)},
+        "training": config.to_json(),
+        "data": {"fingerprint": data.samples.fingerprint, "samples": len(data)},
+        "machine": {
+            "device": fabric.device.type,
+            "threads": torch.get_num_threads() if fabric.device.type == "cpu" else 0,
+            "processes": fabric.world_size,
+            "precision": str(getattr(fabric._precision, "precision", "32-true")),
+            "torch": torch.__version__,
+        },
+    }
+
+
+def versions() -> dict[str, str]:
+    """What made the run, for its card."""
+    return {"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()}

@@ -1,0 +1,121 @@
+"""What training needs before its first step: device, precision, normalisation, and room in memory and on disk."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from provnet.data.imagedata import ImageData
+from provnet.errors import DiskError, MemoryLimitError, UsageError, one_of
+from provnet.indexing import IndexMap
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import build, parameter_count
+from provnet.training.config import TrainConfig
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def make_fabric(device: str, devices: int, precision: str) -> Any:
+    """Lightning Fabric for one process, or several under `torchrun` or with `devices` above 1."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    one_of("device", device, DEVICES)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise UsageError('device "cuda" was asked for, but no GPU is visible; use --device cpu')
+    if devices < 1:
+        raise UsageError(f"devices must be 1 or more, got {devices}")
+    cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
+    if precision == "auto":
+        precision = "bf16-mixed" if cuda and torch.cuda.is_bf16_supported() else "32-true"
+    several = devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    count = int(os.environ.get("LOCAL_WORLD_SIZE", devices)) if several else 1
+    fabric = Fabric(
+        accelerator="cuda" if cuda else "cpu",
+        devices=count,
+        num_nodes=max(1, int(os.environ.get("WORLD_SIZE", "1")) // count),
+        strategy=DDPStrategy(broadcast_buffers=False) if several else "auto",
+        precision=precision,  # type: ignore[arg-type, unused-ignore]
+    )
+    if several:
+        fabric.launch()
+    return fabric
+
+
+def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """(mean, std, scale): the paper's statistics for the data sets it names, else measured on the data.
+
+    >>> import provnet
+    >>> normalisation(provnet.open_data("embedded"))
+    ((0.1307,), (0.3081,), 255.0)
+    """
+    scale = 255.0 if data.images.dtype == torch.uint8 else 1.0
+    known = STATISTICS.get(data.spec.source)
+    if known is not None and scale == 255.0 and len(known[0]) == data.shape[0]:
+        return (*known, scale)
+    values = data.images if len(data) <= 10_000 else data.images[:: len(data) // 10_000]
+    values = values.double() / scale
+    axes = [0, *range(2, values.ndim)]
+    mean, std = values.mean(axes), values.std(axes, correction=0)
+    std = torch.where(std > 1e-6, std, torch.ones_like(std))  # a constant feature stays at zero
+    return tuple(mean.tolist()), tuple(std.tolist()), scale
+
+
+def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig, custom: nn.Module | None) -> int:
+    """Refuse a network that cannot fit, with the figure, before anything is allocated; return its parameter count."""
+    if custom is not None:
+        return parameter_count(custom)
+    with torch.device("meta"):
+        count = parameter_count(build(config, index_map))
+    slots = index_map.n if config.network in ("single", "class-independent") else index_map.largest
+    batch = min(train.batch_size, index_map.n)
+    need = count * 16 + 3 * 4 * batch * slots  # weights, gradients, two moments; scores and their gradients
+    free = available_memory()
+    if need > free:
+        raise MemoryLimitError(
+            f"training needs about {need / 2**30:.1f} GiB ({count:,} parameters, {index_map.n:,} samples), "
+            f"{free / 2**30:.1f} GiB are free; use a smaller backbone or batch, or a class-conditional network"
+        )
+    return count
+
+
+def available_memory() -> int:
+    """Bytes that can be allocated: of the GPU where there is one, else of main memory, `ulimit -v` included."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.mem_get_info()[0])
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    return min(free, limit - used) if limit != resource.RLIM_INFINITY else free
+
+
+def check_disk(folder: Path, parameters: int, n: int, epochs: int) -> None:
+    """Refuse a folder whose disk cannot hold the model and two checkpoints."""
+    need = parameters * 4 * (1 + 3 * 3) + n * epochs * 2 * 4
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        raise DiskError(
+            f"{folder} needs about {need / 2**20:.0f} MB for the model and its checkpoints, {free / 2**20:.0f} MB free"
+        )
+
+
+_MNIST = ((0.1307,), (0.3081,))
+_CIFAR = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "embedded": _MNIST,
+    "mnist": _MNIST,
+    "fashion-mnist": _MNIST,
+    "cifar10": _CIFAR,
+    "cifar100": _CIFAR,
+    "stanford-dogs": _IMAGENET,
+    "lfw": _IMAGENET,
+}
