@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from pathlib import Path
 
 from provnet.errors import UnsafeFileError
@@ -35,7 +36,7 @@ def _foreign(start: bytes, last: bytes) -> str | None:
         return "a Python pickle (it could run code)"
     if start.lstrip()[:5].lower() in (b"<!doc", b"<html", b"<?xml"):
         return "a web page, not a model"
-    if last == b"." and start[:1] in _OLD_PICKLE and not start.startswith((b"{", b"---")):
+    if last == b"." and _OLD_PICKLE.match(start):
         return "an old Python pickle (it could run code)"
     return None
 
@@ -50,5 +51,9 @@ _MAGIC = (
     (b"\x89HDF", "an HDF5 file"),
     (b"#!", "a script"),
 )
-# How a pickle of protocol 0 or 1 can begin; its last byte is always a full stop.
-_OLD_PICKLE = frozenset(bytes([b]) for b in b"()]}cilIJKLMNSTUVXFGd")
+# How a pickle of protocol 0 or 1 begins: a global, a mark and what may follow it, or one plain value.
+_OLD_PICKLE = re.compile(
+    rb"c[\w.]+\n[\w.]+\n|\((?:[ldt][pq.]|[](){}]|[ci][\w.]+\n|[IL]-?\d|[SV]|[KMJX])|[])}][q.(]"
+    rb"|[IL]-?\d+L?\n|F[-+.\deinfa]+\n|S['\"]|V[^\n]*\n[p.]|N\.|K.\.|M..\.|J.{4}\.|G.{8}\.|[XT].{2}\0{2}|U[\0-\x1f]",
+    re.DOTALL,
+)

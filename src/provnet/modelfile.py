@@ -5,7 +5,7 @@ config.json          network, data, training settings, support threshold, versio
 samples.safetensors  the sample table: who stands behind each index
 history.safetensors  class loss of every sample in every epoch (optional)
 README.md            the model card
-manifest.json        SHA-256 and size of each; see provnet.manifest for how the set is replaced as one
+manifest.json        SHA-256 and size of each; see provnet.fileset for how the set is replaced as one
 
 Nothing is used before all hashes are checked. The architecture comes from the closed tables NETWORKS and BACKBONES.
 """
@@ -24,12 +24,12 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from provnet import manifest
+from provnet import fileset
 from provnet.card import model_card
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
+from provnet.fileset import FORMAT_VERSION, FileSet
 from provnet.foreign import refuse_foreign
-from provnet.manifest import FORMAT_VERSION, FileSet
 from provnet.models.provenance import ProvenanceNet, parameter_count
 from provnet.rebuild import check_state, rebuild
 from provnet.runconfig import RunConfig
@@ -42,6 +42,7 @@ __all__ = [
     "FileCheck",
     "Run",
     "RunConfig",
+    "has_run",
     "prepare_run_folder",
     "read_run",
     "read_samples",
@@ -77,14 +78,24 @@ class FileCheck(NamedTuple):
     exit_code: int = 0
 
 
+def has_run(folder: str | Path) -> bool:
+    """Whether a run was written here to its end, even if its writer was killed before all files had their names."""
+    return any((Path(folder) / place / fileset.NAME).is_file() for place in (".", fileset.NEXT))
+
+
 def prepare_run_folder(folder: str | Path) -> Path:
     """Make a folder for a run and see that it can be written, before hours are spent on training."""
-    manifest.prepare_folder(Path(folder), FILES)
-    return Path(folder)
+    where = Path(folder)
+    fileset.prepare_folder(where)
+    foreign = [name for name in ("README.md", "config.json") if (where / name).exists()]
+    if foreign and not has_run(where) and not (where / "samples.safetensors").exists():
+        raise UsageError(f"{where} holds {' and '.join(foreign)} that provnet did not write; choose another folder")
+    return where
 
 
 def write_run(run: Run, folder: str | Path) -> Path:
     """Write a run, or replace the one that is there; killed at any moment it leaves the old one or the new one."""
+    where = prepare_run_folder(folder)
     weights = _weights(run.network)
     check_state(run.config.network, run.samples, weights, "network")
     files: dict[str, bytes | Callable[[Path], None]] = {
@@ -97,13 +108,13 @@ def write_run(run: Run, folder: str | Path) -> Path:
         raise UsageError(f"config.json may have {LIMIT:,} bytes; keep long lists out of the run's settings")
     needs = sum(t.nbytes for t in weights.values()) + len(run.samples) * 128
     if run.history is not None:
-        history = np.ascontiguousarray(run.history, dtype=np.float16)
+        history = np.asarray(run.history, dtype=np.float16)
         if history.ndim != 2 or history.shape[1] != len(run.samples) or not np.isfinite(history).all():
             raise NonFiniteError(f"history must be finite, of shape (epochs, {len(run.samples)}); got {history.shape}")
-        files["history.safetensors"] = _saver({"class_loss": torch.from_numpy(history)})
+        files["history.safetensors"] = _saver({"class_loss": torch.tensor(history)})
         needs += history.nbytes
-    manifest.replace_set(Path(folder), files, known=FILES, needs=needs)
-    return Path(folder)
+    fileset.replace_set(where, files, known=FILES, needs=needs)
+    return where
 
 
 def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
@@ -135,8 +146,8 @@ def verify_files(folder: str | Path) -> list[FileCheck]:
     try:
         current = _current(where)
     except ProvnetError as error:
-        return [FileCheck(manifest.NAME, str(error), error.exit_code)]
-    checks = [FileCheck(manifest.NAME, "ok")]
+        return [FileCheck(fileset.NAME, str(error), error.exit_code)]
+    checks = [FileCheck(fileset.NAME, "ok")]
     for name, entry in current.entries.items():
         try:
             open_checked(current.path(name), size=entry.size, sha256=entry.sha256).close()
@@ -147,10 +158,10 @@ def verify_files(folder: str | Path) -> list[FileCheck]:
 
 
 def _current(folder: Path) -> FileSet:
-    current = manifest.read_set(folder, FILES)
+    current = fileset.read_set(folder, FILES)
     missing = [name for name in FILES if name not in current.entries and name not in _OPTIONAL]
     if missing:
-        raise IntegrityError(f"{folder / manifest.NAME} does not list {', '.join(missing)}; a run needs it")
+        raise IntegrityError(f"{folder / fileset.NAME} does not list {', '.join(missing)}; a run needs it")
     return current
 
 
@@ -174,15 +185,15 @@ def _open_all(folder: Path, stack: contextlib.ExitStack) -> dict[str, io.Buffere
 def _refuse_other_things(path: Path) -> None:
     """A run is a folder with a manifest; a file of weights from elsewhere gets advice."""
     if path.is_dir():
-        if (path / manifest.NAME).exists() or (path / manifest.NEXT / manifest.NAME).exists():
+        if has_run(path):
             return
         found = sorted(p for p in path.iterdir() if p.suffix in _WEIGHTS and p.is_file())
         for other in found:
             with other.open("rb") as file:
                 refuse_foreign(file, other)
         if any((path / name).exists() for name in ("model.safetensors", "samples.safetensors")):
-            raise IntegrityError(f"{path / manifest.NAME} is missing; the files beside it cannot be trusted without it")
-        raise UsageError(f"{path} is not a provnet run: {manifest.NAME} is missing; give a folder that train wrote")
+            raise IntegrityError(f"{path / fileset.NAME} is missing; the files beside it cannot be trusted without it")
+        raise UsageError(f"{path} is not a provnet run: {fileset.NAME} is missing; give a folder that train wrote")
     if path.is_file():
         with path.open("rb") as file:
             refuse_foreign(file, path)

@@ -31,9 +31,9 @@ def samples_to_tensors(samples: SampleTable) -> dict[str, Tensor]:
     ([0], [1])
     """
     tensors = {
-        "labels": torch.from_numpy(np.ascontiguousarray(samples.labels)),
-        "sha256": torch.from_numpy(np.ascontiguousarray(samples.sha256)),
-        "pixel_sha256": torch.from_numpy(np.ascontiguousarray(samples.pixel_sha256)),
+        "labels": torch.tensor(samples.labels),
+        "sha256": torch.tensor(samples.sha256),
+        "pixel_sha256": torch.tensor(samples.pixel_sha256),
     }
     for name in _TEXTS:
         texts: Sequence[str | None] = getattr(samples, name)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from provnet import atomic
-from provnet.errors import IntegrityError, UnsafeFileError, UsageError
+from provnet.errors import IntegrityError, UnsafeFileError
 from provnet.safefile import open_checked, sha256_file
 from provnet.safejson import read_json, shown, write_json
 
@@ -51,18 +51,11 @@ class FileSet(NamedTuple):
         return staged if staged.exists() else self.folder / name
 
 
-def prepare_folder(folder: Path, known: Sequence[str]) -> None:
-    """Make the folder if need be and see that a set can be written there: allowed to write, nothing foreign in the way.
-
-    Also finishes what a killed writer began, so the plain names hold afterwards.
-    """
+def prepare_folder(folder: Path) -> None:
+    """Make the folder if need be, see that it can be written, and remove what dead processes left."""
     with atomic.explain_disk(folder, 0):
         folder.mkdir(parents=True, exist_ok=True)
         atomic.sweep(folder)
-        _finish(folder, known)
-        foreign = [name for name in known if (folder / name).exists()]
-        if foreign and not (folder / NAME).exists():
-            raise UsageError(f"{folder} holds {', '.join(foreign)} that provnet did not write; choose another folder")
         probe = atomic.temporary_name(folder / "probe")
         atomic.write_bytes(probe, b"")
         atomic.remove(probe)
@@ -70,10 +63,10 @@ def prepare_folder(folder: Path, known: Sequence[str]) -> None:
 
 def replace_set(folder: Path, files: Mapping[str, atomic.Content], *, known: Sequence[str], needs: int = 0) -> None:
     """Replace the set of a folder by this one; files of `known` that are no longer in it are removed."""
-    prepare_folder(folder, known)
     size = needs + sum(len(c) for c in files.values() if isinstance(c, bytes))
     temp = atomic.temporary_name(folder / NEXT)
     with atomic.explain_disk(folder, size), atomic.in_use(temp):
+        _finish(folder, known)
         try:
             atomic.fill(temp, files)
             atomic.write_bytes(temp / NAME, _encode({name: _entry(temp / name) for name in files}))
