@@ -17,14 +17,15 @@ lock) are left alone.
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from provnet import atomic
 from provnet.errors import IntegrityError, UnsafeFileError
-from provnet.safefile import open_checked, sha256_file
-from provnet.safejson import read_json, shown, write_json
+from provnet.safefile import TOTAL, open_checked, sha256_file
+from provnet.safejson import LIMIT, read_json, shown, write_json
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -45,10 +46,12 @@ class FileSet(NamedTuple):
     entries: dict[str, Entry]
     raw: bytes
 
-    def path(self, name: str) -> Path:
-        """Where a file lies now."""
+    def open(self, name: str) -> io.BufferedReader:
+        """Open a file of the set, wherever it lies now, once size and SHA-256 are checked."""
         staged = self.folder / NEXT / name
-        return staged if staged.exists() else self.folder / name
+        path = staged if staged.exists() else self.folder / name
+        limit = TOTAL if name.endswith(".safetensors") else LIMIT
+        return open_checked(path, size=self.entries[name].size, sha256=self.entries[name].sha256, limit=limit)
 
 
 def prepare_folder(folder: Path) -> None:
@@ -102,9 +105,9 @@ def read_set(folder: Path, known: Sequence[str]) -> FileSet:
     """Read and check the manifest that holds; `known` is the closed list of names that it may have."""
     staged = folder / NEXT / NAME
     path = staged if staged.exists() else folder / NAME
-    with open_checked(path) as file:
-        raw = file.read(_LIMIT + 1)
-    value = read_json(raw, str(path), limit=_LIMIT, depth=4)
+    with open_checked(path, limit=LIMIT) as file:
+        raw = file.read()
+    value = read_json(raw, str(path), depth=4)
     version = value.get("format_version")
     if type(version) is not int or version < 1:
         raise IntegrityError(f"{path} is damaged: format_version must be a whole number, found {shown(version)}")
@@ -144,6 +147,3 @@ def _encode(entries: Mapping[str, Entry]) -> bytes:
     content = {"format_version": FORMAT_VERSION, "files": files}
     own = hashlib.sha256(write_json(content, NAME)).hexdigest()
     return write_json({**content, "sha256": own}, NAME)
-
-
-_LIMIT = 65_536  # bytes

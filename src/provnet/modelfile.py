@@ -33,7 +33,7 @@ from provnet.foreign import refuse_foreign
 from provnet.models.provenance import ProvenanceNet, parameter_count
 from provnet.rebuild import check_state, rebuild
 from provnet.runconfig import RunConfig
-from provnet.safefile import TENSORS, Layout, open_checked, read_layouts, read_tensors
+from provnet.safefile import TENSORS, Layout, read_layouts, read_tensors
 from provnet.safejson import LIMIT, read_json, write_json
 from provnet.samplefile import read_samples_file, samples_to_tensors
 
@@ -148,9 +148,9 @@ def verify_files(folder: str | Path) -> list[FileCheck]:
     except ProvnetError as error:
         return [FileCheck(fileset.NAME, str(error), error.exit_code)]
     checks = [FileCheck(fileset.NAME, "ok")]
-    for name, entry in current.entries.items():
+    for name in current.entries:
         try:
-            open_checked(current.path(name), size=entry.size, sha256=entry.sha256).close()
+            current.open(name).close()
             checks.append(FileCheck(name, "ok"))
         except ProvnetError as error:
             checks.append(FileCheck(name, str(error), error.exit_code))
@@ -170,10 +170,7 @@ def _open_all(folder: Path, stack: contextlib.ExitStack) -> dict[str, io.Buffere
     current = _current(folder)
     while True:
         try:
-            return {
-                name: stack.enter_context(open_checked(current.path(name), size=entry.size, sha256=entry.sha256))
-                for name, entry in current.entries.items()
-            }
+            return {name: stack.enter_context(current.open(name)) for name in current.entries}
         except IntegrityError:
             stack.close()
             latest = _current(folder)
@@ -203,7 +200,7 @@ def _refuse_other_things(path: Path) -> None:
 
 def _config(file: io.BufferedReader) -> RunConfig:
     try:
-        return RunConfig.from_json(read_json(file.read(LIMIT + 1), file.name))
+        return RunConfig.from_json(read_json(file.read(), file.name))
     except UnsafeFileError:
         raise
     except (UsageError, IntegrityError) as error:

@@ -44,7 +44,9 @@ class _Place(NamedTuple):
     end: int
 
 
-def open_checked(path: str | Path, *, size: int | None = None, sha256: str | None = None) -> io.BufferedReader:
+def open_checked(
+    path: str | Path, *, size: int | None = None, sha256: str | None = None, limit: int = TOTAL
+) -> io.BufferedReader:
     """Open a plain file once its content is what it should be: no foreign format, this size, this SHA-256."""
     where = Path(path)
     file = _open(where)
@@ -53,8 +55,8 @@ def open_checked(path: str | Path, *, size: int | None = None, sha256: str | Non
         refuse_foreign(file, where)
         if size is not None and actual != size:
             raise IntegrityError(f"{where} is damaged: {actual:,} bytes, its manifest says {size:,}")
-        if actual > TOTAL:
-            raise UnsafeFileError(f"{where}: {actual:,} bytes, at most {TOTAL:,} are read")
+        if actual > limit:
+            raise UnsafeFileError(f"{where}: {actual:,} bytes, at most {limit:,} are read")
         if sha256 is not None and (found := _sha256(file)) != sha256:
             raise IntegrityError(
                 f"{where} is damaged or was changed: SHA-256 {found[:12]}…, its manifest says {shown(sha256[:12])}"

@@ -52,6 +52,8 @@ def read_samples_file(file: io.BufferedReader) -> SampleTable:
     found = read_layouts(file)
     n = _length(found, "labels", file.name)
     classes = _length(found, "class_names.offsets", file.name) - 1
+    if classes < 1:
+        raise IntegrityError(f"{file.name}: class_names is empty, a run has at least one class")
     if n > SAMPLES:
         raise IntegrityError(f"{file.name}: {n:,} samples, at most {SAMPLES:,} are read")
     texts = {name: _length(found, f"{name}.text", file.name) for name in _TEXTS}
@@ -94,7 +96,7 @@ def _layouts(n: int, classes: int, texts: dict[str, int]) -> dict[str, Layout]:
 def _texts(tensors: dict[str, Tensor], name: str, path: str) -> tuple[str | None, ...]:
     blob = tensors[f"{name}.text"].numpy().tobytes()
     offsets = tensors[f"{name}.offsets"].numpy()
-    if offsets[0] != 0 or offsets[-1] != len(blob) or bool((np.diff(offsets) < 0).any()):
+    if offsets[0] != 0 or offsets[-1] != len(blob) or bool((offsets[1:] < offsets[:-1]).any()):
         raise IntegrityError(f"{path} is damaged: the offsets of {name} do not cover its text")
     edges = offsets.tolist()
     try:

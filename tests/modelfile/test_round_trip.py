@@ -1,0 +1,157 @@
+"""What is written is what is read, for every network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import nn
+
+from provnet.errors import IntegrityError, NonFiniteError, UsageError
+from provnet.indexing import IndexMap
+from provnet.modelfile import Run, RunConfig, has_run, read_run, read_samples, verify_files, write_run
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import build
+from provnet.safefile import open_checked, read_tensors, sha256_file
+from provnet.safejson import read_json, write_json
+
+from .made import NETWORKS, make_run, sample_table, weights_digest
+
+
+def assert_same(one: Run, other: Run) -> None:
+    assert weights_digest(one) == weights_digest(other)
+    assert one.config == other.config
+    for name in ("sample_ids", "class_names", "paths", "sources"):
+        assert getattr(one.samples, name) == getattr(other.samples, name)
+    for name in ("sha256", "pixel_sha256", "labels"):
+        assert np.array_equal(getattr(one.samples, name), getattr(other.samples, name))
+        assert getattr(other.samples, name).dtype == getattr(one.samples, name).dtype
+    assert one.samples.fingerprint == other.samples.fingerprint
+    assert (one.history is None) == (other.history is None)
+    if one.history is not None and other.history is not None:
+        assert np.array_equal(one.history, other.history)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("backbone", "shape"), [("mlp", (4,)), ("small", (1, 8, 8))])
+def test_a_network_comes_back_bit_equal(tmp_path: Path, network: str, backbone: str, shape: tuple[int, ...]) -> None:
+    run = make_run(network, backbone=backbone, shape=shape, mean=(0.3,), std=(0.7,), scale=255.0)
+    write_run(run, tmp_path)
+    again = read_run(tmp_path)
+    assert_same(run, again)
+    assert not again.network.training
+    images = torch.randint(0, 256, (5, *shape)).float()
+    for one, other in zip(run.network(images), again.network(images), strict=True):
+        assert torch.equal(one, other)
+    assert [check.why for check in verify_files(tmp_path)] == ["ok"] * 6
+    assert_same(run, Run(again.network, *read_samples(tmp_path), again.history))
+
+
+@pytest.mark.parametrize("backbone", ["mlp", "small", "sharing-small", "sharing-medium"])
+def test_a_backbone_is_rebuilt_from_its_name(tmp_path: Path, backbone: str) -> None:
+    write_run(make_run(backbone=backbone, shape=(1, 8, 8), conditional=False), tmp_path)
+    assert read_run(tmp_path).config.network.backbone == backbone
+
+
+def test_reading_leaves_the_random_state_alone(tmp_path: Path) -> None:
+    write_run(make_run(), tmp_path)
+    before = torch.get_rng_state()
+    read_run(tmp_path)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_all_files_are_plain_safetensors_for_other_readers(tmp_path: Path) -> None:
+    run = make_run()
+    write_run(run, tmp_path)
+    theirs = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    state = run.network.state_dict()
+    assert theirs.keys() == state.keys()
+    assert all(torch.equal(theirs[name], state[name]) for name in theirs)
+
+
+def test_replacing_drops_what_the_new_run_does_not_have(tmp_path: Path) -> None:
+    write_run(make_run(seed=1), tmp_path)
+    (tmp_path / "log.jsonl").write_text("{}\n")
+    (tmp_path / "checkpoints").mkdir()
+    new = make_run("single", seed=2)
+    write_run(Run(new.network, new.config, new.samples), tmp_path)
+    assert_same(Run(new.network, new.config, new.samples), read_run(tmp_path))
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "README.md", "checkpoints", "config.json", "log.jsonl", "manifest.json", "model.safetensors",
+        "samples.safetensors",
+    ]  # fmt: skip
+
+
+class Tied(nn.Module):
+    """A backbone of one's own, with two names for one tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(4, 4, bias=False)
+        self.two = nn.Linear(4, 4, bias=False)
+        self.two.weight = self.one.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.two(self.one(x).relu())
+        return out
+
+
+def test_a_backbone_of_ones_own_is_given_again(tmp_path: Path) -> None:
+    samples = sample_table()
+    config = NetworkConfig("class-independent", "custom", (4,), len(samples.class_names))
+    net = build(config, IndexMap(samples.labels, config.classes), Tied()).eval()
+    write_run(Run(net, RunConfig(config), samples), tmp_path)
+    with pytest.raises(UsageError, match="backbone=module"):
+        read_run(tmp_path)
+    again = read_run(tmp_path, backbone=Tied())
+    images = torch.rand(3, 4)
+    assert torch.equal(net(images).index_scores, again.network(images).index_scores)
+    with pytest.raises(IntegrityError, match=r"model\.safetensors: tensor 'backbone"):
+        read_run(tmp_path, backbone=nn.Linear(4, 4))
+
+
+def test_a_backbone_that_is_not_asked_for_is_refused(tmp_path: Path) -> None:
+    write_run(make_run(), tmp_path)
+    with pytest.raises(UsageError, match="leave the backbone argument out"):
+        read_run(tmp_path, backbone=Tied())
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_network_that_is_not_finite_is_not_written(tmp_path: Path, value: float) -> None:
+    run = make_run()
+    with torch.no_grad():
+        next(run.network.parameters())[0] = value
+    with pytest.raises(NonFiniteError, match="NaN or infinity"):
+        write_run(run, tmp_path / "run")
+    assert not has_run(tmp_path / "run")
+
+
+def test_a_network_that_does_not_fit_its_samples_is_not_written(tmp_path: Path) -> None:
+    run, other = make_run("single", n=13), make_run("single", n=12)
+    with pytest.raises(IntegrityError, match="12 samples, which need 12 rows"):
+        write_run(Run(run.network, run.config, other.samples), tmp_path)
+    assert not has_run(tmp_path)
+
+
+def test_a_setting_that_json_cannot_hold_is_refused(tmp_path: Path) -> None:
+    run = make_run()
+    for value in (float("nan"), object()):
+        config = RunConfig(run.config.network, training={"loss": value})
+        with pytest.raises(UsageError, match=r"config\.json takes plain JSON values"):
+            write_run(Run(run.network, config, run.samples), tmp_path)
+
+
+@pytest.mark.parametrize("number", [2**24 + 1, 2**31, 2**53 - 1])
+def test_large_ids_stay_exact(tmp_path: Path, number: int) -> None:
+    assert read_json(write_json({"index": number, "many": [number]}, "x"), "x") == {"index": number, "many": [number]}
+    run = make_run()
+    config = RunConfig(run.config.network, training={"index": number})
+    write_run(Run(run.network, config, run.samples), tmp_path / "run")
+    assert read_run(tmp_path / "run").config.training["index"] == number
+    path = tmp_path / "ids.safetensors"
+    safetensors.torch.save_file({"index": torch.tensor([number, -1])}, path)
+    with open_checked(path, sha256=sha256_file(path)) as file:
+        assert read_tensors(file)["index"].tolist() == [number, -1]
