@@ -196,11 +196,11 @@ def test_large_pictures_are_refused_from_the_header() -> None:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2**20
-    huge = Image.new("1", (20000, 20000))
-    for kind in ("TIFF", "BMP", "GIF"):
-        with pytest.raises(DataError, match="at most 40 million"):
-            decode(encode(huge, kind), "x", rule=RULE)
-    webp = bytearray(encode(noise((4, 4, 3)), "WEBP", exif=Image.Exif(), lossless=True))
+    for large, kinds in (((20000, 20000), ("BMP",)), ((8000, 6000), ("TIFF", "BMP"))):
+        for kind in kinds:
+            with pytest.raises(DataError, match="at most 40 million"):
+                decode(encode(Image.new("1", large), kind), "x", rule=RULE)
+    webp = bytearray(encode(noise((4, 4, 3)), "WEBP", lossless=True))
     webp[21:25] = (0x3FFF | 0x3FFF << 14).to_bytes(4, "little")
     with pytest.raises(DataError, match="at most 40 million"):
         decode(bytes(webp), "x", rule=RULE)

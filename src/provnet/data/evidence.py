@@ -20,7 +20,7 @@ from provnet.data.imagedata import ImageData
 from provnet.data.images import decode
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources import data_root
-from provnet.errors import DataError
+from provnet.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,10 @@ def evidence(samples: SampleTable, data: ImageData | None, index: Iterable[int] 
     wanted = [int(i) for i in np.asarray(index, dtype=np.int64).reshape(-1)]
     if data is None:
         return [Evidence(None, MISSING)] * len(wanted)
-    root = data_root(data.spec)
+    try:
+        root = data_root(data.spec)
+    except UsageError:  # a data set known by name whose folder is gone
+        return [Evidence(None, MISSING)] * len(wanted)
     return [_show(samples, data, root, i) for i in wanted]
 
 

@@ -150,7 +150,8 @@ def _bar(total: int, wanted: bool) -> Iterator[Callable[[], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading pictures", total=total)
         yield lambda: progress.advance(task)
 

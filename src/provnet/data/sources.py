@@ -162,7 +162,8 @@ def detect(path: Path) -> tuple[str, Path]:
         folder = find_idx(path.parent)
         if folder is not None:
             return "idx", folder
-    if b"\x00" not in start and sniff(start) is None and path.suffix.lower() in (".csv", ".txt", ""):
+    is_text = b"\x00" not in start and sniff(start) is None
+    if path.suffix.lower() == ".csv" or (is_text and path.suffix.lower() in (".txt", "")):
         return "csv", path
     what = "one picture is no data set" if sniff(start) else "not a data set that can be opened"
     raise UsageError(f"{name}: {what}; give an image folder, an .npz, a CSV manifest or a folder of idx or CIFAR files")
@@ -176,7 +177,7 @@ def _spec(
         needs_files = NAMES[name].places != ()
         return DataSpec(name, NAMES[name].kind, split, str(data_folder(data_dir)) if needs_files else None, options)
     path = Path(name).absolute()
-    if not path.exists() and os.sep not in name:
+    if not name or (not path.exists() and os.sep not in name):
         raise UsageError(
             f'no data set and no path "{shown(name)}"; names: {", ".join(NAMES)}.{did_you_mean(name, NAMES)}'
         )
@@ -188,7 +189,7 @@ def data_root(spec: DataSpec) -> Path | None:
     """The folder that the samples' paths are relative to, or None where samples have no files of their own."""
     if spec.kind not in ("folder", "csv"):
         return None
-    place = _place(spec)
+    place = _place(spec) if spec.source in NAMES else Path(spec.source)  # a path may be gone by now
     return place.parent if place is not None and spec.kind == "csv" else place
 
 

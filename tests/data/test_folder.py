@@ -1,0 +1,317 @@
+"""Image folders: layout, order, odd names, links, special files, bad files."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from provnet import open_data
+from provnet.data import files
+from provnet.data import pictures as picture_files
+from provnet.data.files import DataWarning
+from provnet.data.sources import has_split
+from provnet.errors import DataError, MemoryLimitError, UsageError
+from tests.data.made import encode, noise, pictures, write_folder
+
+
+def test_class_per_folder_in_byte_order(tmp_path: Path) -> None:
+    made = pictures("b/2.png", "b/10.png", "a/z.png", "a/deep/er/k.png", "C/x.png")
+    data = open_data(write_folder(tmp_path, made))
+    assert data.samples.sample_ids == ("C/x.png", "a/deep/er/k.png", "a/z.png", "b/10.png", "b/2.png")
+    assert data.samples.paths == data.samples.sample_ids
+    assert data.class_names == ("C", "a", "b")
+    assert data.labels.tolist() == [0, 1, 1, 2, 2]
+    assert data.shape == (1, 6, 5)
+    for name, image in zip(data.samples.sample_ids, data.images, strict=True):
+        assert (image[0].numpy() == made[name]).all()
+    assert not has_split(tmp_path, "test")
+
+
+def test_hash_is_that_of_the_file(tmp_path: Path) -> None:
+    import hashlib
+
+    data = open_data(write_folder(tmp_path, pictures("a/1.png", "b/2.png")))
+    for i, name in enumerate(data.samples.sample_ids):
+        assert data.samples.hex(i) == hashlib.sha256((tmp_path / name).read_bytes()).hexdigest()
+
+
+def test_numbered_classes_are_in_order_of_value(tmp_path: Path) -> None:
+    data = open_data(write_folder(tmp_path, pictures("10/a.png", "9/a.png", "0/a.png")))
+    assert data.class_names == ("0", "9", "10")
+    assert data.samples.sample_ids == ("0/a.png", "10/a.png", "9/a.png")
+    assert data.labels.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("test", ["test", "val"])
+def test_train_and_test_folders(tmp_path: Path, test: str) -> None:
+    made = pictures("train/a/1.png", "train/b/2.png", f"{test}/a/3.png", f"{test}/b/4.png", f"{test}/b/5.png")
+    write_folder(tmp_path, made)
+    assert has_split(tmp_path, "test")
+    assert open_data(tmp_path).samples.sample_ids == ("train/a/1.png", "train/b/2.png")
+    assert len(open_data(tmp_path, split="test")) == 3
+    everything = open_data(tmp_path, split="all")
+    assert len(everything) == 5
+    assert everything.class_names == ("a", "b")
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    data = open_data(write_folder(tmp_path, pictures("train/1.png", "plane/1.png")))
+    assert data.class_names == ("plane", "train")
+
+
+def test_both_splits_number_the_classes_alike(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("train/b/1.png", "train/c/2.png", "test/a/3.png", "test/c/4.png"))
+    with pytest.warns(DataWarning, match="1 classes without pictures in split train"):
+        train = open_data(tmp_path)
+    with pytest.warns(DataWarning, match="without pictures in split test"):
+        test = open_data(tmp_path, split="test")
+    assert train.class_names == test.class_names == ("a", "b", "c")
+    assert train.labels.tolist() == [1, 2]
+    assert test.labels.tolist() == [0, 2]
+
+
+def test_a_missing_test_split_is_a_usage_error(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("a/1.png"))
+    with pytest.raises(UsageError, match="no test split"):
+        open_data(tmp_path, split="test")
+
+
+ODD = [
+    "😀.png",
+    "caf\u00e9.png",
+    "cafe\u0301.png",
+    "\u05e9\u05dc\u05d5\u05dd\u202e.png",
+    "new\nline.png",
+    "n" * 251 + ".png",
+    "-dash.png",
+    "con.png",
+    "dot.png.",
+    "sp ace .png",
+    "back\\xff.png",
+    "=cmd|.png",
+    "<script>.png",
+    "\x1b[2J.png",
+    "noextension",
+]
+
+
+def test_odd_names_are_all_taken(tmp_path: Path) -> None:
+    (tmp_path / "odd").mkdir()
+    raw = [os.fsencode(name) for name in ODD] + [b"back\xff.png", b"\xc3\x28.png"]
+    for seed, name in enumerate(raw):
+        (tmp_path / "odd" / os.fsdecode(name)).write_bytes(encode(noise((4, 4), seed)))
+    data = open_data(tmp_path)
+    assert len(data) == len(raw) == 17
+    ids = data.samples.sample_ids
+    assert json.loads(json.dumps(ids, ensure_ascii=False).encode("utf-8")) == list(ids)
+    assert {f"odd/{name}" for name in ODD} <= set(ids)
+    assert "odd/\\xc3(.png" in ids
+    assert sum(name.startswith("odd/back\\xff.png") for name in ids) == 2  # told apart, though both look the same
+    for seed, name in enumerate(raw):
+        place = data.samples.paths.index(os.fsdecode(b"odd/" + name))
+        assert (data.images[place, 0].numpy() == noise((4, 4), seed)).all()
+
+
+def test_hidden_files_are_ignored_and_others_named(tmp_path: Path) -> None:
+    made = pictures("a/1.png") | {"a/.hidden.png": b"x", ".git/c/x.png": b"x", "a/notes.txt": b"hello", "a/t": b""}
+    write_folder(tmp_path, made)
+    with pytest.warns(DataWarning, match=r"2 left out, not pictures: a/notes\.txt, a/t"):
+        assert open_data(tmp_path).samples.sample_ids == ("a/1.png",)
+
+
+def test_links_inside_are_followed(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "b/2.png"))
+    (tmp_path / "b/link.png").symlink_to(tmp_path / "a/1.png")
+    (tmp_path / "c").symlink_to("a")
+    data = open_data(tmp_path)
+    assert data.samples.sample_ids == ("a/1.png", "b/2.png", "b/link.png", "c/1.png")
+    assert len(np.unique(data.samples.groups)) == 2
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "dangling", "circle", "itself"])
+def test_bad_links_are_refused_by_name_or_counted(tmp_path: Path, what: str) -> None:
+    root = write_folder(tmp_path / "root", pictures("a/1.png"))
+    outside = write_folder(tmp_path / "outside", pictures("x.png"))
+    target = {
+        "file": outside / "x.png",
+        "folder": outside,
+        "dangling": root / "nothing.png",
+        "circle": root / "a",
+        "itself": root / "a/bad.png",
+    }
+    (root / "a/bad.png").symlink_to(target[what])
+    with pytest.raises(DataError, match=r"a/bad\.png"):
+        open_data(root)
+    data = open_data(root, skip_bad=True)
+    assert len(data) == 1
+    assert len(data.skipped) == 1
+    assert "bad.png" in data.skipped[0]
+
+
+def test_pipes_and_sockets_are_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path, pictures("a/1.png"))
+    os.mkfifo(tmp_path / "a/pipe.png")
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("a/s.png")
+        with pytest.warns(DataWarning, match="2 left out, not regular files"):
+            assert len(open_data(tmp_path)) == 1
+
+
+def test_a_pipe_put_in_the_place_of_a_picture_does_not_hang(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.png")
+    with pytest.raises(DataError, match="not a regular file"):
+        files.read_file(tmp_path / "x.png")
+
+
+def test_a_file_that_vanishes_or_is_unreadable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "a/2.png"))
+    really = os.open
+    for number, words in ((errno.ENOENT, "vanished"), (errno.EACCES, "permission denied"), (errno.ESTALE, "network")):
+
+        def broken(path: object, *rest: int, number: int = number) -> int:
+            if str(path).endswith("2.png"):
+                raise OSError(number, "x")
+            return really(path, *rest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(files.os, "open", broken)
+        with pytest.raises(DataError, match=rf"a/2\.png: cannot be read .*{words}"):
+            open_data(tmp_path)
+
+
+def test_names_that_differ_in_case_only_are_kept(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("a/A.png", "a/a.png"))
+    with pytest.warns(DataWarning, match="differ in case only"):
+        assert len(open_data(tmp_path)) == 2
+
+
+def test_an_empty_class_stays_a_class(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "c/1.png"))
+    (tmp_path / "b").mkdir()
+    with pytest.warns(DataWarning, match="1 classes without pictures"):
+        data = open_data(tmp_path)
+    assert data.class_names == ("a", "b", "c")
+    assert data.labels.tolist() == [0, 2]
+
+
+def test_one_sample_one_class(tmp_path: Path) -> None:
+    data = open_data(write_folder(tmp_path, {"a/1.png": noise((1, 1))}))
+    assert len(data) == 1
+    assert data.shape == (1, 1, 1)
+
+
+def test_no_pictures_at_all(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no pictures found under .*; looked for \.png"):
+        open_data(tmp_path)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(UsageError, match="no pictures found under"):
+        open_data(tmp_path)
+
+
+def test_pictures_without_class_folders(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("1.png"))
+    with pytest.raises(UsageError, match="in no class folder"):
+        open_data(tmp_path)
+
+
+def test_bad_files_are_refused_or_counted(tmp_path: Path) -> None:
+    whole = encode(noise((6, 5), 9))
+    write_folder(tmp_path, pictures("a/1.png", "b/2.png") | {"a/bad.png": whole[:-20], "b/empty.png": b""})
+    with pytest.raises(DataError, match=r"^a/bad\.png: the file is truncated"):
+        open_data(tmp_path)
+    data = open_data(tmp_path, skip_bad=True)
+    assert data.samples.sample_ids == ("a/1.png", "b/2.png")
+    assert [line.split(":")[0] for line in data.skipped] == ["a/bad.png", "b/empty.png"]
+    assert (data.images[1, 0].numpy() == noise((6, 5), 1)).all()
+
+
+def test_nothing_but_bad_files(tmp_path: Path) -> None:
+    write_folder(tmp_path, {"a/bad.png": b"", "a/worse.png": b"x"})
+    with pytest.raises(DataError, match="all 2 pictures are bad"):
+        open_data(tmp_path, skip_bad=True)
+
+
+def test_mixed_sizes_are_listed(tmp_path: Path) -> None:
+    made = pictures("a/1.png", "a/2.png", "b/1.png") | {"b/2.png": noise((9, 8))}
+    write_folder(tmp_path, made)
+    with pytest.raises(DataError, match=r"differ in size, height x width \(6 x 5: 3, 9 x 8: 1\); pass size"):
+        open_data(tmp_path)
+    assert open_data(tmp_path, size=7).shape == (1, 7, 7)
+    assert open_data(tmp_path, size=(4, 8)).shape == (1, 4, 8)
+
+
+def test_mixed_grey_and_colour_are_listed(tmp_path: Path) -> None:
+    made = pictures("a/1.png", "a/2.png") | {"b/1.png": noise((6, 5, 3))}
+    write_folder(tmp_path, made)
+    with pytest.raises(DataError, match=r"grey and colour are mixed \(grey: 2, colour: 1\); pass mode"):
+        open_data(tmp_path)
+    assert open_data(tmp_path, mode="rgb").shape == (3, 6, 5)
+    assert open_data(tmp_path, mode="grey").shape == (1, 6, 5)
+
+
+def test_the_frame_is_part_of_the_name(tmp_path: Path) -> None:
+    frames = [noise((6, 5), seed) for seed in range(3)]
+    import io
+
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    images = [Image.fromarray(frame) for frame in frames]
+    images[0].save(buffer, "TIFF", save_all=True, append_images=images[1:])
+    write_folder(tmp_path, {"a/pages.tif": buffer.getvalue(), "a/one.png": noise((6, 5), 7)})
+    with pytest.raises(DataError, match=r"a/pages\.tif: holds 3 frames"):
+        open_data(tmp_path)
+    data = open_data(tmp_path, frame=0)
+    assert data.samples.sample_ids == ("a/one.png", "a/pages.tif#0")
+    assert data.samples.paths == ("a/one.png", "a/pages.tif")
+
+
+def test_limit_takes_evenly_from_the_classes(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures(*(f"{c}/{i}.png" for c in "ab" for i in range(5))))
+    assert open_data(tmp_path, limit=4).samples.sample_ids == ("a/0.png", "a/1.png", "b/0.png", "b/1.png")
+
+
+def test_class_names_given_fix_the_order(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "b/1.png"))
+    with pytest.warns(DataWarning, match="without pictures"):
+        data = open_data(tmp_path, class_names=["c", "b", "a"])
+    assert data.labels.tolist() == [2, 1]
+    with pytest.raises(DataError, match="class folder b is not among"):
+        open_data(tmp_path, class_names=["a"])
+
+
+def test_the_memory_needed_is_told_before_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "b/1.png"))
+    monkeypatch.setattr(files, "_free_memory", lambda: 50)
+    with pytest.raises(MemoryLimitError, match="2 pictures of 6 x 5 need"):
+        open_data(tmp_path)
+
+
+def test_order_does_not_depend_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path, pictures(*(f"a/{i}.png" for i in range(40))))
+    many = open_data(tmp_path)
+    monkeypatch.setattr(picture_files, "_WORKERS", 1)
+    monkeypatch.setattr(picture_files, "_WINDOW", 7)
+    one = open_data(tmp_path)
+    assert many.samples.fingerprint == one.samples.fingerprint
+    assert (many.images == one.images).all()
+
+
+def test_progress_goes_to_stderr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "b/1.png"))
+    monkeypatch.setattr(picture_files, "_LONG", 1)
+    open_data(tmp_path, progress=True)
+    assert capsys.readouterr() == ("", "")  # not a terminal: nothing
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    open_data(tmp_path, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "reading pictures" in err
