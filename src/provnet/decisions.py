@@ -85,18 +85,24 @@ def _checked(record: Mapping[str, Any]) -> dict[str, Any]:
     try:
         text = _canonical(record)
         body: dict[str, Any] = json.loads(text)
-        unchanged = _canonical(body) == text
     except ValueError as error:
         raise NonFiniteError(f"a decision needs finite numbers that JSON can keep: {error}") from error
     except (TypeError, RecursionError) as error:
         raise UsageError(
             f"a decision holds text, numbers, true/false, null, lists and mappings only: {error}"
         ) from error
-    if not unchanged:
+    if not _has_text_keys(record):
         raise UsageError("a decision needs text as field names, at every level; turn other keys into text first")
     if len(text) > _LONGEST // 2:
         raise UsageError(f"a decision of {len(text)} bytes; allowed: {_LONGEST // 2}. Leave pictures and scores out")
     return body
+
+
+def _has_text_keys(value: Any) -> bool:
+    """Whether JSON kept every field name: it turns numbers into text, which may also change their order."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _has_text_keys(part) for name, part in value.items())
+    return not isinstance(value, list | tuple) or all(_has_text_keys(part) for part in value)
 
 
 @contextmanager
@@ -114,11 +120,10 @@ def _locked(path: Path, *, write: bool) -> Iterator[BinaryIO]:
         raise UsageError(f'"{path}" is a folder; give the path of a decision log, such as decisions.jsonl') from error
     except OSError as error:
         raise DiskError(f'cannot open the decision log "{path}": {error.strerror}') from error
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise UsageError(f'"{path}" is not a regular file; give the path of a decision log, such as decisions.jsonl')
     with os.fdopen(number, "r+b" if write else "rb") as file:
-        if not stat.S_ISREG(os.fstat(number).st_mode):
-            raise UsageError(
-                f'"{path}" is not a regular file; give the path of a decision log, such as decisions.jsonl'
-            )
         fcntl.flock(number, fcntl.LOCK_EX if write else fcntl.LOCK_SH)  # released when the file is closed
         yield file
 

@@ -115,7 +115,7 @@ def steps(low: float, high: float, wanted: int) -> list[float]:
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw * (1 - 1e-9))
     start = math.floor(low / step + 1e-9)
     end = max(math.ceil(high / step - 1e-9), start + 1)
-    return [round(number * step, 10) for number in range(start, end + 1)]
+    return [float(f"{number * step:.12g}") for number in range(start, end + 1)]
 
 
 def _path(dots: Sequence[Dot | None]) -> str:

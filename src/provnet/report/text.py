@@ -9,13 +9,15 @@ import unicodedata
 def visible(text: str) -> str:
     r"""Replace what a page or a terminal would obey rather than show; everything printable stays as it is.
 
-    Control characters become their pictures, bytes of a file name that were no UTF-8 become \xNN.
+    Control characters, and bytes of a file name that were no UTF-8, are written as Python writes them.
 
-    >>> visible("a\x1b[31m\nß")
-    'a␛[31m␊ß'
-    >>> visible("caf\udce9.png")
-    'caf\\xe9.png'
+    >>> print(visible("a\x1b[31m\nß"))
+    a\x1b[31m\nß
+    >>> print(visible("caf\udce9.png"))
+    caf\xe9.png
     """
+    if text.isprintable():  # nearly always
+        return text
     return "".join(_shown(character) for character in text)
 
 
@@ -77,10 +79,8 @@ def size(number: int) -> str:
 
 def _shown(character: str) -> str:
     code = ord(character)
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
+    if code < 0x20 or code == 0x7F:
+        return _SHORT.get(character, f"\\x{code:02x}")
     if 0xDC80 <= code <= 0xDCFF:  # what os.fsdecode makes of a byte that is no UTF-8
         return f"\\x{code - 0xDC00:02x}"
     # lone surrogates, C1 controls, non-characters, and characters that re-order or break up the text around them
@@ -90,4 +90,5 @@ def _shown(character: str) -> str:
     return character
 
 
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")
