@@ -57,9 +57,17 @@ class Evaluation:
 
 
 def evaluate(
-    run: Run, test: ImageData | None = None, train: ImageData | None = None, *, seed: int = 0, progress: bool = False
+    run: Run,
+    test: ImageData | None = None,
+    train: ImageData | None = None,
+    *,
+    index: np.ndarray | None = None,
+    seed: int = 0,
+    progress: bool = False,
 ) -> Evaluation:
     """Evaluate a run on unseen data and on its own training samples; what is not given has n = 0.
+
+    `index` says which training sample each row of `train` is, where some are missing; None means all, in order.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -70,13 +78,14 @@ def evaluate(
     """
     if test is not None:
         _check_classes(run, test)
-    if train is not None and train.samples.fingerprint != run.samples.fingerprint:
+    own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
+    if train is not None and train.samples.fingerprint != run.samples.select(own).fingerprint:
         raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
     with progress_bar("evaluating", 6, progress) as update:
         update(0, "test")
         on_test = _on_test(run, test)
         update(1, "training samples")
-        on_train = _on_train(run, train, seed, update)
+        on_train = _on_train(run, train, own, seed, update)
     return Evaluation(
         class_accuracy=on_test["class"],
         index_accuracy=on_train["index"],
@@ -119,11 +128,10 @@ def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
     }
 
 
-def _on_train(run: Run, train: ImageData | None, seed: int, update: Any) -> dict[str, Any]:
+def _on_train(run: Run, train: ImageData | None, own: np.ndarray, seed: int, update: Any) -> dict[str, Any]:
     none = wilson(0, 0)
     if train is None or len(train) == 0:
         return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
-    own = np.arange(len(train))
     found = explain(run, train.images, k=5)
     perturbed = {}
     for number, (name, copy) in enumerate(perturbations(train.images, seed).items()):
@@ -135,13 +143,13 @@ def _on_train(run: Run, train: ImageData | None, seed: int, update: Any) -> dict
         "index_at_5": _rate(index_hit(found.index, own, 5)),
         "perturbed": perturbed,
         "supported": _rate(found.supported),
-        "extra": _extra(run, train, found, seed),
+        "extra": _extra(run, train, own, found, seed),
     }
 
 
-def _extra(run: Run, train: ImageData, found: Explanation, seed: int) -> dict[str, Interval]:
+def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed: int) -> dict[str, Interval]:
     """Figures that only some networks have; names as in the reading of the paper's appendix."""
-    own, labels = np.arange(len(train)), train.samples.labels
+    labels = train.samples.labels
     extra = {"class_accuracy_train": _rate(found.predicted == labels)}
     config = run.config.network
     if config.network.startswith("class-conditional"):
@@ -150,7 +158,7 @@ def _extra(run: Run, train: ImageData, found: Explanation, seed: int) -> dict[st
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
     if config.alpha > 0:
-        drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, 0).numpy()
+        drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, 0).numpy()[own]
         extra["index_accuracy_sampled_targets"] = _rate(index_hit(found.index, drawn))
     if run.samples.index_ceiling < 1:
         extra["index_accuracy_group"] = _rate(group_hit(found.index, own, run.samples.groups))
