@@ -1,0 +1,107 @@
+"""From arrays as people give them to what a run's network receives: shape, type and value range checked.
+
+Letters: N samples, C channels, H W height and width, F features.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.data.arrays import check_array, to_numpy
+from provnet.data.imagedata import ImageData
+from provnet.errors import DataError, IntegrityError
+from provnet.modelfile import Run, RunConfig
+from provnet.models.config import NetworkConfig
+
+BYTES = 255.0  # the scale of a network that was trained on bytes
+FAR = 16.0  # values so many times larger than those trained on have another unit: halfway from 1 to 255, as factors
+
+
+def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool = False) -> Tensor:
+    """Raw samples for a run's network: (N, F), (N, H, W), (N, C, H, W), (N, H, W, C) or flattened pictures.
+
+    Bytes stay uint8, everything else becomes float32. Pictures whose values lie far from those trained on (0..255 where
+    0..1 was trained, or the other way round) get a UserWarning with both ranges, or are refused with `strict`.
+
+    >>> network = NetworkConfig("single", "small", (3, 8, 8), classes=2, scale=255.0)
+    >>> to_input(network, np.zeros((5, 8, 8, 3), np.uint8)).shape
+    torch.Size([5, 3, 8, 8])
+    """
+    config = run.config if isinstance(run, Run) else run
+    network = config.network if isinstance(config, RunConfig) else config
+    raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples)
+    check_array(raw)
+    values = _arrange(raw, network.input_shape, row_shape(config))
+    problem = range_problem(network, values)
+    if problem is not None and strict:
+        raise DataError(problem)
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=2)
+    return torch.from_numpy(_typed(values, is_bytes=network.scale == BYTES and len(network.input_shape) == 3))
+
+
+def row_shape(config: RunConfig | NetworkConfig) -> tuple[int, ...]:
+    """The shape that a flattened row is given: as pictures were given at training time, else (C, H, W)."""
+    network = config.network if isinstance(config, RunConfig) else config
+    known = config.data.options.get("sample_shape") if isinstance(config, RunConfig) and config.data else None
+    if known is None:
+        return network.input_shape
+    if not isinstance(known, list | tuple) or not all(type(side) is int and side > 0 for side in known):
+        raise IntegrityError(f"config.json: data.options.sample_shape must be whole numbers, got {known!r}")
+    if math.prod(known) != math.prod(network.input_shape):
+        raise IntegrityError(f"config.json: sample_shape {list(known)} does not fit the input {network.input_shape}")
+    return tuple(known)
+
+
+def range_problem(network: NetworkConfig, values: np.ndarray) -> str | None:
+    """What is wrong with the range of some pictures' values, or None; vectors may have any range.
+
+    >>> network = NetworkConfig("single", "small", (1, 8, 8), classes=2, mean=(0.13,), std=(0.31,))
+    >>> range_problem(network, np.full((1, 1, 8, 8), 255.0))
+    'the values lie in 255..255, this run was trained on about -0.8..1.06; bring them to the range trained on'
+    """
+    if len(network.input_shape) != 3 or values.dtype.kind == "b":
+        return None
+    low, high = float(values.min()), float(values.max())
+    largest = max(-low, high)
+    if network.scale == BYTES:
+        trained = "0..255"
+        wrong = low < 0 or high > 255 or (values.dtype.kind == "f" and 0 < largest <= 1)
+    else:  # mean and spread are known, not the ends: three standard deviations stand for them
+        ends = [m + sign * 3 * s for m, s in zip(network.mean, network.std, strict=True) for sign in (-1, 1)]
+        trained = f"about {min(ends) * network.scale:.3g}..{max(ends) * network.scale:.3g}"
+        reach = max(map(abs, ends)) * network.scale
+        wrong = largest > FAR * reach or (0 < largest <= 1 and reach > FAR)
+    given = f"the values lie in {low:.4g}..{high:.4g}, this run was trained on {trained}"
+    return f"{given}; bring them to the range trained on" if wrong else None
+
+
+def _arrange(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
+    """Samples in the network's own shape; a view where possible."""
+    values = raw
+    if raw.ndim == 2 and len(shape) == 3 and raw.shape[1] == math.prod(shape):
+        values = raw.reshape(len(raw), *row)
+    if values.ndim == 3:
+        values = values[:, None]
+    if values.ndim == 4 and values.shape[1:] != shape and values.shape[1:] == (*shape[1:], shape[0]):
+        values = values.transpose(0, 3, 1, 2)
+    if values.shape[1:] != shape:
+        raise DataError(
+            f"this network takes samples of shape {shape}, got {raw.shape[1:]}; resize or reshape them first"
+        )
+    return values
+
+
+def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:
+    """Bytes where the network was trained on bytes and the values are whole, else float32; memory of its own."""
+    if values.dtype.kind == "b" and is_bytes:
+        return np.array(values, dtype=np.uint8, order="C") * np.uint8(255)
+    whole = values.dtype.kind in "iu" and int(values.min()) >= 0 and int(values.max()) <= 255
+    typed = np.ascontiguousarray(values, dtype=np.uint8 if is_bytes and whole else np.float32)
+    return typed if typed.flags.writeable else typed.copy()
