@@ -8,12 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from provnet.atomic import sweep, write_bytes
+from provnet.atomic import remove, sweep, write_bytes
 from provnet.errors import IntegrityError, UsageError
+from provnet.fileset import NAME as MANIFEST
+from provnet.fileset import NEXT
+from provnet.modelfile import FILES, has_run
 from provnet.training import checkpoint as checkpoints
 
 LOG = "log.jsonl"
-MANIFEST = "manifest.json"
+SAMPLES = "samples.safetensors"  # only provnet writes this name: while it is there, the files beside it are a run's
+OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, "evaluation.json", "report.html", SAMPLES)
 
 
 def prepare(folder: Path) -> None:
@@ -26,23 +30,23 @@ def prepare(folder: Path) -> None:
 
 def finished(folder: Path) -> bool:
     """Whether a run was written here to its end."""
-    return (folder / MANIFEST).is_file()
+    return has_run(folder)
 
 
 def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse to mix a new run with what is there; sweep what a killed run left half-written."""
     sweep(folder)
     begun = finished(folder) or (folder / checkpoints.FOLDER).is_dir()
-    if begun and overwrite:
-        clear_checkpoints(folder)
-        for name in (MANIFEST, LOG):
-            (folder / name).unlink(missing_ok=True)
-    elif begun and not resume:
+    left = OURS if overwrite and (folder / SAMPLES).exists() else (LOG,)  # a killed --overwrite leaves no manifest
+    strangers = [] if begun else sorted(p.name for p in folder.iterdir() if p.name not in (".lock", *left))
+    if strangers:
+        raise UsageError(f'{folder} is not a run folder: it holds "{strangers[0]}"; choose a new or empty folder')
+    if begun and not resume and not overwrite:
         raise UsageError(f"{folder} already holds a run; continue it with --resume, replace it with --overwrite")
-    elif not begun:
-        strangers = sorted(p.name for p in folder.iterdir() if p.name not in (".lock", LOG))
-        if strangers:
-            raise UsageError(f'{folder} is not a run folder: it holds "{strangers[0]}"; choose a new or empty folder')
+    if overwrite:
+        clear_checkpoints(folder)
+        for name in OURS:  # in this order, so that a killed --overwrite can be given again
+            remove(folder / name)
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
