@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import multiprocessing
@@ -139,6 +140,12 @@ def test_tampering_names_the_line(log, change, line):
     assert "\n" not in str(caught.value)
 
 
+def test_an_edited_line_is_told_from_a_moved_one(log):
+    log.write_bytes(log.read_bytes().replace(b'"input":"3.png"', b'"input":"4.png"'))
+    with pytest.raises(IntegrityError, match="line 4: its content does not have the hash it states"):
+        verify_chain(log)
+
+
 def test_a_re_hashed_line_breaks_the_next_one(log):
     lines = log.read_bytes().splitlines()
     record = json.loads(lines[1])
@@ -222,13 +229,22 @@ def test_batch_is_all_or_nothing(log):
     assert append_decisions(log, []) == []
 
 
-def test_full_disk_leaves_the_log_as_it_was(log, monkeypatch):
+@pytest.mark.parametrize("call", ["fsync", "pwrite"])
+def test_full_disk_leaves_the_log_as_it_was(log, monkeypatch, call):
     before = log.read_bytes()
+    real = os.pwrite
 
-    def full(_):
+    def full(number, data=b"", offset=0):
+        if data[10:]:
+            return real(number, data[:10], offset)  # some of it still fits
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(decisions.os, "fsync", full)
+    if call == "pwrite":
+        monkeypatch.setattr(
+            decisions.os, "pwrite", lambda *args: full(*args) if args[2] == len(before) else full(args[0])
+        )
+    else:
+        monkeypatch.setattr(decisions.os, "fsync", full)
     with pytest.raises(DiskError, match=r"No space left.*nothing was added"):
         append_decision(log, {"input": "x"})
     monkeypatch.undo()
@@ -245,6 +261,27 @@ def test_wrong_paths(tmp_path):
     for path in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(ProvnetError):
             verify_chain(path)
+
+
+def test_writing_and_reading_hold_the_lock(log, monkeypatch):
+    refused = []
+
+    def probe(real, mode):
+        def run(*args):
+            with log.open("rb") as other:
+                try:
+                    fcntl.flock(other, mode | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    refused.append(mode)
+            return real(*args)
+
+        return run
+
+    monkeypatch.setattr(decisions, "_append", probe(decisions._append, fcntl.LOCK_SH))  # a writer shuts readers out
+    append_decision(log, {"input": "x"})
+    monkeypatch.setattr(decisions, "_walk", probe(decisions._walk, fcntl.LOCK_EX))  # a reader shuts writers out
+    verify_chain(log)
+    assert refused == [fcntl.LOCK_SH, fcntl.LOCK_EX]
 
 
 def _write_many(path, name, times):

@@ -110,7 +110,6 @@ def _locked(path: Path, *, write: bool) -> Iterator[BinaryIO]:
     import fcntl  # not on every system, and only needed here
 
     try:
-        # no O_APPEND: a failed write is cut off again, under the lock, at the size found before
         number = os.open(path, (os.O_RDWR | os.O_CREAT if write else os.O_RDONLY) | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     except FileNotFoundError as error:
         if write:
@@ -131,9 +130,9 @@ def _locked(path: Path, *, write: bool) -> Iterator[BinaryIO]:
 def _append(file: BinaryIO, data: bytes, path: Path) -> None:
     size = os.fstat(file.fileno()).st_size
     try:
-        file.seek(size)
-        file.write(data)
-        file.flush()
+        written = 0
+        while written < len(data):  # past the buffer, which would write again on close what was cut off
+            written += os.pwrite(file.fileno(), data[written:], size + written)
         os.fsync(file.fileno())
         if size == 0:  # the name of a new file must survive a crash, too
             folder = os.open(path.resolve().parent, os.O_RDONLY)
