@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
@@ -77,6 +78,8 @@ def test_vectors() -> None:
     assert data.images.dtype == torch.float32
     assert data.shape == (3,)
     assert open_data([[1.0, 2.0], [3.0, 4.0]], [0, 1]).shape == (2,)
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 4.0]})
+    assert open_data(frame, pd.Series(["a", "b"])).class_names == ("a", "b")
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

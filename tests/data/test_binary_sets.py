@@ -46,7 +46,7 @@ def test_fashion_by_name_and_idx_by_path(tmp_path: Path) -> None:
     assert open_data("fashion-mnist", data_dir=tmp_path).class_names == FASHION_NAMES
     for path in ("FashionMNIST", "FashionMNIST/raw", "FashionMNIST/raw/train-images-idx3-ubyte"):
         data = open_data(tmp_path / path)
-        assert (data.spec.kind, len(data)) == ("idx", 20)
+        assert (data.spec.kind, len(data), data.class_names) == ("idx", 20, FASHION_NAMES)
 
 
 def test_environment_names_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,6 +66,8 @@ IDX_DAMAGE: dict[str, tuple[Any, str]] = {
     "empty": (lambda blob: b"", "not an idx file"),
     "magic": (lambda blob: b"\x00\x00\x0d" + blob[3:], "not an idx file of bytes"),
     "huge header": (lambda blob: blob[:4] + b"\xff" * 12 + blob[16:], "promises"),
+    "huge header in gzip": (lambda blob: gzip.compress(blob[:4] + b"\xff" * 12 + blob[16:]), "promises"),
+    "gzip too long": (lambda blob: gzip.compress(blob + bytes(10**8)), "there are more"),
     "broken gzip": (lambda blob: gzip.compress(blob)[:-9], "gzip file is damaged"),
     "gzip noise": (lambda blob: b"\x1f\x8b" + noise((99,)).tobytes(), "gzip file is damaged"),
 }

@@ -149,6 +149,10 @@ def test_reopen_at_another_place(tmp_path: Path) -> None:
     write_idx(tmp_path / "one/mnist")
     mnist = open_data("mnist", data_dir=tmp_path / "one")
     (tmp_path / "one").rename(tmp_path / "two")
+    fashion = open_data("fashion-mnist", data_dir=tmp_path / "two/mnist")
+    by_path = reopen(fashion.spec, tmp_path / "two/mnist")
+    assert by_path.class_names == fashion.class_names
+    assert by_path.samples.fingerprint == fashion.samples.fingerprint
     assert open_data(mnist.spec, data_dir=tmp_path / "two").samples.fingerprint == mnist.samples.fingerprint
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import zlib
 from pathlib import Path
@@ -31,29 +32,30 @@ def idx_has_test(folder: Path) -> bool:
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """One idx file of bytes as an array; magic, sizes and length are checked."""
+    """One idx file of bytes as an array; magic, sizes and length are checked, nothing larger is unpacked."""
     blob = read_file(path)
-    if blob[:2] == b"\x1f\x8b":
-        try:
-            blob = gzip.decompress(blob)
-        except (OSError, EOFError, zlib.error) as error:
-            raise DataError(f"{path}: the gzip file is damaged or cut short ({error}); download it again") from error
-    if len(blob) < 4 or blob[:3] != b"\x00\x00\x08" or not 1 <= blob[3] <= 4:
-        raise DataError(f"{path}: not an idx file of bytes (it must begin with 00 00 08 and its number of dimensions)")
-    rank = blob[3]
-    start = 4 + 4 * rank
-    if len(blob) < start:
-        raise DataError(f"{path}: cut short within its header; download it again")
-    shape = tuple(int(side) for side in np.frombuffer(blob, ">u4", rank, 4))
-    expected = math.prod(shape)
-    if len(blob) - start != expected:
-        raise DataError(
-            f"{path}: the header promises {shape}, {expected:,} bytes, there are {len(blob) - start:,}; get it again"
-        )
-    return np.frombuffer(blob, np.uint8, expected, start).reshape(shape)
+    packed = blob[:2] == b"\x1f\x8b"
+    try:
+        stream = gzip.GzipFile(fileobj=io.BytesIO(blob)) if packed else io.BytesIO(blob)
+        magic = stream.read(4)
+        if len(magic) < 4 or magic[:3] != b"\x00\x00\x08" or not 1 <= magic[3] <= 4:
+            raise DataError(f"{path}: not an idx file of bytes (it begins with 00 00 08 and its number of dimensions)")
+        header = stream.read(4 * magic[3])
+        if len(header) < 4 * magic[3]:
+            raise DataError(f"{path}: cut short within its header; download it again")
+        shape = tuple(int(side) for side in np.frombuffer(header, ">u4"))
+        expected = math.prod(shape)
+        most = len(blob) * (_GZIP_RATIO if packed else 1)
+        content = stream.read(min(expected, most) + 1)  # one more, to notice what is too long
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: the gzip file is damaged or cut short ({error}); download it again") from error
+    if len(content) != expected:
+        found = f"{len(content):,}" if len(content) < expected else "more"
+        raise DataError(f"{path}: the header promises {shape}, {expected:,} bytes, there are {found}; get it again")
+    return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def open_idx(folder: Path, split: str, options: OpenOptions, class_names: tuple[str, ...] | None = None) -> Opened:
+def open_idx(folder: Path, split: str, options: OpenOptions) -> Opened:
     """Pictures and labels of one split, or of both (`all`)."""
     wanted = ("train", "test") if split == "all" else (split,)
     images, labels, ids = [], [], []
@@ -71,7 +73,9 @@ def open_idx(folder: Path, split: str, options: OpenOptions, class_names: tuple[
     raw = images[0] if len(images) == 1 else np.concatenate(images)
     answers = np.concatenate(labels).astype(np.int64)
     highest = int(answers.max()) if len(answers) else 0
-    names = check_names(options.class_names or class_names or tuple(str(i) for i in range(max(10, highest + 1))))
+    numbers = tuple(str(i) for i in range(max(10, highest + 1)))
+    usual = FASHION_NAMES if "fashion" in str(folder).lower() else numbers  # the files themselves hold no names
+    names = check_names(options.class_names or usual)
     if highest >= len(names):
         raise DataError(f"{folder}: label {highest} found, but only {len(names)} class names")
     return assemble(raw, answers, names, ids, options=options, convert=_channels)
@@ -109,3 +113,4 @@ FASHION_NAMES = (
     "Bag",
     "Ankle boot",
 )
+_GZIP_RATIO = 1040  # deflate packs at most so well

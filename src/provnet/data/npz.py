@@ -13,7 +13,7 @@ from provnet.data.assemble import Opened, assemble
 from provnet.data.files import check_memory
 from provnet.data.labels import encode_labels
 from provnet.data.rules import OpenOptions
-from provnet.errors import DataError, UnsafeFileError, UsageError
+from provnet.errors import DataError, MemoryLimitError, UnsafeFileError, UsageError
 
 
 def npz_has_test(path: Path) -> bool:
@@ -59,6 +59,10 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             check_memory(sum(entry.file_size for entry in archive.infolist()), f"the arrays of {path}")
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files if name in _WANTED}
+    except MemoryLimitError:
+        raise
+    except MemoryError as error:
+        raise MemoryLimitError(f"{path}: its arrays do not fit into memory") from error
     except ValueError as error:
         if "pickle" in str(error).lower() or "object" in str(error).lower():
             raise UnsafeFileError(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from provnet.data.arrays import open_arrays, open_dataset
@@ -90,7 +89,7 @@ def open_data(
             raise UsageError("labels are only for arrays; a data set by name or path has its own")
         return _open_spec(_spec(source, split, data_dir, options.to_json()), options)
     spec = DataSpec("arrays", "arrays", split, None, options.to_json())
-    if isinstance(source, np.ndarray | torch.Tensor | list | tuple):
+    if isinstance(source, torch.Tensor | list | tuple) or hasattr(source, "__array__"):
         return _wrap(open_arrays(source, labels, split, options), spec)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, Mapping):
         if labels is not None:
@@ -113,7 +112,9 @@ def reopen(
     20
     """
     if source is not None:
-        spec = _spec(source, spec.split, data_dir or spec.data_dir, spec.options)
+        names = NAMES[spec.source].class_names if spec.source in NAMES else None
+        options = spec.options if names is None else {"class_names": list(names), **spec.options}
+        spec = _spec(source, spec.split, data_dir or spec.data_dir, options)
     elif data_dir is not None and spec.source in NAMES:
         spec = replace(spec, data_dir=str(data_folder(data_dir)))
     if spec.kind == "arrays":
@@ -127,7 +128,7 @@ def reopen(
 def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
     """Whether a source has that split of its own.
 
-    >>> has_split("embedded", "test"), has_split(np.zeros((2, 4)), "test")
+    >>> has_split("embedded", "test"), has_split(torch.zeros(2, 4), "test")
     (True, False)
     """
     one_of("split", split, ("train", "test", "all"))
