@@ -1,0 +1,136 @@
+"""`provnet`: the commands, and how whatever goes wrong becomes one line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any
+
+import typer
+
+import provnet
+from provnet.cli import demo, evaluate, explain, info, train, verify
+from provnet.cli.output import error_line, note
+from provnet.errors import DiskError, MemoryLimitError, ProvnetError
+
+app = typer.Typer(
+    name="provnet",
+    help="Models that name the training samples behind every answer.",
+    epilog="Example: [bold]provnet demo[/bold] trains, evaluates and explains in about a minute, without any download.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"provnet {provnet.__version__}\n")
+        raise typer.Exit()
+
+
+@app.callback()
+def _provnet(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")] = False,
+) -> None:
+    pass
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    >>> main(["--version"])
+    provnet 0.1.0
+    0
+    """
+    given = list(sys.argv[1:] if argv is None else argv)
+    debug, arguments = _without_debug(given)
+    _make_encodable()
+    with _plain_warnings():
+        code = _run(arguments or ["--help"], debug)
+    return _flushed(code)
+
+
+def _run(arguments: list[str], debug: bool) -> int:
+    try:
+        result = app(arguments, prog_name="provnet", standalone_mode=False)
+        if result == INTERRUPTED:
+            error_line("interrupted")
+        return result if isinstance(result, int) else 0
+    except KeyboardInterrupt:
+        error_line("interrupted")
+        return INTERRUPTED
+    except SystemExit as stop:  # a reader of our output that went away
+        return stop.code if isinstance(stop.code, int) else 1
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        code, message = _explained(error)
+        error_line(message)
+        return code
+
+
+def _explained(error: Exception) -> tuple[int, str]:
+    """Exit code and one line for whatever was raised."""
+    if isinstance(error, ProvnetError):
+        return error.exit_code, str(error)
+    usage: Any = error
+    if hasattr(usage, "format_message") and hasattr(usage, "exit_code"):  # typer's own, wherever it keeps its classes
+        context = getattr(usage, "ctx", None)
+        command = context.command_path if context is not None else "provnet"
+        return 2, f"{usage.format_message().rstrip('.')}. See: {command} --help"
+    if isinstance(error, MemoryError):
+        return MemoryLimitError.exit_code, "out of memory; use a smaller batch, size or limit"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskError.exit_code, f"the disk is full ({error.filename or 'no file named'}); make room and try again"
+    return 1, f"internal error: {type(error).__name__}: {error}; run with --debug to see where"
+
+
+def _without_debug(arguments: list[str]) -> tuple[bool, list[str]]:
+    """Take --debug out, wherever it stands before a `--`."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != "--debug"]
+    return len(kept) < end, kept + arguments[end:]
+
+
+def _make_encodable() -> None:
+    """A terminal that cannot show a character gets its escape, not a crash."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError, OSError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+@contextmanager
+def _plain_warnings() -> Any:
+    """Warnings as one line each on stderr, without file names and code."""
+    with warnings.catch_warnings():
+
+        def show(message: Warning | str, *_: Any, **__: Any) -> None:
+            note(str(message), "warning")
+
+        warnings.showwarning = show
+        yield
+
+
+def _flushed(code: int) -> int:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has seen enough; keep Python from complaining at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+INTERRUPTED = 130
+
+for _module in (demo, train, evaluate, explain, verify, info):
+    _name = _module.__name__.rpartition(".")[2]
+    app.command(_name, epilog=_module.EXAMPLE)(getattr(_module, _name))

@@ -1,0 +1,181 @@
+"""`provnet demo`: the whole story on the embedded digits, in about a minute and without any download."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from provnet.cli.cards import exemplar_evidence, explanation_cards
+from provnet.cli.evaluate import write_evaluation
+from provnet.cli.figures import figures_table
+from provnet.cli.output import facts, note, say, show
+from provnet.cli.rundata import model_sha256, spec_name
+from provnet.cli.summary import data_words, network_words
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.data.imagedata import ImageData
+    from provnet.evaluation import Evaluation
+    from provnet.explanation import Explanation
+    from provnet.modelfile import Run
+    from provnet.report.records import DemoReport
+
+EXAMPLE = "Example: [bold]provnet demo --out runs/demo[/bold]"
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run and the report.")] = Path(
+        "runs/demo"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
+) -> None:
+    """Train on 4,000 digits, evaluate on 1,000 others, explain ten of them, and leave one page to open."""
+    run_demo(out, seed=seed)
+
+
+def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int | None = None) -> Path:
+    """Do the demo in a folder and return the path of its report; `epochs` and `limit` make it smaller."""
+    began = time.perf_counter()
+    from provnet.data.sources import open_data
+    from provnet.evaluation import evaluate
+    from provnet.explanation import explain
+    from provnet.modelfile import write_run
+    from provnet.training.config import train_config
+    from provnet.training.fit import fit
+
+    data = open_data("embedded", limit=limit)
+    test = open_data("embedded", split="test", limit=limit)
+    config = train_config("fast", seed=seed, epochs=epochs)
+    show(
+        facts(
+            [
+                ("data", data_words(data)),
+                ("test", f"{len(test):,} others"),
+                ("network", network_words(data, "fast", {})),
+            ]
+        )
+    )
+    course: list[Mapping[str, Any]] = []
+    start = time.perf_counter()
+    run = fit(data, config=config, out=out, overwrite=True, test=test.spec, progress=True, on_epoch=course.append)
+    train_seconds = time.perf_counter() - start
+    found = evaluate(run, test, data, progress=True)
+    run = replace(run, config=replace(run.config, evaluation=found.to_json()))
+    write_run(run, out)  # once more, with the figures on its card
+    about = {
+        "test": {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
+        "train": {"data": spec_name(data.spec), "left_out": 0},
+        "seed": 0,
+        "model_sha256": model_sha256(out),
+    }
+    write_evaluation(out, found.to_json(), about)
+    explanation = explain(run, test.images, k=5)
+    seconds = (train_seconds, time.perf_counter() - began)
+    report = make_report(run, data, test, course, found, explanation, seconds)
+    return _finish(report, found, out, began)
+
+
+def choose_inputs(right: np.ndarray, labels: np.ndarray, count: int = 10, most_wrong: int = 4) -> np.ndarray:
+    """Up to four wrong answers and the rest right ones, of as many classes as possible, in order of position.
+
+    >>> import numpy as np
+    >>> choose_inputs(np.array([True, False, True, True]), np.array([0, 0, 0, 1]), count=3).tolist()
+    [0, 1, 3]
+    """
+    import numpy as np
+
+    wrong = _spread(np.flatnonzero(~right), labels)[:most_wrong]
+    good = _spread(np.flatnonzero(right), labels)[: count - len(wrong)]
+    return np.sort(np.concatenate([wrong, good]))
+
+
+def _spread(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The rows, first one of each class, then a second one, and so on."""
+    import numpy as np
+
+    seen: dict[int, int] = {}
+    turn = []
+    for label in labels[rows].tolist():
+        turn.append(seen.get(label, 0))
+        seen[label] = turn[-1] + 1
+    return rows[np.argsort(np.array(turn, dtype=np.int64), kind="stable")]
+
+
+def make_report(
+    run: Run,
+    data: ImageData,
+    test: ImageData,
+    course: list[Mapping[str, Any]],
+    found: Evaluation,
+    explanation: Explanation,
+    seconds: tuple[float, float],
+) -> DemoReport:
+    """Everything that the page shows."""
+    import numpy as np
+    import torch
+
+    from provnet.cli.inputs import Query
+    from provnet.fileset import read_set
+    from provnet.modelfile import FILES
+    from provnet.models.provenance import parameter_count
+    from provnet.report.records import DemoReport, EpochRow, FileRow, NextStep, evaluation_rows
+
+    truth = test.samples.labels
+    chosen = choose_inputs(explanation.predicted == truth, truth)
+    part = explanation[chosen]
+    names = data.class_names
+    queries = [
+        Query(f"test:{i}", test.images[i].numpy(), test.samples.hex(i), names[truth[i]]) for i in chosen.tolist()
+    ]
+    confusion = np.zeros((len(names), len(names)), dtype=np.int64)
+    np.add.at(confusion, (truth, explanation.predicted), 1)
+    folder = Path(run.folder or ".")
+    machine = run.config.training["machine"]
+    device = "GPU" if machine["device"] == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    return DemoReport(
+        data="handwritten digits",
+        network=run.config.network.network,
+        backbone=run.config.network.backbone,
+        parameters=parameter_count(run.network),
+        train_count=len(data),
+        test_count=len(test),
+        class_names=names,
+        device=device,
+        seed=run.config.training["training"]["seed"],
+        train_seconds=seconds[0],
+        total_seconds=seconds[1],
+        epochs=tuple(EpochRow(r["epoch"], r["loss"], r["class_accuracy"], r["index_accuracy"]) for r in course),
+        evaluation=evaluation_rows(found.to_json()),
+        confusion=tuple(tuple(row) for row in confusion.tolist()),
+        explanations=tuple(explanation_cards(part, queries, exemplar_evidence(part, data))),
+        fingerprint=run.samples.fingerprint,
+        run=str(folder),
+        files=tuple(FileRow(n, e.sha256, e.size) for n, e in read_set(folder, FILES).entries.items()),
+        versions=run.config.versions,
+        next_steps=(
+            NextStep(f"provnet explain {folder} test:0..9 --html because.html", "explain ten other test digits"),
+            NextStep(f"provnet verify {folder}", "check every file and every training sample by its hash"),
+            NextStep("provnet train PATH/TO/PICTURES --holdout 0.1 --out runs/mine", "train on your own pictures"),
+        ),
+    )
+
+
+def _finish(report: DemoReport, found: Evaluation, out: Path, began: float) -> Path:
+    from provnet.atomic import write_bytes
+    from provnet.report.demo import demo_html
+    from provnet.report.text import seconds
+
+    path = out / "report.html"
+    write_bytes(path, demo_html(report).encode("utf-8", "backslashreplace"))
+    show(figures_table(found.to_json()))
+    wrong = sum(card.truth != card.predicted for card in report.explanations)
+    say(f"explained {len(report.explanations)} test digits, {wrong} of them answered wrong")
+    note(f"trained in {seconds(report.train_seconds)}, all in {seconds(time.perf_counter() - began)}")
+    say(f"report: {path.absolute()}", "bold")
+    return path

@@ -1,0 +1,122 @@
+"""`provnet evaluate`: how good a run is, each figure with n and its 95 % interval."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from provnet.cli.figures import figures_table
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.rundata import find_training_data, model_sha256, open_test_data, resolve, seen_in_training, spec_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet evaluate runs/mnist --json[/bold]"
+NAME = "evaluation.json"
+
+
+def evaluate(
+    run: RunFolder,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="Name or path of data to test on (their test split where they have one). Default: the run's own.",
+            show_default=False,
+        ),
+    ] = None,
+    train_data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
+    ] = None,
+    data_dir: DataDir = None,
+    device: Device = None,
+    seed: Annotated[int, typer.Option(help="Of the noise and shifts.")] = 0,
+    json: AsJson = False,
+) -> None:
+    """Measure class accuracy on unseen data, and how well a run names its own training samples.
+
+    All figures are also written to evaluation.json in the run folder; --json prints the chief ones.
+    """
+    from provnet.evaluation import evaluate as measure
+    from provnet.modelfile import read_run
+
+    where = pick_device(device)
+    loaded = read_run(run)
+    loaded.network.to(where)
+    test = _test(loaded, data, data_dir)
+    training, index, about_training = _training(loaded, train_data, data_dir)
+    found = measure(loaded, test, training, index=index, seed=seed, progress=True)
+    about = {
+        "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
+        "train": about_training,
+        "seed": seed,
+        "model_sha256": model_sha256(run),
+    }
+    values = found.to_json()
+    if json:
+        emit_json({name: values[name] for name in CHIEF})
+    else:
+        rows = [("unseen", spec_name(test.spec) if test else "none"), ("training", about_training["data"] or "none")]
+        show(facts(rows))
+        show(figures_table(values))
+    write_evaluation(run, values, about)
+    if not json:
+        say(f"written to {run / NAME}")
+
+
+def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    """Keep all figures beside the run, and what they were measured on."""
+    from pathlib import Path
+
+    from provnet.atomic import write_bytes
+    from provnet.safejson import write_json
+
+    if os.access(folder, os.W_OK):
+        write_bytes(Path(folder) / NAME, write_json({**values, "about": about}, NAME))
+    else:
+        note(f"{NAME} is not written: {os.fspath(folder)} is read-only")
+
+
+def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
+    test = open_test_data(run, source, data_dir)
+    if test is None:
+        note("class accuracy is not measured: the run has no test split of its own; give DATA, or train with --holdout")
+        return None
+    seen = seen_in_training(run, test)
+    if seen:
+        note(f"{seen:,} of {len(test):,} test samples are also training samples: not unseen", "warning")
+    return test
+
+
+def _training(
+    run: Run, source: str | None, data_dir: str | None
+) -> tuple[ImageData | None, np.ndarray | None, dict[str, Any]]:
+    found = find_training_data(run.config, run.samples, source, data_dir)
+    if found.data is None:
+        note(f"the training data cannot be opened, so index accuracy is not measured: {found.why}", "warning")
+        return None, None, {"data": None, "left_out": len(run.samples)}
+    resolved = resolve(run.samples, found.data)
+    for line in resolved.facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    about = {"data": spec_name(found.data.spec), "left_out": resolved.left_out}
+    return (resolved.data if len(resolved.index) else None), resolved.index, about
+
+
+CHIEF = (
+    "class_accuracy",
+    "index_accuracy",
+    "index_at_5",
+    "index_accuracy_perturbed",
+    "any_at_1",
+    "any_at_5",
+    "majority_at_5",
+)

@@ -1,0 +1,201 @@
+"""`provnet explain`: what is predicted, how sure, and because of which training samples."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from provnet.cli.cards import exemplar_evidence, explanation_cards
+from provnet.cli.options import AsJson, DataDir, RunFolder
+from provnet.cli.output import OUT, emit_json, is_first_process, note
+from provnet.cli.rundata import find_training_data, model_sha256
+from provnet.data.files import shown
+from provnet.errors import IntegrityError, UsageError
+
+if TYPE_CHECKING:
+    from provnet.cli.inputs import Query
+    from provnet.data.evidence import Evidence
+    from provnet.explanation import Explained, Explanation
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet explain runs/mnist digit.png test:0..4 --html because.html[/bold]"
+
+
+def explain(
+    run: RunFolder,
+    image: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IMAGE",
+            help="Picture files, test:12 or test:0..9 (positions in the run's own test split), .npy or .npz arrays.",
+            show_default=False,
+        ),
+    ],
+    k: Annotated[int, typer.Option("-k", help="Exemplars for each input.")] = 5,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
+    ] = None,
+    data_dir: DataDir = None,
+    json: AsJson = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs nothing else.")] = None,
+    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a contact sheet.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append each decision to a hash-chained log (JSON lines).")
+    ] = None,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Refuse where an exemplar changed or is missing, or values are out of range."),
+    ] = False,
+) -> None:
+    """Explain inputs by the training samples behind each answer, or say that none supports it."""
+    from provnet.cli.inputs import read_queries
+    from provnet.modelfile import read_run
+
+    if k < 1:
+        raise UsageError(f"-k must be 1 or more, got {k}")
+    loaded = read_run(run)
+    queries = read_queries(loaded, image, data_dir, strict=strict)
+    explanation = _explained(loaded, queries, k)
+    records = explanation.to_records([query.name for query in queries])
+
+    files: dict[Path, bytes] = {}
+    if html or png or strict or data is not None:
+        pictures = _pictures(loaded, explanation, data, data_dir, strict)
+        files = _drawn(loaded, explanation, queries, pictures, html, png)
+    if log is not None:
+        _append(log, run, loaded, queries, records)
+    _write(files)
+    if json:
+        emit_json(records)
+    elif is_first_process():
+        for query, one in zip(queries, explanation, strict=True):
+            _show(query, one)
+        for path in files:
+            note(f"written: {path}")
+
+
+def _explained(run: Run, queries: list[Query], k: int) -> Explanation:
+    import numpy as np
+
+    from provnet.explanation import explain as explain_images
+
+    if k > len(run.samples):
+        note(f"-k {k} is more than the {len(run.samples):,} training samples; all of them are named")
+    found = explain_images(run, np.stack([query.image for query in queries]), k=min(k, len(run.samples)))
+    fewest = int((found.index >= 0).sum(1).min())
+    if fewest < min(k, len(run.samples)):
+        note(f"this network looks within the predicted class: where that has fewer than {k} samples, all are named")
+    return found
+
+
+def _pictures(
+    run: Run, explanation: Explanation, source: str | None, data_dir: str | None, strict: bool
+) -> dict[int, Evidence]:
+    found = find_training_data(run.config, run.samples, source, data_dir)
+    if found.data is None:
+        if strict:
+            raise IntegrityError(f"the training data cannot be opened, so no exemplar can be checked: {found.why}")
+        note(f"no pictures of training samples, ids and hashes stand for them: {found.why}", "warning")
+    pictures = exemplar_evidence(explanation, found.data)
+    missing = {index: item.note for index, item in pictures.items() if item.picture is None}
+    if missing and found.data is not None:
+        index, why = next(iter(missing.items()))
+        first = f"{shown(run.samples.sample_ids[index])} ({why})"
+        words = f"{len(missing):,} of {len(pictures):,} exemplars are not shown, the first: {first}"
+        if strict and not all(why.startswith(NO_BYTES) for why in missing.values()):
+            raise IntegrityError(f"{words}; restore the data, or leave --strict out")
+        note(words, "warning")
+    return pictures
+
+
+def _drawn(
+    run: Run,
+    explanation: Explanation,
+    queries: list[Query],
+    pictures: dict[int, Evidence],
+    html: Path | None,
+    png: Path | None,
+) -> dict[Path, bytes]:
+    """The files asked for, in memory: nothing is written before all of it is there."""
+    from provnet.report.page import explanation_html
+    from provnet.report.sheet import explanation_png
+
+    cards = explanation_cards(explanation, queries, pictures)
+    files = {}
+    if html is not None:
+        config = run.config.network
+        subtitle = f"{run.folder}: {config.network} network, {len(run.samples):,} training samples"
+        page = explanation_html(cards, title="Because of these training samples", subtitle=subtitle)
+        files[html] = page.encode("utf-8", "backslashreplace")
+    if png is not None:
+        buffer = io.BytesIO()
+        explanation_png(cards).save(buffer, "PNG", optimize=True)
+        files[png] = buffer.getvalue()
+    return files
+
+
+def _write(files: dict[Path, bytes]) -> None:
+    from provnet.atomic import write_bytes
+
+    for path, content in files.items():
+        write_bytes(path, content)
+
+
+def _append(log: Path, folder: Path, run: Run, queries: list[Query], records: list[dict[str, Any]]) -> None:
+    """The decision log: what was asked of which model, when, and what it said."""
+    import provnet
+    from provnet.decisions import append_decisions
+
+    about = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "provnet": provnet.__version__,
+        "run": str(folder),
+        "model_sha256": model_sha256(folder),
+        "data_fingerprint": run.samples.fingerprint,
+    }
+    append_decisions(
+        log, [{**about, "input_sha256": q.sha256, **record} for q, record in zip(queries, records, strict=True)]
+    )
+
+
+def _show(query: Query, one: Explained) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from provnet.report.text import percent
+
+    head = Text.assemble(
+        (shown(query.name), "dim"), "  ", (shown(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
+    )
+    if query.truth is not None:
+        right = query.truth == one.predicted
+        head.append("  right" if right else f"  wrong, it is {shown(query.truth)}", "green" if right else "red")
+    if not one.supported:
+        head.append("\n  No supporting sample: those below are nearest, but not evidence", "yellow")
+    OUT.print(head, soft_wrap=True)
+    table = Table.grid(padding=(0, 2))
+    for justify in ("left", "left", "right", "left", "left", "left"):
+        table.add_column(justify=justify, no_wrap=True)
+    for item in one.exemplars:
+        bar = Text(weight_bar(item.weight), style="blue" if one.supported else "dim")
+        row = (percent(item.weight), shown(item.label), shown(item.sample_id), f"sha256 {item.sha256[:12]}")
+        table.add_row("", bar, *row)
+    OUT.print(table)
+
+
+def weight_bar(share: float, width: int = 20) -> str:
+    """A share drawn with blocks, to an eighth of a character.
+
+    >>> weight_bar(0.5, width=4), weight_bar(0.03, width=4)
+    ('██  ', '▏   ')
+    """
+    eighths = min(max(round(share * width * 8), 1), width * 8)
+    return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
+
+
+NO_BYTES = "picture not available (not a picture of bytes)"

@@ -1,0 +1,72 @@
+"""The figures of an evaluation as a table for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from provnet.cli.output import interval_cells
+
+
+def figures_table(values: Mapping[str, Any]) -> Table:
+    """All rates with interval and n: first those on unseen samples, then those on the run's own.
+
+    >>> rate = {"value": 0.5, "n": 2, "low": 0.1, "high": 0.9}
+    >>> figures_table({"class_accuracy": rate, "index_accuracy": rate}).row_count
+    4
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    if "stage_1" in values:
+        table.caption = "any@k and majority@k equal class accuracy here: exemplars are of the predicted class"
+    table.add_column("figure")
+    for name in ("value", "95 % interval", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for title, names in (("on unseen samples", UNSEEN), ("on its own training samples", OWN)):
+        rows = [(words, figure) for key, words in names.items() if (figure := _find(values, key)) is not None]
+        if rows:
+            table.add_row(Text(title, style="bold"))
+        for words, figure in rows:
+            table.add_row(f"  {words}", *interval_cells(figure))
+    if values.get("index_ceiling", 1.0) < 1:
+        table.add_row("  ceiling of exact index (duplicates)", f"{values['index_ceiling']:.2%}".replace("%", " %"))
+    return table
+
+
+def _find(values: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+    found: Any = values
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping) or not {"value", "n", "low", "high"} <= set(found):
+        return None
+    numbers = all(found[part] is None or isinstance(found[part], int | float) for part in ("value", "n", "low", "high"))
+    return found if numbers else None  # a file that somebody wrote by hand
+
+
+UNSEEN = {
+    "class_accuracy": "class accuracy",
+    "any_at_1": "any@1",
+    "any_at_5": "any@5",
+    "any_at_10": "any@10",
+    "majority_at_1": "majority@1",
+    "majority_at_5": "majority@5",
+    "majority_at_10": "majority@10",
+    "supported.test": "supported",
+}
+OWN = {
+    "index_accuracy": "index accuracy, exact",
+    "index_accuracy_group": "index accuracy, duplicates count as one",
+    "index_accuracy_sampled_targets": "index accuracy, sampled targets",
+    "index_at_5": "index@5",
+    "index_accuracy_perturbed.noise": "index accuracy under noise",
+    "index_accuracy_perturbed.shift": "index accuracy under shift",
+    "index_accuracy_perturbed.jpeg": "index accuracy under JPEG",
+    "class_accuracy_train": "class accuracy",
+    "stage_1": "stage 1: the class",
+    "stage_2": "stage 2: the sample, given its class",
+    "end_to_end": "end to end",
+    "supported.train": "supported",
+}

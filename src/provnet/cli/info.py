@@ -1,0 +1,116 @@
+"""`provnet info`: what a run is."""
+
+from __future__ import annotations
+
+import json as json_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from provnet.cli.evaluate import NAME
+from provnet.cli.figures import figures_table
+from provnet.cli.options import AsJson, RunFolder
+from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.rundata import model_sha256, spec_name
+from provnet.errors import ProvnetError
+
+if TYPE_CHECKING:
+    from provnet.data.identity import SampleTable
+    from provnet.modelfile import RunConfig
+
+EXAMPLE = "Example: [bold]provnet info runs/mnist[/bold]"
+
+
+def info(run: RunFolder, json: AsJson = False) -> None:
+    """Show what a run is: network, data, settings, versions, and its evaluation if there is one."""
+    from provnet.modelfile import read_samples
+
+    config, samples = read_samples(run)
+    record = {
+        "run": str(run),
+        "parameters": _parameters(run, config),
+        "model_sha256": model_sha256(run),
+        "samples": len(samples),
+        "classes": list(samples.class_names),
+        "fingerprint": samples.fingerprint,
+        "content_fingerprint": samples.content_root,
+        "index_ceiling": samples.index_ceiling,
+        **config.to_json(),
+        "evaluation": read_evaluation(run) or config.evaluation,
+    }
+    if json:
+        emit_json(record)
+        return
+    show(facts(_rows(config, samples, record)))
+    if record["evaluation"]:
+        show(figures_table(record["evaluation"]))
+    else:
+        say(f"not evaluated yet: provnet evaluate {run}")
+
+
+def read_evaluation(folder: Path) -> dict[str, Any] | None:
+    """The figures kept beside a run, if they belong to its weights of now."""
+    from provnet.data.files import read_file
+    from provnet.safejson import LIMIT, read_json
+
+    path = folder / NAME
+    if not path.exists():
+        return None
+    try:
+        found = read_json(read_file(path, LIMIT), str(path))
+    except ProvnetError as error:
+        note(f"the evaluation is left out: {error}", "warning")
+        return None
+    about = found.get("about")
+    if not isinstance(about, dict) or about.get("model_sha256") != model_sha256(folder):
+        note(f"{path} belongs to other weights and is left out; evaluate again", "warning")
+        return None
+    return found
+
+
+def _parameters(folder: Path, config: RunConfig) -> int | None:
+    """Count them; a backbone that was given as an object is needed for that, and is not here."""
+    from provnet.modelfile import read_run
+    from provnet.models.provenance import parameter_count
+    from provnet.runconfig import CUSTOM
+
+    return None if config.network.backbone == CUSTOM else parameter_count(read_run(folder).network)
+
+
+def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> list[tuple[str, str]]:
+    network = config.network
+    names = ", ".join(samples.class_names[:12]) + (", ..." if len(samples.class_names) > 12 else "")
+    count = record["parameters"]
+    shape = " x ".join(str(side) for side in network.input_shape)
+    rows = [
+        ("run", record["run"]),
+        ("network", f"{network.network}, backbone {network.backbone}, input {shape}"),
+        ("parameters", "unknown (the backbone was given as an object)" if count is None else f"{count:,}"),
+        ("samples", f"{len(samples):,}"),
+        ("classes", f"{len(samples.class_names):,}: {names}"),
+        ("fingerprint", samples.fingerprint),
+        ("model sha256", record["model_sha256"]),
+        ("data", spec_name(config.data)),
+        ("test", spec_name(config.test)),
+    ]
+    if samples.index_ceiling < 1:
+        rows.append(("index ceiling", f"{samples.index_ceiling:.4f} (exact duplicates)"))
+    if network.alpha:
+        rows.append(("alpha", f"{network.alpha:g}"))
+    settings = config.training.get("training", config.training)
+    rows.append(("settings", _words(settings)))
+    if config.training.get("machine"):
+        rows.append(("machine", _words(config.training["machine"])))
+    if config.support:
+        rows.append(("support", _words(config.support)))
+    rows.append(("versions", _words(config.versions)))
+    about = (record["evaluation"] or {}).get("about")
+    if isinstance(about, dict) and isinstance(about.get("test"), dict):
+        rows.append(("evaluated on", str(about["test"].get("data"))))
+    return rows
+
+
+def _words(values: Any) -> str:
+    if not hasattr(values, "items"):
+        return str(values)
+    plain = {name: value if isinstance(value, str) else json_module.dumps(value) for name, value in values.items()}
+    return ", ".join(f"{name} {value}" for name, value in plain.items())

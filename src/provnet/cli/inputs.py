@@ -1,0 +1,198 @@
+"""What `provnet explain` is given: picture files, positions in the run's test split, arrays.
+
+A file is decoded strictly, by the rules that the run's training data were read with. `test:12` and `test:0..9` are
+positions in the run's own test split. An .npy or .npz file (`images`) holds one sample or many, raw as in training.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from provnet.cli.output import note
+from provnet.cli.rundata import open_test_data
+from provnet.data.files import check_memory, read_file, shown
+from provnet.errors import DataError, NonFiniteError, UnsafeFileError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.modelfile import Run
+
+
+class Query(NamedTuple):
+    """One input.
+
+    Attributes:
+        name: what it is called.
+        image: raw, of the run's input shape.
+        sha256: of its content.
+        truth: the name of its class where it is known.
+    """
+
+    name: str
+    image: np.ndarray
+    sha256: str
+    truth: str | None = None
+
+
+def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
+    """All inputs, in the order given; whatever cannot be explained is refused by name."""
+    positions = [_positions(text) for text in given]
+    test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
+    queries: list[Query] = []
+    for text, found in zip(given, positions, strict=True):
+        if found is not None and test is not None:
+            queries += [test(position) for position in found]
+        elif text.lower().endswith((".npy", ".npz")):
+            queries += _from_arrays(run, text)
+        else:
+            queries.append(_from_picture(run, text))
+    for query in queries:
+        _check_values(run, query, strict)
+    return queries
+
+
+def _positions(text: str) -> range | None:
+    found = re.fullmatch(r"test:(\d{1,18})(?:\.\.(\d{1,18}))?", text, re.ASCII)
+    if found is None:
+        if text.startswith("test:") and not Path(text).exists():
+            raise UsageError(f'"{text}" is no position in the test split; give test:12 or test:0..9')
+        return None
+    first, last = int(found[1]), int(found[2] or found[1])
+    if last < first or last - first >= MOST:
+        raise UsageError(f'"{text}": give the lower position first, and at most {MOST:,} at once')
+    return range(first, last + 1)
+
+
+def _test_queries(run: Run, data_dir: str | None) -> Any:
+    test = open_test_data(run, None, data_dir)
+    if test is None:
+        raise UsageError("test:N names a sample of the run's own test split, and this run has none; give picture files")
+
+    def one(position: int) -> Query:
+        if position >= len(test):
+            raise UsageError(f"test:{position} is not there: the test split has {len(test):,} samples, counted from 0")
+        truth = test.class_names[int(test.samples.labels[position])]
+        return Query(f"test:{position}", test.images[position].numpy(), test.samples.hex(position), truth)
+
+    return one
+
+
+def _from_picture(run: Run, text: str) -> Query:
+    from provnet.data.hashing import hash_bytes
+    from provnet.data.images import decode
+    from provnet.data.pictures import planes
+    from provnet.data.rules import make_options
+
+    shape = run.config.network.input_shape
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        raise UsageError(f"this run takes samples of shape {shape}, no pictures; give them in an .npy or .npz file")
+    options = dict(run.config.data.options) if run.config.data else {}
+    kept = {name: value for name, value in options.items() if name in ("size", "background", "frame", "value_range")}
+    rule = make_options({**kept, "mode": "grey" if shape[0] == 1 else "rgb"}).rule
+    name = shown(text)
+    blob = read_file(Path(text), rule.max_bytes, name)
+    pixels = decode(blob, name, rule=rule)
+    image = planes(pixels)
+    if image.shape != shape:
+        raise DataError(
+            f"{name}: the picture is {image.shape[1]} x {image.shape[2]}, the run takes {shape[1]} x {shape[2]} "
+            "(height x width); resize it first, or train with --size, which then holds for every picture"
+        )
+    return Query(text, image, bytes(hash_bytes(blob)).hex())
+
+
+def _from_arrays(run: Run, text: str) -> list[Query]:
+    from provnet.data.hashing import hash_rows
+
+    values = _load(Path(text))
+    batch = as_batch(values, run.config.network.input_shape, shown(text))
+    hashes = hash_rows(batch)
+    names = [text] if len(batch) == 1 else [f"{text}:{row}" for row in range(len(batch))]
+    return [Query(names[row], batch[row], bytes(hashes[row]).hex()) for row in range(len(batch))]
+
+
+def as_batch(values: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """An array of one sample or of many as (n, *shape), raw.
+
+    >>> import numpy as np
+    >>> as_batch(np.zeros((28, 28), np.uint8), (1, 28, 28), "a.npy").shape
+    (1, 1, 28, 28)
+    """
+    from provnet.data.arrays import check_array, converter
+
+    for candidate in (values, values[None]):
+        if candidate.ndim not in (2, 3, 4):
+            continue
+        try:
+            check_array(candidate)
+            batch = converter(candidate)(candidate)
+        except NonFiniteError as error:
+            raise NonFiniteError(f"{name}: {error}") from error
+        except DataError as error:
+            if candidate.dtype.kind not in "biuf" or 0 in candidate.shape:
+                raise DataError(f"{name}: {error}") from error
+            continue
+        if batch.shape[1:] == shape:
+            return batch
+    raise DataError(
+        f"{name}: an array of shape {values.shape}; the run takes samples of shape {shape}, one or many (n, ...)"
+    )
+
+
+def _load(path: Path) -> np.ndarray:
+    import numpy as np
+
+    name = shown(str(path))
+    blob = read_file(path, LARGEST)
+    try:
+        if path.suffix.lower() == ".npy":
+            return np.asarray(np.load(io.BytesIO(blob), allow_pickle=False))
+        with zipfile.ZipFile(io.BytesIO(blob)) as archive:
+            check_memory(sum(entry.file_size for entry in archive.infolist()), f"the arrays of {name}")
+        with np.load(io.BytesIO(blob), allow_pickle=False) as file:
+            chosen = "images" if "images" in file.files else file.files[0] if len(file.files) == 1 else None
+            if chosen is None:
+                raise DataError(f"{name}: needs the array `images`, found {', '.join(map(shown, file.files))}")
+            return np.asarray(file[chosen])
+    except DataError:
+        raise
+    except ValueError as error:
+        if "pickle" in str(error).lower() or "object" in str(error).lower():
+            raise UnsafeFileError(f"{name}: holds objects, which can run code; save plain numbers") from error
+        raise DataError(f"{name}: cannot be read as an array ({error})") from error
+    except (OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, KeyError, SyntaxError) as error:
+        raise DataError(f"{name}: cannot be read as an array ({error}); it may be damaged or cut short") from error
+
+
+def _check_values(run: Run, query: Query, strict: bool) -> None:
+    """Values of another range than in training: a warning, or with `strict` an error."""
+    import numpy as np
+
+    config = run.config.network
+    low, high = float(query.image.min()), float(query.image.max())
+    if config.scale == 255.0:
+        odd = query.image.dtype != np.uint8 and (high <= 1.0 or low < 0.0 or high > 255.0)
+        trained = "0 to 255"
+    else:
+        spread = (1, -1) + (1,) * (query.image.ndim - 1)
+        mean, std = (np.asarray(values, dtype=np.float64).reshape(spread) for values in (config.mean, config.std))
+        odd = bool((np.abs(query.image[None] / config.scale - mean) > FAR * std).any())
+        about = (float((mean - 3 * std).min()) * config.scale, float((mean + 3 * std).max()) * config.scale)
+        trained = f"about {about[0]:.3g} to {about[1]:.3g}"
+    if odd:
+        message = f"{shown(query.name)}: values {low:.3g} to {high:.3g}, trained on {trained}; scale them alike"
+        if strict:
+            raise DataError(message)
+        note(message, "warning")
+
+
+MOST = 10_000
+LARGEST = 2 * 2**30  # bytes of an array file
+FAR = 30.0  # standard deviations; 0..255 where 0..1 was trained is hundreds

@@ -1,0 +1,44 @@
+"""Options that several commands share, and values of options taken apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provnet.errors import UsageError, one_of
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as train wrote it.", show_default=False)]
+DataDir = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Folder that data set names resolve under. Default: $PROVNET_DATA, else ./data."),
+]
+Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute. Default: auto.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
+
+
+def parse_size(text: str | None) -> tuple[int, int] | None:
+    """`64` or `64x48` (height x width).
+
+    >>> parse_size("64"), parse_size("64x48")
+    ((64, 64), (64, 48))
+    """
+    if text is None:
+        return None
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isascii() and side.isdigit() for side in sides):
+        raise UsageError(f'--size takes a number of pixels or HEIGHTxWIDTH, such as 64 or 64x48; got "{text}"')
+    return int(sides[0]), int(sides[-1])
+
+
+def pick_device(name: str | None) -> str:
+    """`cpu` or `cuda`, whatever was asked for."""
+    import torch
+
+    from provnet.training.setup import DEVICES
+
+    wanted = one_of("device", name or "auto", DEVICES)
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UsageError('device "cuda" was asked for, but no GPU is visible; use --device cpu')
+    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted

@@ -1,0 +1,90 @@
+"""What a command says: results on stdout, everything else on stderr, names of others made harmless."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from provnet.data.files import shown
+
+OUT = Console(highlight=False, markup=False, emoji=False)
+ERR = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def is_first_process() -> bool:
+    """Whether this process speaks: of several that train together only the first one does.
+
+    >>> is_first_process()
+    True
+    """
+    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+
+
+def say(text: str = "", style: str = "") -> None:
+    """One line of result on stdout; control characters are escaped, long lines are not broken."""
+    if is_first_process():
+        OUT.print(Text(shown(text), style=style), soft_wrap=True)
+
+
+def show(thing: Any) -> None:
+    """A table or a text of rich on stdout."""
+    if is_first_process():
+        OUT.print(thing)
+
+
+def note(text: str, kind: str = "note") -> None:
+    """One line beside the result, on stderr."""
+    if is_first_process():
+        styles = {"note": "cyan", "warning": "yellow", "error": "bold red"}
+        ERR.print(Text.assemble((f"{kind}: ", styles[kind]), shown(text)), soft_wrap=True)
+
+
+def error_line(text: str) -> None:
+    """The one line of an error, on stderr."""
+    note(" ".join(text.split("\n")).strip(), "error")
+
+
+def emit_json(value: Any) -> None:
+    """The whole of stdout as one JSON document, ASCII so that any name survives any terminal.
+
+    >>> emit_json({"a": 1})
+    {
+      "a": 1
+    }
+    """
+    if is_first_process():
+        sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def facts(rows: Iterable[tuple[str, str]], title: str | None = None) -> Table:
+    """Two columns, name and value, without lines."""
+    table = Table.grid(padding=(0, 2))
+    table.title = None if title is None else Text(title, style="bold")
+    table.title_justify = "left"
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(shown(name), shown(value))
+    return table
+
+
+def interval_cells(figure: Mapping[str, Any], digits: int = 2) -> tuple[str, str, str]:
+    """Value, 95 % interval and n of a rate, as people read them.
+
+    >>> interval_cells({"value": 0.95, "n": 100, "low": 0.8882, "high": 0.9785})
+    ('95.00 %', '88.82 to 97.85', '100')
+    """
+    from provnet.report.text import percent
+
+    value, low, high, n = (figure[part] for part in ("value", "low", "high", "n"))
+    if value is None:
+        return "-", "nothing measured", "0"
+    ends = [percent(end, digits).removesuffix(" %") for end in (low, high)]
+    return percent(value, digits), " to ".join(ends), f"{n:,}"

@@ -1,0 +1,186 @@
+"""The data of a run as they are now: its training samples found again by hash, its test split, data given instead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provnet.errors import DataError, ProvnetError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.data.identity import SampleTable
+    from provnet.data.imagedata import DataSpec, ImageData
+    from provnet.modelfile import Run, RunConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Training data opened again.
+
+    Attributes:
+        data: as they are now, in their order of now; None where they cannot be opened.
+        why: why there are none, else empty.
+    """
+
+    data: ImageData | None
+    why: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Resolved:
+    """Training samples in the run's own order and under its labels, whatever became of their files.
+
+    Attributes:
+        data: the samples that are still what they were.
+        index: (n,) which training sample each of them is.
+        facts: what changed, one line each; empty where nothing did.
+        left_out: how many samples are edited or missing.
+    """
+
+    data: ImageData
+    index: np.ndarray
+    facts: list[str]
+    left_out: int
+
+
+def find_training_data(
+    config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, *, progress: bool = True
+) -> Found:
+    """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
+    try:
+        return Found(_open_training(config, samples, source, data_dir, progress))
+    except ProvnetError as error:
+        if source is not None:
+            raise
+        return Found(None, str(error))
+
+
+def _open_training(
+    config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, progress: bool
+) -> ImageData:
+    import numpy as np
+
+    from provnet.data.compare import compare
+    from provnet.data.sources import reopen
+
+    spec = config.data or _nowhere("train")
+    data = reopen(spec, source, data_dir, progress)
+    narrowing = {"limit", "holdout"} & set(spec.options)
+    if not narrowing or data.samples.fingerprint == samples.fingerprint:
+        return data
+    # renamed or added files make `limit` and `holdout` choose others: look among all samples instead
+    options = {name: value for name, value in spec.options.items() if name not in narrowing}
+    everything = reopen(replace(spec, options=options), source, data_dir, progress)
+    places = compare(samples, everything.samples).positions
+    named = [everything.samples.id_places.get(name, -1) for name in samples.sample_ids]
+    rows = np.unique(np.concatenate([places, np.array(named, dtype=np.int64)]))
+    rows = rows[rows >= 0]
+    return everything.select(rows) if len(rows) else data
+
+
+def resolve(samples: SampleTable, data: ImageData) -> Resolved:
+    """Bring data of now into the order of training time, by hash; what is edited or missing is left out and counted."""
+    import numpy as np
+
+    from provnet.data.compare import compare
+
+    if data.samples.fingerprint == samples.fingerprint:
+        return Resolved(data, np.arange(len(samples)), [], 0)
+    found = compare(samples, data.samples)
+    index = np.flatnonzero(found.positions >= 0)
+    same = (data.samples.pixel_sha256[found.positions[index]] == samples.pixel_sha256[index]).all(1)
+    index = index[same]  # equal bytes that decode to other pixels are not what the network saw
+    pictures = data.select(found.positions[index])
+    left_out = len(samples) - len(index)
+    lines = found.lines()
+    if left_out:
+        lines.append(f"{left_out:,} of {len(samples):,} training samples are left out of the figures")
+    return Resolved(replace(pictures, samples=samples.select(index)), index, lines, left_out)
+
+
+def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
+    """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
+    from provnet.data.sources import has_split, reopen
+
+    spec = run.config.test
+    if source is not None:
+        split = "test" if has_split(source, "test", data_dir) else "all"
+        given = run.config.data or _nowhere(split)
+        dropped = {"limit", "holdout", "class_names"}
+        options = {name: value for name, value in given.options.items() if name not in dropped}
+        data = reopen(replace(given, split=split, options=options), source, data_dir, progress)
+    elif spec is None:
+        return None
+    else:
+        data = reopen(spec, None, data_dir, progress)
+    shape = run.config.network.input_shape
+    if data.shape != shape:
+        raise DataError(
+            f"the data have samples of shape {data.shape}, the run takes {shape}; train with --size and --mode, "
+            "or bring the data to that shape"
+        )
+    return with_classes(data, run.samples.class_names)
+
+
+def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
+    """Number the classes as the run does; data may lack classes, but have none that the run does not know.
+
+    >>> import provnet
+    >>> with_classes(provnet.open_data("embedded", limit=10), tuple("9876543210")).samples.labels.max()
+    np.int64(9)
+    """
+    import numpy as np
+
+    from provnet.data.files import shown
+
+    if data.class_names == class_names:
+        return data
+    position = {name: number for number, name in enumerate(class_names)}
+    table = np.array([position.get(name, -1) for name in data.class_names], dtype=np.int64)
+    labels = table[data.samples.labels]
+    if (labels < 0).any():
+        unknown = [name for name in data.class_names if name not in position]
+        known = ", ".join(shown(name) for name in class_names[:8]) + (", ..." if len(class_names) > 8 else "")
+        raise UsageError(
+            f'the data have {len(unknown)} classes that the run does not know, the first "{shown(unknown[0])}"; '
+            f"the run knows {len(class_names)}: {known}"
+        )
+    return replace(data, samples=replace(data.samples, labels=labels, class_names=class_names))
+
+
+def seen_in_training(run: Run, data: ImageData) -> int:
+    """How many of these samples have exactly the pixels of a training sample."""
+    trained = {row.tobytes() for row in run.samples.pixel_sha256}
+    return sum(row.tobytes() in trained for row in data.samples.pixel_sha256)
+
+
+def model_sha256(folder: Path) -> str:
+    """The hash of a run's weights, from its manifest."""
+    from provnet.fileset import read_set
+    from provnet.modelfile import FILES
+
+    return read_set(folder, FILES).entries["model.safetensors"].sha256
+
+
+def spec_name(spec: DataSpec | None) -> str:
+    """A data set in a few words.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> spec_name(DataSpec("mnist", "idx", "test", options={"limit": 50}))
+    'mnist, split test, limit 50'
+    """
+    if spec is None:
+        return "none"
+    words = [spec.source, f"split {spec.split}"]
+    words += [f"{name} {value}" for name, value in spec.options.items() if name not in ("holdout", "class_names")]
+    words += [f"{fraction:.0%} held out, side {side}" for fraction, side in spec.options.get("holdout", ())]
+    return ", ".join(words)
+
+
+def _nowhere(split: str) -> DataSpec:
+    from provnet.data.imagedata import DataSpec
+
+    return DataSpec("arrays", "arrays", split)

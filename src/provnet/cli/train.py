@@ -1,0 +1,195 @@
+"""`provnet train`: from data to a run folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from provnet.cli.options import AsJson, DataDir, Device, parse_size
+from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
+from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result, split_off_test
+from provnet.errors import UsageError
+
+EXAMPLE = "Example: [bold]provnet train mnist --data-dir data --out runs/mnist[/bold]"
+_DATA, _HOW, _RUN = "Data", "Network and recipe", "The run"
+
+
+def train(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A name (embedded, digits, mnist, fashion-mnist, cifar10, cifar100, lfw, stanford-dogs) or a path: "
+            "image folder, .npz, CSV manifest, folder of idx or CIFAR files.",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run.", show_default=False)],
+    network: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="single, class-independent, class-conditional (default) or class-conditional-heads.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="paper-single, paper, small, residual, mlp, or one of app. 7.6. Default: auto, by shape and preset.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="fast|paper", help="Recipe. Default: fast.", rich_help_panel=_HOW)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Default: by preset.", rich_help_panel=_HOW)] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Default: by preset.", rich_help_panel=_HOW)] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Highest learning rate. Default: by preset.", rich_help_panel=_HOW)
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Default: 0.", rich_help_panel=_HOW)] = None,
+    alpha: Annotated[
+        float | None,
+        typer.Option(
+            help="Label mixing: probability that another sample of the class is the target. Default: 0.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    conditional: Annotated[
+        bool | None,
+        typer.Option(
+            "--conditional/--no-conditional",
+            help="Give the class to the index branch (class-conditional). Default: yes.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    level: Annotated[
+        int | None,
+        typer.Option(help="Sharing level 1 to 4 of the backbones of app. 7.6. Default: 3.", rich_help_panel=_HOW),
+    ] = None,
+    data_dir: DataDir = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|HxW", help="Cut pictures to the centre and resize, such as 64 or 64x48.", rich_help_panel=_DATA
+        ),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(metavar="grey|rgb", help="Default: as found.", rich_help_panel=_DATA)
+    ] = None,
+    background: Annotated[
+        str | None, typer.Option(metavar="COLOUR", help="Behind transparency. Default: white.", rich_help_panel=_DATA)
+    ] = None,
+    frame: Annotated[
+        int | None, typer.Option(help="Which picture of animated or multi-page files.", rich_help_panel=_DATA)
+    ] = None,
+    value_range: Annotated[
+        tuple[float, float] | None,
+        typer.Option(metavar="LOW HIGH", help="Values of 16-bit and float pictures.", rich_help_panel=_DATA),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave bad files out and count them.", rich_help_panel=_DATA)
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(help="At most so many samples of each split, evenly by class.", rich_help_panel=_DATA)
+    ] = None,
+    holdout: Annotated[
+        float | None,
+        typer.Option(
+            metavar="FRACTION",
+            help="Hold out a fraction of each class for testing, chosen by content.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    device: Device = None,
+    devices: Annotated[
+        int | None, typer.Option(help="Processes to train with. Default: 1.", rich_help_panel=_RUN)
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run in RUN, under the same settings.", rich_help_panel=_RUN),
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the run in RUN.", rich_help_panel=_RUN)
+    ] = False,
+    checkpoint_seconds: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Time between checkpoints. Default: 60.", rich_help_panel=_RUN),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Train a network on DATA and write a run folder. Killed or stopped, it goes on with --resume."""
+    if resume and overwrite:
+        raise UsageError("--resume goes on with a run, --overwrite replaces it; give one of them")
+    if checkpoint_seconds is not None and not 0 <= checkpoint_seconds < float("inf"):
+        raise UsageError(f"--checkpoint-seconds must be 0 or more, got {checkpoint_seconds}")
+    sides = parse_size(size)
+
+    from provnet.data.sources import open_data
+    from provnet.training import checkpoint as checkpoints
+    from provnet.training import folder as run_folder
+    from provnet.training.config import train_config
+    from provnet.training.fit import fit
+
+    config = train_config(preset or "fast", epochs=epochs, batch_size=batch_size, lr=lr, seed=seed)
+    if is_first_process() and out.is_dir() and not resume and not overwrite:
+        run_folder.check_before(out, resume=False, overwrite=False)  # before hours of reading pictures
+    opening: dict[str, Any] = {
+        "data_dir": data_dir,
+        "size": sides,
+        "mode": mode,
+        "background": background,
+        "frame": frame,
+        "value_range": value_range,
+        "skip_bad": skip_bad,
+        "limit": limit,
+    }
+    found = open_data(data, progress=is_first_process(), **{k: v for k, v in opening.items() if v is not None})
+    samples, test, test_words = split_off_test(found, holdout)
+    wishes: dict[str, Any] = {
+        "network": network,
+        "backbone": backbone,
+        "alpha": alpha,
+        "conditional": conditional,
+        "level": level,
+        "device": device,
+        "devices": devices,
+        "checkpoint_seconds": checkpoint_seconds,
+    }
+    given = {name: value for name, value in wishes.items() if value is not None}
+    if not json:
+        words = network_words(samples, config.preset, given)
+        show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
+    for warning in data_warnings(samples):
+        note(warning, "warning")
+    done = resume and run_folder.finished(out)
+    began = time.perf_counter()
+    try:
+        run = fit(
+            samples,
+            config=config,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            test=test,
+            progress=True,
+            **given,
+        )
+    except KeyboardInterrupt:
+        if (out / checkpoints.FOLDER).is_dir():
+            note(f"stopped; a checkpoint is kept in {out}: give the same command with --resume to go on")
+        raise
+    if not is_first_process():
+        return
+    result = run_result(run, out, time.perf_counter() - began)
+    if json:
+        emit_json(result)
+    elif done:
+        say(f"{out}: this run is finished already, nothing to do")
+    else:
+        show_result(result, out)

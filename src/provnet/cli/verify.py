@@ -1,0 +1,101 @@
+"""`provnet verify`: whether the run is what it was, and the data still those it was trained on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from provnet.cli.options import AsJson, DataDir, RunFolder
+from provnet.cli.output import OUT, emit_json, is_first_process
+from provnet.cli.rundata import Found, find_training_data
+from provnet.data.files import shown
+from provnet.errors import IntegrityError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from provnet.verify import Verification
+
+EXAMPLE = "Example: [bold]provnet verify runs/mnist --data /mnt/data/mnist[/bold]"
+
+
+def verify(
+    run: RunFolder,
+    data: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were.")
+    ] = None,
+    data_dir: DataDir = None,
+    no_data: Annotated[bool, typer.Option("--no-data", help="Check the run's files alone.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail also where data are re-ordered, moved or not there.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Check every hash of a run, and whether its training data are the same, re-ordered, moved, edited or others.
+
+    Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
+    """
+    if no_data and (data is not None or strict):
+        raise UsageError("--no-data checks the files alone; leave --data and --strict out")
+
+    from provnet.verify import verify as check
+
+    files = check(run)
+    found = Found(None, "the files are not whole") if files.exit_code or no_data else _find(run, data, data_dir)
+    result = check(run, found.data) if found.data is not None else files
+    code = result.exit_code
+    if strict and result.verdict != "same":
+        code = code or IntegrityError.exit_code
+    if json:
+        emit_json(_record(result, found, code))
+    elif is_first_process():
+        _show(result, found, no_data=no_data, code=code)
+    if code:
+        raise typer.Exit(code)
+
+
+def _find(run: Path, data: str | None, data_dir: str | None) -> Found:
+    from provnet.modelfile import read_samples
+
+    config, samples = read_samples(run)
+    return find_training_data(config, samples, data, data_dir)
+
+
+def _record(result: Verification, found: Found, code: int) -> dict[str, Any]:
+    compared = result.comparison
+    about = None
+    if compared is not None:
+        about = {
+            "verdict": compared.verdict,
+            "samples_then": len(compared.then),
+            "samples_now": len(compared.now),
+            "status": dict(sorted(Counter(compared.status).items())),
+            "added": compared.added,
+            "facts": compared.lines(),
+        }
+    return {
+        "run": str(result.folder),
+        "ok": code == 0,
+        "exit_code": code,
+        "files": [{"name": check.name, "ok": not check.exit_code, "why": check.why} for check in result.files],
+        "data": about,
+        "data_not_compared": found.why if compared is None else None,
+    }
+
+
+def _show(result: Verification, found: Found, *, no_data: bool, code: int) -> None:
+    from rich.text import Text
+
+    for check in result.files:
+        mark = Text("failed  ", "bold red") if check.exit_code else Text("ok      ", "green")
+        why = "" if check.why == "ok" else f"  {shown(check.why).removeprefix('ok ')}"
+        OUT.print(mark, Text(f"{shown(check.name)}{why}"), sep="", soft_wrap=True)
+    if result.comparison is not None:
+        good = result.verdict not in ("edited", "other")
+        for line in result.comparison.lines():
+            OUT.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
+    elif not no_data:
+        OUT.print(Text("data    ", "yellow"), Text(f"not compared: {shown(found.why)}"), sep="", soft_wrap=True)
+    OUT.print(Text("verified", "bold green") if code == 0 else Text(f"not verified (exit code {code})", "bold red"))
