@@ -86,6 +86,7 @@ def evaluate(
         on_test = _on_test(run, test)
         update(1, "training samples")
         on_train = _on_train(run, train, own, seed, update)
+        update(6, "done")
     return Evaluation(
         class_accuracy=on_test["class"],
         index_accuracy=on_train["index"],
