@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from provnet.data.batches import bounds, fold, order
 from provnet.data.targets import TargetSampler
@@ -79,6 +80,7 @@ def train(
     check_every = 1 if device.type == "cpu" else 50
     recent: list[Tensor] = []  # losses not yet checked
     model.train()
+    norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
     for epoch in range(state.step // len(batches), config.epochs):
         permutation = order(n, config.seed, epoch).to(device)
         targets = sampler.draw(config.seed, epoch).to(device)
@@ -90,6 +92,8 @@ def train(
             torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(config, state.step, len(batches))
+            for norm, momentum in norms:  # plain averages at first: the values that BatchNorm starts with are far off
+                norm.momentum = max(momentum, 1 / (state.step + 1))
             output = model(images, labels)
             losses = objective(net, output, labels, targets[index])
             share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
@@ -112,6 +116,8 @@ def train(
                     on_step(state, dict(zip(SUMS, (state.sums / seen).tolist(), strict=True)))
         _finish_epoch(fabric, state, epoch, n)
         on_epoch(state)
+    for norm, momentum in norms:
+        norm.momentum = momentum
 
 
 def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
