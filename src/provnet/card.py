@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import DataSpec
 from provnet.models.config import NetworkConfig
@@ -77,8 +79,9 @@ def _network(network: NetworkConfig, parameters: int) -> str:
 
 
 def _data(samples: SampleTable, data: DataSpec | None) -> str:
-    names = [f"- {escape(name)}" for name in samples.class_names[:_NAMES]]
-    more = len(samples.class_names) - len(names)
+    sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
+    named = zip(samples.class_names[:_NAMES], sizes, strict=False)
+    more = len(samples.class_names) - _NAMES
     rows = {
         "source": data.source if data else "given as arrays",
         "training samples": f"{len(samples):,}",
@@ -86,8 +89,9 @@ def _data(samples: SampleTable, data: DataSpec | None) -> str:
         "fingerprint (contents alone)": samples.content_root,
         "best exact index accuracy that can be had": f"{samples.index_ceiling:.4f}",
     }
-    rest = [f"- and {more:,} more"] if more else []
-    return "\n".join(["## Data", "", _table(("what", "value"), rows), "", "Classes:", "", *names, *rest])
+    classes = ["| class | training samples |", "|---|---|", *(f"| {escape(name)} | {n:,} |" for name, n in named)]
+    rest = ["", f"and {more:,} classes more."] if more > 0 else []
+    return "\n".join(["## Data", "", _table(("what", "value"), rows), "", *classes, *rest])
 
 
 def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
@@ -120,9 +124,16 @@ def _number(value: Any) -> str:
 
 
 def _settings(title: str, values: Mapping[str, Any] | None) -> str:
-    if not values:
-        return ""
-    return f"## {title}\n\n" + _table(("setting", "value"), dict(sorted(values.items())))
+    """Settings by name, nested ones as `group.name`; network and data have sections of their own."""
+    shown = {name: value for name, value in (values or {}).items() if name not in ("network", "data")}
+    return f"## {title}\n\n" + _table(("setting", "value"), dict(sorted(_flat(shown)))) if shown else ""
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in values.items():
+        found += _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else [(f"{prefix}{name}", value)]
+    return found
 
 
 def _table(head: tuple[str, str], rows: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from provnet.foreign import refuse_foreign
 from provnet.models.provenance import ProvenanceNet, parameter_count
 from provnet.rebuild import check_state, rebuild
 from provnet.runconfig import RunConfig
-from provnet.safefile import TENSORS, Layout, read_layouts, read_tensors
+from provnet.safefile import TENSORS, Layout, all_finite, read_layouts, read_tensors
 from provnet.safejson import LIMIT, read_json, write_json
 from provnet.samplefile import read_samples_file, samples_to_tensors
 
@@ -181,6 +181,13 @@ def _open_all(folder: Path, stack: contextlib.ExitStack) -> dict[str, io.Buffere
 
 def _refuse_other_things(path: Path) -> None:
     """A run is a folder with a manifest; a file of weights from elsewhere gets advice."""
+    try:
+        _refuse(path)
+    except PermissionError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _refuse(path: Path) -> None:
     if path.is_dir():
         if has_run(path):
             return
@@ -221,7 +228,7 @@ def _weights(network: nn.Module) -> dict[str, Tensor]:
         if tensor.untyped_storage().data_ptr() in seen:
             tensor = tensor.clone()
         seen.add(tensor.untyped_storage().data_ptr())
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+        if not all_finite(tensor):
             raise NonFiniteError(f"the weights {name} hold NaN or infinity; such a network is not written")
         weights[name] = tensor
     if len(weights) > TENSORS:

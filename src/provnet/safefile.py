@@ -206,14 +206,23 @@ def _counts(value: Any) -> bool:
 
 
 def _check_values(tensor: Tensor, raw: Tensor, name: str, path: str) -> None:
-    """Every float is finite, every bool is 0 or 1; in pieces, so that the check needs no memory to speak of."""
+    """Every float is finite, every bool is 0 or 1."""
     if tensor.dtype is torch.bool and raw.numel() and int(raw.max()) > 1:
         raise IntegrityError(f"{path}: tensor {shown(name)} holds bytes that are neither true nor false")
-    if tensor.is_floating_point():
-        flat = tensor.reshape(-1)
-        for start in range(0, len(flat), _CHUNK):
-            if not bool(torch.isfinite(flat[start : start + _CHUNK]).all()):
-                raise IntegrityError(f"{path}: tensor {shown(name)} holds NaN or infinity")
+    if not all_finite(tensor):
+        raise IntegrityError(f"{path}: tensor {shown(name)} holds NaN or infinity")
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether a tensor holds no NaN and no infinity; in pieces, so that the check needs no memory to speak of.
+
+    >>> all_finite(torch.tensor([1, torch.inf]))
+    False
+    """
+    if not tensor.is_floating_point():
+        return True
+    flat = tensor.reshape(-1)
+    return all(bool(torch.isfinite(flat[i : i + _CHUNK]).all()) for i in range(0, len(flat), _CHUNK))
 
 
 DTYPES: dict[str, torch.dtype] = {
