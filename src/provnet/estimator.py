@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +23,7 @@ from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
 from provnet.explanation import Explanation, explain
 from provnet.inputs import row_shape, to_input
-from provnet.labelled import classes_of, flatten, labelled, picture_shape, positions
+from provnet.labelled import answers_of, classes_of, feature_names_of, flatten, labelled, picture_shape, positions
 from provnet.modelfile import Run, read_run, write_run
 from provnet.training.config import PRESETS, TrainConfig, train_config
 from provnet.training.fit import fit
@@ -50,8 +51,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Attributes:
         classes_: the labels, in the order of the columns of `predict_proba`, of the type that y had; for an ImageData
             its class names, text.
-        n_features_in_: how many values one sample has.
-        feature_names_in_: the columns, where X was a data frame with text names.
+        n_features_in_, feature_names_in_: values of one sample, and their names where X was a data frame.
         run_: the Run: network, sample table, settings, per-sample losses.
 
     >>> from sklearn.datasets import load_digits
@@ -132,7 +132,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if y is None and isinstance(X, ImageData):
             names = np.array(X.class_names)[X.samples.labels]
             y = self.classes_[positions(names, np.array(self.run_.samples.class_names))]
-        return float(super().score(X, y, sample_weight))
+        return float(super().score(X, answers_of(y), sample_weight))
 
     def explain(self, X: Any, k: int = 5) -> Explanation:  # noqa: N803
         """Predictions with the k training samples behind each; iterate for single ones."""
@@ -140,10 +140,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return explain(self.run_, images, k=k)
 
     def evaluate(self, test: Any = None, train: Any = None) -> Evaluation:
-        """All figures with intervals: on unseen data and, where given once more, on the training data.
-
-        Both are an ImageData or a pair (X, y); the figures of what is not given have n = 0.
-        """
+        """All figures, on unseen data and on the training data where given again; each an ImageData or a pair (X, y)."""
         check_is_fitted(self, "run_")
         return evaluate(self.run_, self._data(test), self._data(train), progress=bool(self.verbose))
 
@@ -166,7 +163,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def _training_data(self, given: Any, answers: Any) -> ImageData:
         rows, shape = flatten(given)
-        rows, labels = validate_data(self, rows, answers)
+        rows, labels = validate_data(self, rows, answers_of(answers))
         check_classification_targets(labels)
         if shape is None and self.image_shape is not None:
             shape = picture_shape(self.image_shape, rows.shape[1])
@@ -200,7 +197,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if shape is None and len(self.run_.config.network.input_shape) == 3:
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
-            data = labelled(rows, shape, column_or_1d(answers), self.classes_, names=names)
+            data = labelled(rows, shape, column_or_1d(answers_of(answers)), self.classes_, names=names)
         return replace(data, images=to_input(self.run_, data))
 
 
@@ -211,27 +208,31 @@ def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceCla
     whose backbone was given as object needs it again.
     """
     run = read_run(folder, copy.deepcopy(backbone))
-    network, options = run.config.network, run.config.data.options if run.config.data else {}
-    recipe = run.config.training.get("training", {})
-    preset = recipe.get("preset", "fast")
-    usual = PRESETS.get(preset, PRESETS["fast"]).to_json()
-    own = {
-        name: recipe[name] for name in ("epochs", "batch_size", "lr") if recipe.get(name, usual[name]) != usual[name]
-    }
+    network = run.config.network
+    given_shape = run.config.data is not None and "sample_shape" in run.config.data.options
     model = ProvenanceClassifier(
         network=network.network,
         backbone=network.backbone if backbone is None else backbone,
-        preset=preset,
         alpha=network.alpha,
         conditional=network.conditional,
-        image_shape=row_shape(run.config) if "sample_shape" in options else None,
-        random_state=recipe.get("seed", 0),
-        **own,
+        image_shape=row_shape(run.config) if given_shape else None,
+        **_recipe(run),
     )
-    names = options.get("feature_names")
+    names = feature_names_of(run)
     if names is not None:
-        model.feature_names_in_ = np.array(names, dtype=object)
+        model.feature_names_in_ = names
     return model._take(run)
+
+
+def _recipe(run: Run) -> dict[str, Any]:
+    """How the run was trained, as parameters; what its preset says anyway is left out."""
+    found = run.config.training.get("training")
+    recipe: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    preset = str(recipe.get("preset", "fast"))
+    usual = PRESETS.get(preset, PRESETS["fast"]).to_json()
+    names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "seed": "random_state"}
+    own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float) and v != usual[k]}
+    return {"preset": preset if preset in PRESETS else "fast", **own}
 
 
 def _probabilities(run: Run, images: Tensor) -> np.ndarray:

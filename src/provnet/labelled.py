@@ -38,6 +38,15 @@ def flatten(samples: Any) -> tuple[Any, tuple[int, ...] | None]:
     return samples, None
 
 
+def answers_of(labels: Any) -> Any:
+    """Labels that scikit-learn can read: tensors become arrays, anything else stays as it is.
+
+    >>> answers_of(torch.tensor([1, 0]))
+    array([1, 0])
+    """
+    return to_numpy(labels) if isinstance(labels, torch.Tensor) else labels
+
+
 def picture_shape(wanted: Any, features: int) -> tuple[int, ...]:
     """`image_shape` checked against the number of values in a row.
 
@@ -103,6 +112,17 @@ def classes_of(run: Run) -> np.ndarray:
         return np.array([_KINDS[dtype.kind](name) for name in names], dtype=dtype)
     except (TypeError, ValueError, KeyError, OverflowError):
         raise IntegrityError(f"config.json: the class names are not of the type {kind!r} that it gives") from None
+
+
+def feature_names_of(run: Run) -> np.ndarray | None:
+    """The columns of the data frame that a run was fitted on, or None."""
+    names = run.config.data.options.get("feature_names") if run.config.data else None
+    if names is None:
+        return None
+    count = math.prod(run.config.network.input_shape)
+    if not isinstance(names, list | tuple) or len(names) != count or not all(isinstance(n, str) for n in names):
+        raise IntegrityError(f"config.json: data.options.feature_names must be {count} names")
+    return np.array(names, dtype=object)
 
 
 _KINDS: dict[str, Callable[[str], Any]] = {"b": {"False": False, "True": True}.__getitem__, "i": int, "u": int}
