@@ -140,7 +140,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return explain(self.run_, images, k=k)
 
     def evaluate(self, test: Any = None, train: Any = None) -> Evaluation:
-        """All figures, on unseen data and on the training data where given again; each an ImageData or a pair (X, y)."""
+        """All figures, on unseen data and, if given again, the training data; each an ImageData or a pair (X, y)."""
         check_is_fitted(self, "run_")
         return evaluate(self.run_, self._data(test), self._data(train), progress=bool(self.verbose))
 
