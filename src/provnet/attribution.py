@@ -26,7 +26,8 @@ class Attribution:
         confidence: (B,) probability of that class.
         index: (B, K) int64 training samples, best first; -1 where a class has fewer than K samples.
         weight: (B, K) share of the index branch's probability; 0 where index is -1.
-        support: (B,) how strongly the best sample is activated, in logits; compared with a calibrated threshold.
+        support: (B,) minus the distance from the training samples of the predicted class, see `models.support`;
+            compared with a calibrated threshold.
     """
 
     predicted: Tensor
@@ -42,14 +43,17 @@ def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int) -> Attributi
         raise UsageError(f"k must be 1 or more, got {k}")
     scores, classes = output.index_scores.float(), output.classes
     valid = net.index_head.valid(classes)
-    finite = torch.isfinite(output.logits).all(1) & (torch.isfinite(scores) | ~valid).all(1)
+    fine = torch.isfinite(scores) if valid is None else torch.isfinite(scores) | ~valid
+    support = net.support(output.support_features, classes)
+    finite = torch.isfinite(output.logits).all(1) & fine.all(1) & torch.isfinite(support)
     if not bool(finite.all()):
         row = int((~finite).nonzero()[0])
         raise NonFiniteError(
             f"the scores of input {row} of the batch are not finite: no sample can be named. "
             "Check the input's values and the model's weights (provnet verify)"
         )
-    scores = scores.masked_fill(~valid, -torch.inf)
+    if valid is not None:
+        scores = scores.masked_fill(~valid, -torch.inf)
     weights = torch.softmax(scores, 1)
     top = scores.topk(min(k, scores.shape[1]), dim=1)
     real = torch.isfinite(top.values)
@@ -61,5 +65,5 @@ def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int) -> Attributi
         confidence=confidence,
         index=index,
         weight=weights.gather(1, top.indices).where(real, 0.0),
-        support=top.values[:, 0],
+        support=support,
     )

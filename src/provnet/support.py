@@ -1,7 +1,8 @@
-"""When to say "no supporting sample": a threshold on the support score, calibrated after training.
+"""Calibration: when to say "no supporting sample".
 
-The right index is known only for training samples, so the threshold is set on distorted copies of them (noise and
-one-pixel shifts): the level is the share of such copies that would be turned away.
+After training the features of training samples are measured (`models.support`), then a threshold is set on distorted
+copies of training samples (noise and one-pixel shifts): the level is the share of such copies that would be turned
+away.
 """
 
 from __future__ import annotations
@@ -12,26 +13,37 @@ import torch
 from torch import Tensor
 
 from provnet.attribution import attribute
-from provnet.data.batches import keyed_generator
+from provnet.data.batches import fold, keyed_generator
 from provnet.data.distort import add_noise, shift
 from provnet.models.provenance import ProvenanceNet
 
 LEVEL = 0.05
-MOST = 2_000
+MEASURED = 10_000
+CALIBRATED = 2_000
 
 
 def calibrate(net: ProvenanceNet, images: Tensor, seed: int, level: float = LEVEL) -> dict[str, Any]:
-    """Threshold below which an input counts as unsupported, from at most 2,000 training samples, distorted."""
-    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))[:MOST]
-    chosen = images[pick]
-    copies = [add_noise(chosen, seed)] + ([shift(chosen, seed)] if chosen.ndim == 4 else [])
+    """Measure the training features and return the threshold below which an input counts as unsupported.
+
+    Uses at most 10,000 training samples to measure and 2,000 distorted ones to set the threshold.
+    """
     device = next(net.parameters()).device
+    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
     net.eval()
+    with torch.inference_mode():
+        chosen = pick[:MEASURED]
+        features = torch.cat([net(b.to(device)).support_features for b in torch.split(images[chosen], 256)])
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(fold(seed, 6))
+        net.support.fit(features.clone(), net.index_map.labels[chosen.to(device)])
+    copies = [add_noise(images[pick[:CALIBRATED]], seed)]
+    if images.ndim == 4:
+        copies.append(shift(images[pick[:CALIBRATED]], seed))
     with torch.inference_mode():
         batches = [batch for copy in copies for batch in torch.split(copy, 256)]
         support = torch.cat([attribute(net, net(batch.to(device)), 1).support.cpu() for batch in batches])
     return {
-        "statistic": "index score of the best sample, in logits",
+        "statistic": "minus the Mahalanobis distance from the training samples of the predicted class",
         "threshold": float(torch.quantile(support.double(), level)),
         "level": level,
         "calibrated_on": "distorted training samples (noise, shift)" if len(copies) == 2 else "noisy training samples",

@@ -24,8 +24,8 @@ class IndexHead(nn.Module, ABC):
         """(B, D) features and (B,) classes -> (B, slots) scores, -inf where a slot names no sample."""
 
     @abstractmethod
-    def valid(self, classes: Tensor) -> Tensor:
-        """(B, slots) bool: which slots name a sample, given the classes."""
+    def valid(self, classes: Tensor) -> Tensor | None:
+        """(B, slots) bool: which slots name a sample, given the classes; None where all do."""
 
     @abstractmethod
     def to_slot(self, index: Tensor) -> Tensor:
@@ -55,9 +55,8 @@ class FlatHead(IndexHead):
         scores: Tensor = self.linear(features)
         return scores
 
-    def valid(self, classes: Tensor) -> Tensor:
+    def valid(self, classes: Tensor) -> None:
         """Every slot names a sample."""
-        return torch.ones(1, 1, dtype=torch.bool, device=classes.device).expand(len(classes), self.index_map.n)
 
     def to_slot(self, index: Tensor) -> Tensor:
         """The index itself."""

@@ -18,7 +18,7 @@ from provnet.models.backbones import BACKBONES, CUSTOM, branch, output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.heads import INDEX_HEADS, IndexHead
 from provnet.models.sharing import SHARING, cut_at
-
+from provnet.models.support import Support
 
 NEVER = -1e4  # the score of a class that cannot be: finite, and its probability is exactly zero
 
@@ -26,11 +26,16 @@ NEVER = -1e4  # the score of a class that cannot be: finite, and its probability
 class ProvenanceOutput(NamedTuple):
     """What a provenance network says of a batch."""
 
-    features: Tensor  # backbone's output
+    features: Tensor  # backbone's output: (B, D), or feature maps at sharing levels 1-3
     logits: Tensor  # (B, C) class scores
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
     index_scores: Tensor  # (B, slots); only the index head knows what a slot is
+
+    @property
+    def support_features(self) -> Tensor:
+        """(B, D) features that `Support` measures: the backbone's, or the index branch's where those are maps."""
+        return self.features if self.features.ndim == 2 else self.index_features
 
 
 class Normalise(nn.Module):
@@ -94,6 +99,7 @@ class ProvenanceNet(nn.Module):
         index_trunk: IndexTrunk,
         index_head: IndexHead,
         index_map: IndexMap,
+        support: Support,
     ) -> None:
         super().__init__()
         self.normalise = normalise
@@ -102,6 +108,7 @@ class ProvenanceNet(nn.Module):
         self.index_trunk = index_trunk
         self.index_head = index_head
         self.index_map = index_map
+        self.support = support
         self.has_empty = bool((index_map.sizes == 0).any())
         if task_head is None:  # (N, C) one-hot labels: a product with it sums over the samples of each class
             members = F.one_hot(index_map.labels, index_map.classes).float()
@@ -159,6 +166,7 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
         index_trunk=trunk,
         index_head=head,
         index_map=index_map,
+        support=Support(config.classes, parts.support_width),
     )
 
 
@@ -170,6 +178,7 @@ class _Parts(NamedTuple):
     task_width: int
     index: nn.Module
     index_width: int
+    support_width: int
 
 
 def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Module | None) -> _Parts:
@@ -178,7 +187,7 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
             raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
         cut = cut_at(config.backbone, config.input_shape, config.level if kind.task else 4)
         width = SHARING[config.backbone][3]
-        return _Parts(cut.shared, cut.task, width, cut.index, width)
+        return _Parts(cut.shared, cut.task, width, cut.index, width, width)
     design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
     shared = backbone if backbone is not None else design.make(config.input_shape)
     features = output_shape(shared, config.input_shape)
@@ -190,6 +199,7 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         design.task[-1][0] if design.task else features[0],
         branch(features[0] + concatenated, design.trunk, design.last_dropout),
         design.trunk[-1][0],
+        features[0],
     )
 
 

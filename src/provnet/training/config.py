@@ -19,7 +19,8 @@ class TrainConfig:
 
     Attributes:
         preset: the name it came from.
-        epochs, batch_size, lr, weight_decay, betas: as usual (AdamW).
+        epochs, lr, weight_decay, betas: as usual (AdamW).
+        batch_size: 0 lets `for_samples` choose it by the size of the data.
         schedule: `one-cycle` (linear up for `warmup` epochs, cosine to zero) or `step` (linear up, then times
             `step_factor` every `step_every` epochs).
         smoothing: label smoothing of the index loss, over valid slots only.
@@ -29,23 +30,23 @@ class TrainConfig:
     """
 
     preset: str = "fast"
-    epochs: int = 30
-    batch_size: int = 256
-    lr: float = 4e-3
-    weight_decay: float = 1e-2
+    epochs: int = 20
+    batch_size: int = 0
+    lr: float = 2e-3
+    weight_decay: float = 5e-2
     betas: tuple[float, float] = (0.9, 0.99)
     schedule: str = "one-cycle"
     warmup: float = 3.0
     step_every: int = 8
     step_factor: float = 0.6
     smoothing: float = 0.05
-    task_weight: float = 0.3
+    task_weight: float = 1.0
     index_weight: float = 0.7
     precision: str = "auto"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least, most in (("epochs", 1, 100_000), ("batch_size", 1, 1_000_000), ("step_every", 1, 100_000)):
+        for name, least, most in (("epochs", 1, 100_000), ("batch_size", 0, 1_000_000), ("step_every", 1, 100_000)):
             value = getattr(self, name)
             if not isinstance(value, int) or not least <= value <= most:
                 raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value}")
@@ -79,6 +80,17 @@ def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
     return replace(choose("preset", preset, PRESETS), **given)
 
 
+def for_samples(config: TrainConfig, n: int) -> TrainConfig:
+    """The recipe for n samples: a batch size left open becomes about n / 32, from 32 to 512.
+
+    >>> for_samples(train_config("fast"), 4_000).batch_size, for_samples(train_config("fast"), 60_000).batch_size
+    (128, 512)
+    """
+    if config.batch_size:
+        return config
+    return replace(config, batch_size=max(32, min(512, 2 ** round(math.log2(max(n, 2) / 32)))))
+
+
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
     """The learning rate of a step, a pure function of where training is.
 
@@ -110,5 +122,6 @@ PRESETS: dict[str, TrainConfig] = {
         betas=(0.9, 0.999),
         schedule="step",
         warmup=3.0,
+        task_weight=0.3,
     ),
 }

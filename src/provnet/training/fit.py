@@ -22,7 +22,7 @@ from provnet.models.provenance import ProvenanceNet, build
 from provnet.support import calibrate
 from provnet.training import folder as run_folder
 from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
-from provnet.training.config import TrainConfig, train_config
+from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.lock import run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, train
 from provnet.training.plan import plan, settings_of, versions
@@ -71,7 +71,7 @@ def fit(
     >>> len(run.samples), run.history.shape
     (40, (1, 40))
     """
-    config = config or train_config()
+    config = for_samples(config or train_config(), len(data))
     custom = backbone if isinstance(backbone, nn.Module) else None
     shape, index_map = plan(data, network, backbone, config.preset, conditional=conditional, alpha=alpha, level=level)
     parameters = check_memory(shape, index_map, config, custom)
