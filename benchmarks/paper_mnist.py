@@ -1,6 +1,9 @@
 """Table 2, MNIST row: the paper's four settings with preset `paper`, one seed, beside the paper's numbers.
 
-    python benchmarks/paper_mnist.py --data-dir DIR --out results.json [--only single-0 ...] [--epochs 80]
+    python benchmarks/paper_mnist.py --data-dir DIR --out results.json [--only single-0 ...] [--preset fast]
+        [--epochs 80] [--runs FOLDER]
+
+With --runs the runs are kept there, and an interrupted one goes on.
 
 Prints one JSON line a setting: accuracies with n and Wilson interval, seconds, parameters, device. A cell counts as met
 when it is at or above the paper's value less the half-width of its own Wilson interval, and as won when it is above.
@@ -34,13 +37,14 @@ SETTINGS = {
 }
 
 
-def measure(name: str, data_dir: str, epochs: int | None, seed: int) -> dict:
+def measure(name: str, given: argparse.Namespace) -> dict:
     """Train and evaluate one setting."""
     network, alpha, paper = SETTINGS[name]
-    train, test = (provnet.open_data("mnist", split=s, data_dir=data_dir) for s in ("train", "test"))
+    train, test = (provnet.open_data("mnist", split=s, data_dir=given.data_dir) for s in ("train", "test"))
     began = time.perf_counter()
-    config = train_config("paper", epochs=epochs, seed=seed)
-    run = fit(train, network=network, alpha=alpha, config=config, progress=True)
+    config = train_config(given.preset, epochs=given.epochs, seed=given.seed)
+    kept = {"out": given.runs / name, "resume": True, "checkpoint_seconds": 120.0} if given.runs else {}
+    run = fit(train, network=network, alpha=alpha, config=config, progress=True, **kept)
     seconds = time.perf_counter() - began
     device = "cuda" if torch.cuda.is_available() else "cpu"
     run.network.to(device)
@@ -51,11 +55,17 @@ def measure(name: str, data_dir: str, epochs: int | None, seed: int) -> dict:
         got = figures[figure]
         interval = wilson(round(value * got["n"]), got["n"])
         least = value - (interval.high - interval.low) / 2
-        cells[figure] = {"ours": got["value"], "paper": value, "met": got["value"] >= least, "won": got["value"] > value}
+        cells[figure] = {
+            "ours": got["value"],
+            "paper": value,
+            "met": got["value"] >= least,
+            "won": got["value"] > value,
+        }
     return {
         "setting": name,
+        "preset": given.preset,
         "epochs": config.epochs,
-        "seed": seed,
+        "seed": given.seed,
         "parameters": parameter_count(run.network),
         "train_seconds": round(seconds, 1),
         "evaluate_seconds": round(time.perf_counter() - began, 1),
@@ -72,12 +82,14 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
+    parser.add_argument("--preset", default="paper")
+    parser.add_argument("--runs", type=Path)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     results = []
     for name in given.only:
-        results.append(measure(name, given.data_dir, given.epochs, given.seed))
+        results.append(measure(name, given))
         print(json.dumps(results[-1]), flush=True)
         if given.out:
             given.out.write_text(json.dumps(results, indent=1) + "\n")

@@ -22,9 +22,12 @@ DEVICES = ("auto", "cpu", "cuda")
 
 def make_fabric(device: str, devices: int, precision: str) -> Any:
     """Lightning Fabric for one process, or several under `torchrun` or with `devices` above 1."""
+    import logging
+
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are not for our users
     one_of("device", device, DEVICES)
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError('device "cuda" was asked for, but no GPU is visible; use --device cpu')
