@@ -16,6 +16,7 @@ import typer
 import provnet
 from provnet.cli import demo, evaluate, explain, info, train, verify
 from provnet.cli.output import error_line, note
+from provnet.data.files import DataWarning
 from provnet.errors import DiskError, MemoryLimitError, ProvnetError
 
 app = typer.Typer(
@@ -117,6 +118,7 @@ def _plain_warnings() -> Any:
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
             note(str(message), "warning")
 
+        warnings.filterwarnings("always", category=DataWarning)
         warnings.showwarning = show
         yield
 

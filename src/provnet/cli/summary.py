@@ -44,6 +44,9 @@ def data_warnings(data: ImageData) -> list[str]:
     samples = data.samples
     lines = duplicate_facts(samples)
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
+    empty = int((sizes == 0).sum())
+    if empty:
+        lines.append(f"{empty:,} of {len(sizes):,} classes have no sample and are never predicted")
     alone = [shown(samples.class_names[number]) for number in np.flatnonzero(sizes == 1)]
     if len(data) == 1:
         lines.append("there is one sample in all: every accuracy is meaningless")

@@ -1,0 +1,94 @@
+"""One small folder of digits, one small run trained on it through the command line, and a way to call it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from PIL import Image
+
+import provnet
+from provnet.cli import main
+
+PER_CLASS, CLASSES = 6, 4
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def last_line(self) -> str:
+        return self.err.strip().splitlines()[-1]
+
+
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run the command line in this process."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object) -> Result:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return Result(code, out, err)
+
+    return run
+
+
+def write_digits(folder: Path) -> None:
+    """4 classes of 6 digits for training below train/, 2 a class below test/."""
+    for split, count in (("train", PER_CLASS), ("test", 2)):
+        data = provnet.open_data("embedded", split=split)
+        for label in range(CLASSES):
+            rows = (data.labels == label).nonzero().flatten()[:count].tolist()
+            for number, row in enumerate(rows):
+                path = folder / split / f"digit-{label}" / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(data.images[row, 0].numpy()).save(path)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(data, run), made once; copy before changing."""
+    root = tmp_path_factory.mktemp("cli")
+    write_digits(root / "data")
+    arguments = ["train", str(root / "data"), "--out", str(root / "run"), "--epochs", "14", "--batch-size", "8"]
+    assert main(arguments) == 0
+    return root / "data", root / "run"
+
+
+@pytest.fixture
+def data(trained: tuple[Path, Path]) -> Path:
+    """The folder of digits, as it was trained on."""
+    return trained[0]
+
+
+@pytest.fixture
+def run(trained: tuple[Path, Path]) -> Path:
+    """The run, as it was written."""
+    return trained[1]
+
+
+@pytest.fixture
+def own_data(data: Path, tmp_path: Path) -> Path:
+    """A copy of the digits that may be changed."""
+    return Path(shutil.copytree(data, tmp_path / "data"))
+
+
+@pytest.fixture
+def own_run(run: Path, tmp_path: Path) -> Path:
+    """A copy of the run that may be changed."""
+    return Path(shutil.copytree(run, tmp_path / "run"))

@@ -1,0 +1,144 @@
+"""The command line as a whole: starting light, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import provnet
+from provnet.cli import app as app_module
+from provnet.cli import verify as verify_module
+from provnet.errors import DataError, DiskError, IntegrityError, MemoryLimitError, UnsafeFileError, UsageError
+
+from .conftest import Call
+
+COMMANDS = ("demo", "train", "evaluate", "explain", "verify", "info")
+
+
+def test_help_loads_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys, io, contextlib\n"
+        "from provnet.cli import main\n"
+        "for arguments in [['--help'], ['--version'], []] + [[c, '--help'] for c in sys.argv[1:]] + [['nonsense']]:\n"
+        "    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):\n"
+        "        code = main(arguments)\n"
+        "    print(code, [m for m in ('torch', 'numpy', 'PIL', 'sklearn') if m in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *COMMANDS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["0 []"] * (3 + len(COMMANDS)) + ["2 []"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str, call: Call) -> None:
+    found = call(command, "--help")
+    assert found.code == 0
+    assert f"Example: provnet {command}" in found.out
+
+
+def test_names_in_the_help_are_those_of_the_tables(call: Call) -> None:
+    from provnet.data.names import NAMES
+    from provnet.models.backbones import BACKBONES
+    from provnet.models.provenance import NETWORKS
+    from provnet.training.config import PRESETS
+
+    words = " ".join(call("train", "--help").out.replace("│", " ").split())
+    for name in (*NAMES, *NETWORKS, *BACKBONES, *PRESETS):
+        assert name in words
+
+
+def test_version(call: Call) -> None:
+    assert call("--version").out == f"provnet {provnet.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], "No such command"),
+        (["train"], "Missing argument"),
+        (["train", "embedded"], "Missing option '--out'"),
+        (["info", "x", "--nonsense"], "No such option: --nonsense. See: provnet info --help"),
+        (["train", "embedded", "--out", "x", "--epochs", "many"], "'--epochs'"),
+        (["train", "embedded", "--out", "x", "--size", "big"], "--size takes a number"),
+        (["train", "embedded", "--out", "x", "--checkpoint-seconds", "-1"], "0 or more"),
+        (["train", "embedded", "--out", "x", "--resume", "--overwrite"], "give one of them"),
+        (["train", "embedded", "--out", "x", "--network", "singel"], 'Did you mean "single"?'),
+        (["train", "embedded", "--out", "x", "--preset", "slow"], "allowed: fast, paper"),
+        (["train", "embedded", "--out", "x", "--epochs", "0"], "epochs must be a whole number"),
+        (["train", "embedded", "--out", "x", "--batch-size", "-4"], "batch_size must be a whole number"),
+        (["train", "embedded", "--out", "x", "--lr", "nan"], "lr must be finite"),
+        (["train", "embedded", "--out", "x", "--alpha", "2"], "alpha must lie in [0, 1]"),
+        (["train", "embedded", "--out", "x", "--limit", "0"], "limit must be a whole number"),
+        (["train", "embedded", "--out", "x", "--holdout", "1.5"], "between 0 and 1"),
+        (["train", "embeded", "--out", "x"], 'Did you mean "embedded"?'),
+        (["info", "nowhere"], "no run at nowhere"),
+        (["verify", "nowhere"], "no run at nowhere"),
+        (["evaluate", "nowhere"], "no run at nowhere"),
+        (["explain", "nowhere", "a.png"], "no run at nowhere"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    arguments: list[str], words: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = call(*arguments)
+    assert found.code == 2
+    assert words in found.last_line
+    assert found.last_line.startswith("error: ")
+    assert "Traceback" not in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (UsageError("x"), 2),
+        (DataError("x"), 3),
+        (DiskError("x"), 4),
+        (MemoryLimitError("x"), 5),
+        (IntegrityError("x"), 6),
+        (UnsafeFileError("x"), 7),
+        (MemoryError(), 5),
+        (OSError(28, "No space left on device"), 4),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError("oh"), 1),
+    ],
+)
+def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(verify_module, "find_training_data", fail)
+    found = call("verify", run)
+    assert found.code == code
+    assert len(found.err.strip().splitlines()) == 1
+    if code == 1:
+        assert "internal error: ZeroDivisionError: oh; run with --debug" in found.err
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "info", "nowhere"], ["info", "nowhere", "--debug"]])
+def test_debug_shows_the_traceback(arguments: list[str], call: Call) -> None:
+    found = call(*arguments)
+    assert found.code == 2
+    assert "Traceback" in found.err
+    assert found.last_line.startswith("error: no run at nowhere")
+
+
+def test_debug_after_two_dashes_is_a_name() -> None:
+    assert app_module._without_debug(["explain", "--", "--debug"]) == (False, ["explain", "--", "--debug"])
+
+
+def test_control_characters_are_escaped(call: Call) -> None:
+    found = call("info", "a\x1b[2J\nb")
+    assert found.code == 2
+    assert "\x1b" not in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_reader_that_went_away_is_no_error(run: Path) -> None:
+    command = f"{sys.executable} -m provnet info {run} --json | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stdout == "{"
+    assert done.stderr == ""

@@ -1,0 +1,58 @@
+"""`provnet demo`, made small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from provnet.cli import demo
+from provnet.cli.demo import choose_inputs, run_demo
+from provnet.modelfile import read_run
+
+from .conftest import Call
+
+
+def test_a_small_demo_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):  # it replaces its own run
+        report = run_demo(tmp_path / "demo", epochs=2, limit=60)
+    out = capsys.readouterr().out
+    assert str(report.absolute()) in out
+    assert "class accuracy" in out
+    page = report.read_text()
+    assert page.count("<article") == 10
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "https://" not in page
+    assert "<script" not in page
+    run = read_run(tmp_path / "demo")
+    assert run.config.evaluation is not None
+    assert run.config.evaluation["class_accuracy"]["n"] == 60
+    assert (tmp_path / "demo" / "evaluation.json").exists()
+
+
+def test_the_command_takes_a_folder(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Path, int]] = []
+    monkeypatch.setattr(demo, "run_demo", lambda out, seed: asked.append((out, seed)))
+    assert call("demo", "--out", tmp_path / "x", "--seed", 4).code == 0
+    assert call("demo").code == 0
+    assert asked == [(tmp_path / "x", 4), (Path("runs/demo"), 0)]
+
+
+def test_a_folder_that_is_not_a_run_is_left_alone(tmp_path: Path, call: Call) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    found = call("demo", "--out", tmp_path)
+    assert found.code == 2
+    assert 'it holds "mine.txt"' in found.last_line
+
+
+def test_right_and_wrong_inputs_of_many_classes() -> None:
+    labels = np.repeat(np.arange(10), 10)
+    right = np.ones(100, dtype=bool)
+    right[[3, 4, 5, 41, 77, 78]] = False
+    chosen = choose_inputs(right, labels)
+    assert len(chosen) == 10
+    assert (~right[chosen]).sum() == 4
+    assert {0, 4, 7} == set(labels[chosen][~right[chosen]])
+    assert len(set(labels[chosen][right[chosen]])) == 6
+    assert len(choose_inputs(np.ones(5, dtype=bool), np.zeros(5, dtype=np.int64))) == 5

@@ -1,0 +1,117 @@
+"""`provnet evaluate`: the JSON, the file, and training data that changed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from PIL import Image
+
+from .conftest import Call
+
+INTERVAL = {"value", "n", "low", "high"}
+
+
+def test_json_is_exactly_as_promised(own_run: Path, call: Call) -> None:
+    found = call("evaluate", own_run, "--json")
+    assert found.code == 0
+    values = found.json
+    plain = ["class_accuracy", "index_accuracy", "index_at_5", "any_at_1", "any_at_5", "majority_at_5"]
+    assert set(values) == {*plain, "index_accuracy_perturbed"}
+    assert set(values["index_accuracy_perturbed"]) == {"noise", "shift", "jpeg"}
+    for figure in [*(values[name] for name in plain), *values["index_accuracy_perturbed"].values()]:
+        assert set(figure) == INTERVAL
+        assert 0 <= figure["low"] <= figure["value"] <= figure["high"] <= 1
+    assert values["class_accuracy"]["n"] == 8
+    assert values["index_accuracy"]["n"] == 24
+
+
+def test_the_file_has_every_figure_and_what_it_was_measured_on(own_run: Path, call: Call) -> None:
+    printed = call("evaluate", own_run, "--json").json
+    kept = json.loads((own_run / "evaluation.json").read_text())
+    assert all(kept[name] == printed[name] for name in printed)
+    assert {"any_at_10", "majority_at_10", "stage_1", "stage_2", "end_to_end", "supported"} <= set(kept)
+    assert kept["about"]["train"]["left_out"] == 0
+    assert "split test" in kept["about"]["test"]["data"]
+
+
+def test_table_for_people(own_run: Path, call: Call) -> None:
+    found = call("evaluate", own_run, "--device", "cpu", "--seed", 3)
+    assert found.code == 0
+    for words in ("class accuracy", "index accuracy under noise", "stage 2", "95 % interval", "evaluation.json"):
+        assert words in found.out
+
+
+def test_other_data_may_lack_classes_but_not_have_new_ones(
+    own_run: Path, data: Path, tmp_path: Path, call: Call
+) -> None:
+    shutil.copytree(data / "test" / "digit-2", tmp_path / "some" / "digit-2")
+    found = call("evaluate", own_run, tmp_path / "some", "--json")
+    assert found.code == 0
+    assert found.json["class_accuracy"]["n"] == 2
+    alone = call("evaluate", own_run, "--json").json["class_accuracy"]["value"] * 8  # all four classes
+    assert found.json["class_accuracy"]["value"] * 2 <= alone
+    (tmp_path / "some" / "digit-2").rename(tmp_path / "some" / "nine")
+    found = call("evaluate", own_run, tmp_path / "some")
+    assert found.code == 2
+    assert 'the first "nine"' in found.last_line
+
+
+def test_test_samples_that_were_trained_on_are_pointed_out(own_run: Path, data: Path, call: Call) -> None:
+    found = call("evaluate", own_run, data / "train", "--json")
+    assert "24 of 24 test samples are also training samples" in found.err
+
+
+def test_data_of_another_size_are_refused(own_run: Path, tmp_path: Path, call: Call) -> None:
+    (tmp_path / "other" / "digit-0").mkdir(parents=True)
+    Image.new("L", (9, 9)).save(tmp_path / "other" / "digit-0" / "a.png")
+    found = call("evaluate", own_run, tmp_path / "other")
+    assert found.code == 3
+    assert "(1, 9, 9)" in found.last_line
+    assert "(1, 28, 28)" in found.last_line
+
+
+def test_reordered_and_renamed_training_data_give_the_same_figures(own_run: Path, own_data: Path, call: Call) -> None:
+    before = call("evaluate", own_run, "--json").json
+    for path in sorted((own_data / "train").rglob("*.png")):
+        path.rename(path.with_name(f"{9 - int(path.stem)}-renamed.png"))
+    found = call("evaluate", own_run, "--json", "--train-data", own_data)
+    assert found.code == 0
+    assert found.json == before
+    assert "the same samples under other names" in found.err
+
+
+def test_edited_and_missing_training_samples_are_left_out_and_it_is_said(
+    own_run: Path, own_data: Path, call: Call
+) -> None:
+    train = own_data / "train"
+    (train / "digit-0" / "0.png").unlink()
+    shutil.copy(train / "digit-1" / "1.png", train / "digit-2" / "2.png")
+    found = call("evaluate", own_run, "--json", "--train-data", own_data)
+    assert found.code == 0
+    assert found.json["index_accuracy"]["n"] == 22
+    assert "2 of 24 training samples are left out of the figures" in found.err
+    assert json.loads((own_run / "evaluation.json").read_text())["about"]["train"]["left_out"] == 2
+
+
+def test_without_training_data_only_the_test_is_measured(own_data: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "fresh"
+    assert call("train", own_data, "--out", out, "--epochs", 1).code == 0
+    kept = own_data.rename(tmp_path / "elsewhere")
+    found = call("evaluate", out, kept, "--json")
+    assert found.code == 0
+    assert found.json["class_accuracy"]["n"] == 8
+    assert found.json["index_accuracy"]["n"] == 0
+    assert "the training data cannot be opened" in found.err
+    assert call("evaluate", out, kept, "--train-data", tmp_path / "nowhere").code == 2
+
+
+def test_limited_training_data_are_found_among_all(own_data: Path, tmp_path: Path, call: Call) -> None:
+    out = tmp_path / "limited"
+    assert call("train", own_data, "--out", out, "--epochs", 1, "--limit", 8).code == 0
+    for path in sorted((own_data / "train").rglob("*.png")):
+        path.rename(path.with_name(f"{9 - int(path.stem)}-renamed.png"))  # --limit would now take others
+    found = call("evaluate", out, "--json")
+    assert found.json["index_accuracy"]["n"] == 8
+    assert call("verify", out).code == 0

@@ -1,0 +1,113 @@
+"""`provnet verify` and `provnet info`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from .conftest import Call
+
+
+def test_a_good_run(run: Path, call: Call) -> None:
+    found = call("verify", run)
+    assert found.code == 0
+    assert "the same data: 24 samples" in found.out
+    assert found.out.rstrip().endswith("verified")
+
+
+def test_json(run: Path, call: Call) -> None:
+    found = call("verify", run, "--json")
+    assert found.code == 0
+    assert found.json["ok"] is True
+    assert found.json["data"]["verdict"] == "same"
+    assert found.json["data"]["status"] == {"same": 24}
+    assert {"model.safetensors", "manifest.json"} <= {file["name"] for file in found.json["files"]}
+
+
+def test_a_flipped_bit(own_run: Path, call: Call) -> None:
+    path = own_run / "model.safetensors"
+    blob = bytearray(path.read_bytes())
+    blob[-1] ^= 1
+    path.write_bytes(blob)
+    found = call("verify", own_run, "--json")
+    assert found.code == 6
+    assert [file["name"] for file in found.json["files"] if not file["ok"]] == ["model.safetensors"]
+    assert found.json["data"] is None
+    assert "failed  model.safetensors" in call("verify", own_run).out
+
+
+def test_a_pickle_in_its_place(own_run: Path, call: Call) -> None:
+    (own_run / "model.safetensors").write_bytes(b"\x80\x04K\x01.")
+    assert call("verify", own_run).code == 7
+
+
+@pytest.mark.parametrize(("strict", "code"), [(False, 0), (True, 6)])
+def test_renamed_data(strict: bool, code: int, run: Path, own_data: Path, call: Call) -> None:
+    path = own_data / "train" / "digit-0" / "0.png"
+    path.rename(path.with_name("other.png"))
+    found = call("verify", run, "--data", own_data, "--json", *(["--strict"] if strict else []))
+    assert found.code == code
+    assert found.json["data"]["verdict"] == "moved"
+
+
+def test_a_moved_root_is_the_same_data(run: Path, own_data: Path, call: Call) -> None:
+    assert call("verify", run, "--data", own_data, "--strict").code == 0
+
+
+def test_edited_and_other_data(run: Path, own_data: Path, tmp_path: Path, call: Call) -> None:
+    shutil.copy(own_data / "train" / "digit-1" / "1.png", own_data / "train" / "digit-0" / "0.png")
+    found = call("verify", run, "--data", own_data)
+    assert found.code == 6
+    assert "1 edited (the name holds other content now): train/digit-0/0.png" in found.out
+    found = call("verify", run, "--data", "digits", "--json")
+    assert found.code == 6
+    assert found.json["data"]["verdict"] == "other"
+
+
+def test_data_that_are_gone(own_data: Path, tmp_path: Path, call: Call) -> None:
+    assert call("train", own_data, "--out", tmp_path / "run", "--epochs", 1).code == 0
+    shutil.rmtree(own_data)
+    found = call("verify", tmp_path / "run")
+    assert found.code == 0
+    assert "not compared" in found.out
+    assert call("verify", tmp_path / "run", "--strict").code == 6
+    assert call("verify", tmp_path / "run", "--data", own_data).code == 2
+    assert "data" not in call("verify", tmp_path / "run", "--no-data").out
+    assert call("verify", tmp_path / "run", "--no-data", "--strict").code == 2
+
+
+def test_info(own_run: Path, call: Call) -> None:
+    found = call("info", own_run)
+    assert found.code == 0
+    for words in ("class-conditional", "24", "digit-0, digit-1", "epochs 14", "torch", "not evaluated yet"):
+        assert words in found.out
+    assert call("evaluate", own_run).code == 0
+    assert "index accuracy under noise" in call("info", own_run).out
+
+
+def test_info_as_json(own_run: Path, call: Call) -> None:
+    before = call("info", own_run, "--json").json
+    assert before["samples"] == 24
+    assert before["parameters"] > 100_000
+    assert before["network"]["network"] == "class-conditional"
+    assert before["evaluation"] is None
+    call("evaluate", own_run)
+    assert call("info", own_run, "--json").json["evaluation"]["class_accuracy"]["n"] == 8
+
+
+def test_an_evaluation_of_other_weights_is_left_out(own_run: Path, call: Call) -> None:
+    call("evaluate", own_run)
+    path = own_run / "evaluation.json"
+    kept = json.loads(path.read_text())
+    kept["about"]["model_sha256"] = "0" * 64
+    path.write_text(json.dumps(kept))
+    found = call("info", own_run, "--json")
+    assert found.json["evaluation"] is None
+    assert "belongs to other weights" in found.err
+    path.write_text("not JSON")
+    found = call("info", own_run, "--json")
+    assert found.code == 0
+    assert "the evaluation is left out" in found.err
