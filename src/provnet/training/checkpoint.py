@@ -1,7 +1,8 @@
 """Checkpoints: weights, optimiser and progress as safetensors + JSON, written whole or not at all, hashed.
 
-`checkpoints/step-00000123/` holds state.safetensors, state.json and manifest.json. A folder is made under a temporary
-name, synced and renamed; the last two are kept. Nothing in it can run code.
+`checkpoints/step-0000000123/` holds the weights, the optimiser's moments (a file each, so that a network of any size
+that provnet writes can be read back), the record of the epoch, state.json and manifest.json. A folder is made under a
+temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,17 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from provnet.atomic import Content, sweep, write_files
-from provnet.errors import IntegrityError, ProvnetError
-from provnet.safefile import open_checked, read_tensors, sha256_file
+from provnet.errors import IntegrityError, NonFiniteError, ProvnetError
+from provnet.safefile import all_finite, open_checked, read_tensors, sha256_file
 from provnet.safejson import read_json, write_json
 from provnet.training.loop import TrainState
 
 FOLDER = "checkpoints"
 KEEP = 2
-STATE, META, MANIFEST = "state.safetensors", "state.json", "manifest.json"
+META, MANIFEST, TENSORS = "state.json", "manifest.json", ".safetensors"
+MODEL, PROGRESS, OPTIMIZER = "model", "progress", "optimizer-"  # groups of tensors: a file each
+
+Groups = dict[str, dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ class Checkpoint:
     """A checkpoint read back, its hashes checked."""
 
     path: Path
-    tensors: Mapping[str, Tensor]
+    groups: Mapping[str, Mapping[str, Tensor]]
     meta: Mapping[str, Any]
 
 
@@ -43,26 +48,52 @@ def save_checkpoint(
     run: Path, net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState, settings: Mapping[str, Any]
 ) -> Path:
     """Write the state of training after `state.step` steps and drop all but the last two."""
-    tensors = {f"model/{name}": value for name, value in net.state_dict().items()}
-    for number, slots in optimizer.state_dict()["state"].items():
-        tensors |= {f"optimizer/{number}/{name}": value for name, value in slots.items()}
-    tensors |= {"sums": state.sums, "record": state.record}
-    if state.history:
-        tensors["history"] = torch.from_numpy(np.stack(state.history))
-    tensors = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+    groups = _groups(net, optimizer, state)
     meta = {"step": state.step, "log": state.log, "settings": dict(settings)}
     folder = run / FOLDER
     folder.mkdir(exist_ok=True)
     path = folder / f"step-{state.step:010d}"
     files: dict[str, Content] = {
-        STATE: lambda goal: save_file(tensors, goal),
         META: json.dumps(meta).encode(),
+        **{f"{name}{TENSORS}": partial(save_file, tensors) for name, tensors in groups.items()},
         MANIFEST: _write_manifest,  # last: it hashes the others
     }
-    write_files(path, files, needs=sum(t.numel() * t.element_size() for t in tensors.values()), replace=True)
-    for old in _all(folder)[:-KEEP]:
-        shutil.rmtree(old)
+    needs = sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
+    write_files(path, files, needs=needs, replace=True)
+    _drop_others(folder, path)
     return path
+
+
+def _groups(net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState) -> Groups:
+    """Everything to save, on the CPU; weights with two names are saved twice, NaN or infinity not at all."""
+    groups: Groups = {MODEL: dict(net.state_dict()), PROGRESS: {"sums": state.sums, "record": state.record}}
+    if state.history:
+        groups[PROGRESS]["history"] = torch.from_numpy(np.stack(state.history))
+    for number, slots in optimizer.state_dict()["state"].items():
+        for slot, value in slots.items():
+            groups.setdefault(f"{OPTIMIZER}{slot}", {})[str(number)] = value
+    for group, tensors in groups.items():
+        seen: set[int] = set()
+        for name, value in tensors.items():
+            tensor = value.detach().cpu().contiguous()
+            if not all_finite(tensor):
+                raise NonFiniteError(
+                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this is not saved, the last "
+                    "good checkpoint is kept. Lower the learning rate or look at the data"
+                )
+            place = tensor.untyped_storage().data_ptr()
+            tensors[name] = tensor.clone() if place in seen else tensor
+            seen.add(place)
+    return groups
+
+
+def _drop_others(folder: Path, newest: Path) -> None:
+    """Keep the newest and the one before; those of later steps were left out as damaged and are made anew."""
+    others = [path for path in _all(folder) if path != newest]
+    before = [path for path in others if path.name < newest.name]
+    for path in others:
+        if path not in before[-(KEEP - 1) :]:
+            shutil.rmtree(path)
 
 
 def load_checkpoint(run: Path) -> Checkpoint | None:
@@ -85,18 +116,22 @@ def load_checkpoint(run: Path) -> Checkpoint | None:
 
 
 def _write_manifest(goal: Path) -> None:
-    places = {name: goal.with_name(name) for name in (STATE, META)}
-    files = {name: {"sha256": sha256_file(p), "bytes": p.stat().st_size} for name, p in places.items()}
+    places = [path for path in sorted(goal.parent.iterdir()) if path != goal]
+    files = {path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in places}
     goal.write_bytes(write_json({"files": files}, str(goal)))
 
 
 def _read(path: Path) -> Checkpoint:
     try:
         listed = read_json((path / MANIFEST).read_bytes(), str(path / MANIFEST))["files"]
-        with open_checked(path / META, size=listed[META]["bytes"], sha256=listed[META]["sha256"]) as file:
-            meta = json.loads(file.read())
-        with open_checked(path / STATE, size=listed[STATE]["bytes"], sha256=listed[STATE]["sha256"]) as file:
-            return Checkpoint(path, read_tensors(file), meta)
+        groups = {}
+        for name, entry in listed.items():
+            with open_checked(path / name, size=entry["bytes"], sha256=entry["sha256"]) as file:
+                if name == META:
+                    meta = json.loads(file.read())
+                else:
+                    groups[name.removesuffix(TENSORS)] = read_tensors(file)
+        return Checkpoint(path, groups, meta)
     except (OSError, KeyError, TypeError) as error:
         raise IntegrityError(f"{path} is damaged: {error}") from error
 
@@ -105,22 +140,23 @@ def restore(
     checkpoint: Checkpoint, net: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
 ) -> TrainState:
     """Put a checkpoint's values into a network and an optimiser; return where training was."""
-    tensors = checkpoint.tensors
-    weights = {n.removeprefix("model/"): v for n, v in tensors.items() if n.startswith("model/")}
-    net.load_state_dict(weights)
+    try:
+        net.load_state_dict(checkpoint.groups[MODEL])
+    except RuntimeError as error:
+        raise IntegrityError(f"{checkpoint.path} was made with another backbone: {error}") from error
     slots: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimizer/"):
-            _, number, slot = name.split("/")
-            slots.setdefault(int(number), {})[slot] = value
+    for group, tensors in checkpoint.groups.items():
+        if group.startswith(OPTIMIZER):
+            for number, value in tensors.items():
+                slots.setdefault(int(number), {})[group.removeprefix(OPTIMIZER)] = value
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
-    history = list(tensors["history"].numpy()) if "history" in tensors else []
+    progress = checkpoint.groups[PROGRESS]
     return TrainState(
         step=checkpoint.meta["step"],
-        sums=tensors["sums"].to(device),
-        record=tensors["record"].to(device),
+        sums=progress["sums"].to(device),
+        record=progress["record"].to(device),
         log=list(checkpoint.meta["log"]),
-        history=history,
+        history=list(progress["history"].numpy()) if "history" in progress else [],
     )
 
 
