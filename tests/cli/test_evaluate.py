@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 from PIL import Image
 
 from .conftest import Call
@@ -115,3 +116,11 @@ def test_limited_training_data_are_found_among_all(own_data: Path, tmp_path: Pat
     found = call("evaluate", out, "--json")
     assert found.json["index_accuracy"]["n"] == 8
     assert call("verify", out).code == 0
+
+
+def test_values_of_another_range_are_pointed_out(own_run: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    pixels = np.asarray(Image.open(data / "test" / "digit-1" / "0.png"))
+    np.savez(tmp_path / "unit.npz", images=pixels[None] / 255.0, labels=np.array(["digit-1"]))
+    found = call("evaluate", own_run, tmp_path / "unit.npz", "--json")
+    assert found.code == 0
+    assert "the test data: values 0 to 0.996, trained on 0 to 255" in found.err

@@ -257,3 +257,9 @@ def test_hostile_names_stay_text(own_data: Path, tmp_path: Path, call: Call) -> 
     assert "\x1b" not in found.out + found.err
     assert "<script>" not in page.read_text()
     assert "<script>[red]" in found.out
+
+
+def test_page_and_sheet_need_two_names(run: Path, tmp_path: Path, call: Call) -> None:
+    found = call("explain", run, "test:0", "--html", tmp_path / "x", "--png", tmp_path / "x")
+    assert found.code == 2
+    assert not (tmp_path / "x").exists()

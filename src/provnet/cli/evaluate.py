@@ -11,7 +11,15 @@ import typer
 from provnet.cli.figures import figures_table
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import find_training_data, model_sha256, open_test_data, resolve, seen_in_training, spec_name
+from provnet.cli.rundata import (
+    find_training_data,
+    model_sha256,
+    open_test_data,
+    range_problem,
+    resolve,
+    seen_in_training,
+    spec_name,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,6 +102,9 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
     seen = seen_in_training(run, test)
     if seen:
         note(f"{seen:,} of {len(test):,} test samples are also training samples: not unseen", "warning")
+    problem = range_problem(run.config.network, test.images.numpy())
+    if problem:
+        note(f"the test data: {problem}", "warning")
     return test
 
 

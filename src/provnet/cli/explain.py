@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
+from rich.text import Text
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.options import AsJson, DataDir, RunFolder
@@ -58,6 +60,8 @@ def explain(
 
     if k < 1:
         raise UsageError(f"-k must be 1 or more, got {k}")
+    if html is not None and html == png:
+        raise UsageError(f"--html and --png name the same file, {html}; give two")
     loaded = read_run(run)
     queries = read_queries(loaded, image, data_dir, strict=strict)
     explanation = _explained(loaded, queries, k)
@@ -164,9 +168,6 @@ def _append(log: Path, folder: Path, run: Run, queries: list[Query], records: li
 
 
 def _show(query: Query, one: Explained) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from provnet.report.text import percent
 
     head = Text.assemble(
@@ -178,17 +179,21 @@ def _show(query: Query, one: Explained) -> None:
     if not one.supported:
         head.append("\n  No supporting sample: those below are nearest, but not evidence", "yellow")
     OUT.print(head, soft_wrap=True)
-    table = Table.grid(padding=(0, 2))
-    for justify in ("left", "left", "right", "left", "left", "left"):
-        table.add_column(justify=justify, no_wrap=True)
-    for item in one.exemplars:
-        bar = Text(weight_bar(item.weight), style="blue" if one.supported else "dim")
-        row = (percent(item.weight), shown(item.label), shown(item.sample_id), f"sha256 {item.sha256[:12]}")
-        table.add_row("", bar, *row)
-    OUT.print(table)
+    labels = [shown(item.label) for item in one.exemplars]
+    names = [shown(item.sample_id) for item in one.exemplars]
+    for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):
+        line = Text("  ").append(weight_bar(item.weight), style="blue" if one.supported else "dim")
+        line.append(f" {percent(item.weight):>10}  {label}  {name}  ").append(f"sha256 {item.sha256[:12]}", "dim")
+        OUT.print(line, soft_wrap=True)
 
 
-def weight_bar(share: float, width: int = 20) -> str:
+def _padded(texts: list[str]) -> list[str]:
+    """All to the width of the widest, as a terminal counts it."""
+    widest = max((cell_len(text) for text in texts), default=0)
+    return [text + " " * (widest - cell_len(text)) for text in texts]
+
+
+def weight_bar(share: float, width: int = 12) -> str:
     """A share drawn with blocks, to an eighth of a character.
 
     >>> weight_bar(0.5, width=4), weight_bar(0.03, width=4)

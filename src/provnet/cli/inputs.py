@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provnet.cli.output import note
-from provnet.cli.rundata import open_test_data
+from provnet.cli.rundata import open_test_data, range_problem
 from provnet.data.files import check_memory, read_file, shown
 from provnet.errors import DataError, NonFiniteError, UnsafeFileError, UsageError
 
@@ -54,7 +54,11 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
         else:
             queries.append(_from_picture(run, text))
     for query in queries:
-        _check_values(run, query, strict)
+        problem = range_problem(run.config.network, query.image[None])
+        if problem and strict:
+            raise DataError(f"{shown(query.name)}: {problem}")
+        if problem:
+            note(f"{shown(query.name)}: {problem}", "warning")
     return queries
 
 
@@ -171,28 +175,5 @@ def _load(path: Path) -> np.ndarray:
         raise DataError(f"{name}: cannot be read as an array ({error}); it may be damaged or cut short") from error
 
 
-def _check_values(run: Run, query: Query, strict: bool) -> None:
-    """Values of another range than in training: a warning, or with `strict` an error."""
-    import numpy as np
-
-    config = run.config.network
-    low, high = float(query.image.min()), float(query.image.max())
-    if config.scale == 255.0:
-        odd = query.image.dtype != np.uint8 and (high <= 1.0 or low < 0.0 or high > 255.0)
-        trained = "0 to 255"
-    else:
-        spread = (1, -1) + (1,) * (query.image.ndim - 1)
-        mean, std = (np.asarray(values, dtype=np.float64).reshape(spread) for values in (config.mean, config.std))
-        odd = bool((np.abs(query.image[None] / config.scale - mean) > FAR * std).any())
-        about = (float((mean - 3 * std).min()) * config.scale, float((mean + 3 * std).max()) * config.scale)
-        trained = f"about {about[0]:.3g} to {about[1]:.3g}"
-    if odd:
-        message = f"{shown(query.name)}: values {low:.3g} to {high:.3g}, trained on {trained}; scale them alike"
-        if strict:
-            raise DataError(message)
-        note(message, "warning")
-
-
 MOST = 10_000
 LARGEST = 2 * 2**30  # bytes of an array file
-FAR = 30.0  # standard deviations; 0..255 where 0..1 was trained is hundreds

@@ -42,13 +42,17 @@ def show(thing: Any) -> None:
 def note(text: str, kind: str = "note") -> None:
     """One line beside the result, on stderr."""
     if is_first_process():
-        styles = {"note": "cyan", "warning": "yellow", "error": "bold red"}
-        ERR.print(Text.assemble((f"{kind}: ", styles[kind]), shown(text)), soft_wrap=True)
+        _line(text, kind)
 
 
 def error_line(text: str) -> None:
-    """The one line of an error, on stderr."""
-    note(" ".join(text.split("\n")).strip(), "error")
+    """The one line of an error, on stderr, from every process."""
+    _line(text.strip(), "error")
+
+
+def _line(text: str, kind: str) -> None:
+    styles = {"note": "cyan", "warning": "yellow", "error": "bold red"}
+    ERR.print(Text.assemble((f"{kind}: ", styles[kind]), shown(text)), soft_wrap=True)
 
 
 def emit_json(value: Any) -> None:

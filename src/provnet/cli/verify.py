@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,8 +15,6 @@ from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from provnet.verify import Verification
 
 EXAMPLE = "Example: [bold]provnet verify runs/mnist --data /mnt/data/mnist[/bold]"
@@ -40,11 +39,16 @@ def verify(
     if no_data and (data is not None or strict):
         raise UsageError("--no-data checks the files alone; leave --data and --strict out")
 
+    from provnet.data.compare import compare
+    from provnet.modelfile import read_samples
     from provnet.verify import verify as check
 
-    files = check(run)
-    found = Found(None, "the files are not whole") if files.exit_code or no_data else _find(run, data, data_dir)
-    result = check(run, found.data) if found.data is not None else files
+    result, found = check(run), Found(None, "the files are not whole")
+    if not result.exit_code and not no_data:
+        config, samples = read_samples(run)
+        found = find_training_data(config, samples, data, data_dir)
+        if found.data is not None:
+            result = replace(result, comparison=compare(samples, found.data.samples))
     code = result.exit_code
     if strict and result.verdict != "same":
         code = code or IntegrityError.exit_code
@@ -54,13 +58,6 @@ def verify(
         _show(result, found, no_data=no_data, code=code)
     if code:
         raise typer.Exit(code)
-
-
-def _find(run: Path, data: str | None, data_dir: str | None) -> Found:
-    from provnet.modelfile import read_samples
-
-    config, samples = read_samples(run)
-    return find_training_data(config, samples, data, data_dir)
 
 
 def _record(result: Verification, found: Found, code: int) -> dict[str, Any]:
