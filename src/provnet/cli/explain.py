@@ -13,7 +13,7 @@ from rich.text import Text
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.options import AsJson, DataDir, RunFolder
-from provnet.cli.output import OUT, emit_json, is_first_process, note
+from provnet.cli.output import console, emit_json, is_first_process, note
 from provnet.cli.rundata import find_training_data, model_sha256
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
@@ -170,6 +170,7 @@ def _append(log: Path, folder: Path, run: Run, queries: list[Query], records: li
 def _show(query: Query, one: Explained) -> None:
     from provnet.report.text import percent
 
+    out = console()
     head = Text.assemble(
         (shown(query.name), "dim"), "  ", (shown(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
     )
@@ -178,13 +179,13 @@ def _show(query: Query, one: Explained) -> None:
         head.append("  right" if right else f"  wrong, it is {shown(query.truth)}", "green" if right else "red")
     if not one.supported:
         head.append("\n  No supporting sample: those below are nearest, but not evidence", "yellow")
-    OUT.print(head, soft_wrap=True)
+    out.print(head, soft_wrap=True)
     labels = [shown(item.label) for item in one.exemplars]
     names = [shown(item.sample_id) for item in one.exemplars]
     for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):
         line = Text("  ").append(weight_bar(item.weight), style="blue" if one.supported else "dim")
         line.append(f" {percent(item.weight):>10}  {label}  {name}  ").append(f"sha256 {item.sha256[:12]}", "dim")
-        OUT.print(line, soft_wrap=True)
+        out.print(line, soft_wrap=True)
 
 
 def _padded(texts: list[str]) -> list[str]:

@@ -14,8 +14,12 @@ from rich.text import Text
 
 from provnet.data.files import shown
 
-OUT = Console(highlight=False, markup=False, emoji=False)
-ERR = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+def console(*, stderr: bool = False) -> Console:
+    """Where text goes: as wide as the terminal, or wide enough for a file that nobody wants to see broken at 80."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else 160
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def is_first_process() -> bool:
@@ -30,13 +34,13 @@ def is_first_process() -> bool:
 def say(text: str = "", style: str = "") -> None:
     """One line of result on stdout; control characters are escaped, long lines are not broken."""
     if is_first_process():
-        OUT.print(Text(shown(text), style=style), soft_wrap=True)
+        console().print(Text(shown(text), style=style), soft_wrap=True)
 
 
 def show(thing: Any) -> None:
     """A table or a text of rich on stdout."""
     if is_first_process():
-        OUT.print(thing)
+        console().print(thing)
 
 
 def note(text: str, kind: str = "note") -> None:
@@ -52,7 +56,7 @@ def error_line(text: str) -> None:
 
 def _line(text: str, kind: str) -> None:
     styles = {"note": "cyan", "warning": "yellow", "error": "bold red"}
-    ERR.print(Text.assemble((f"{kind}: ", styles[kind]), shown(text)), soft_wrap=True)
+    console(stderr=True).print(Text.assemble((f"{kind}: ", styles[kind]), shown(text)), soft_wrap=True)
 
 
 def emit_json(value: Any) -> None:

@@ -27,7 +27,7 @@ def split_off_test(data: ImageData, fraction: float | None) -> tuple[ImageData, 
     if fraction is not None:
         kept, held = holdout(data, fraction)
         if len(held) == 0:
-            raise UsageError(f"--holdout {fraction} holds out no sample of {len(data):,}; give a larger fraction")
+            raise UsageError(f"--holdout {fraction} holds out no sample: every class keeps one; give a larger fraction")
         return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
     if has_split(data.spec, "test"):
         return data, replace(data.spec, split="test"), f"the test split of {data.spec.source}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.options import AsJson, DataDir, RunFolder
-from provnet.cli.output import OUT, emit_json, is_first_process
+from provnet.cli.output import console, emit_json, is_first_process
 from provnet.cli.rundata import Found, find_training_data
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
@@ -85,14 +85,15 @@ def _record(result: Verification, found: Found, code: int) -> dict[str, Any]:
 def _show(result: Verification, found: Found, *, no_data: bool, code: int) -> None:
     from rich.text import Text
 
+    out = console()
     for check in result.files:
         mark = Text("failed  ", "bold red") if check.exit_code else Text("ok      ", "green")
         why = "" if check.why == "ok" else f"  {shown(check.why).removeprefix('ok ')}"
-        OUT.print(mark, Text(f"{shown(check.name)}{why}"), sep="", soft_wrap=True)
+        out.print(mark, Text(f"{shown(check.name)}{why}"), sep="", soft_wrap=True)
     if result.comparison is not None:
         good = result.verdict not in ("edited", "other")
         for line in result.comparison.lines():
-            OUT.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
+            out.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
     elif not no_data:
-        OUT.print(Text("data    ", "yellow"), Text(f"not compared: {shown(found.why)}"), sep="", soft_wrap=True)
-    OUT.print(Text("verified", "bold green") if code == 0 else Text(f"not verified (exit code {code})", "bold red"))
+        out.print(Text("data    ", "yellow"), Text(f"not compared: {shown(found.why)}"), sep="", soft_wrap=True)
+    out.print(Text("verified", "bold green") if code == 0 else Text(f"not verified (exit code {code})", "bold red"))
