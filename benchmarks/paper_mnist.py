@@ -1,7 +1,7 @@
 """Table 2, MNIST row: the paper's four settings with preset `paper`, one seed, beside the paper's numbers.
 
     python benchmarks/paper_mnist.py --data-dir DIR --out results.json [--only single-0 ...] [--preset fast]
-        [--epochs 80] [--runs FOLDER]
+        [--epochs 80] [--batch-size 128] [--runs FOLDER]
 
 With --runs the runs are kept there, and an interrupted one goes on.
 
@@ -42,7 +42,7 @@ def measure(name: str, given: argparse.Namespace) -> dict:
     network, alpha, paper = SETTINGS[name]
     train, test = (provnet.open_data("mnist", split=s, data_dir=given.data_dir) for s in ("train", "test"))
     began = time.perf_counter()
-    config = train_config(given.preset, epochs=given.epochs, seed=given.seed)
+    config = train_config(given.preset, epochs=given.epochs, batch_size=given.batch_size, seed=given.seed)
     kept = {"out": given.runs / name, "resume": True, "checkpoint_seconds": 120.0} if given.runs else {}
     run = fit(train, network=network, alpha=alpha, config=config, progress=True, **kept)
     seconds = time.perf_counter() - began
@@ -65,6 +65,7 @@ def measure(name: str, given: argparse.Namespace) -> dict:
         "setting": name,
         "preset": given.preset,
         "epochs": config.epochs,
+        "batch_size": config.batch_size,
         "seed": given.seed,
         "parameters": parameter_count(run.network),
         "train_seconds": round(seconds, 1),
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--preset", default="paper")
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--batch-size", type=int)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     results = []
