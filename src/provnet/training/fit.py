@@ -141,7 +141,7 @@ def _run(
     ):
 
         def keep(state: TrainState) -> None:
-            if writes and (stop.asked or clock.due()):
+            if writes and (clock.due() or stop.asked):
                 save_checkpoint(_folder(session), net, adamw, state, session.settings)
                 clock.reset()
             if stop.asked:
