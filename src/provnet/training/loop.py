@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils import get_total_norm
 
 from provnet.data.batches import bounds, fold, order
 from provnet.data.targets import TargetSampler
@@ -78,7 +79,7 @@ def train(
     objective = ProvenanceObjective(config.task_weight, config.index_weight, config.smoothing)
     batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     check_every = 1 if device.type == "cpu" else 50
-    recent: list[Tensor] = []  # losses not yet checked
+    recent: list[Tensor] = []  # losses and largest gradients not yet checked
     model.train()
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
     for epoch in range(state.step // len(batches), config.epochs):
@@ -98,6 +99,7 @@ def train(
             losses = objective(net, output, labels, targets[index])
             share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
             fabric.backward(losses.total * share)  # DDP averages over processes: weigh uneven shares
+            steepest = get_total_norm([p.grad for p in net.parameters() if p.grad is not None], torch.inf)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             with torch.no_grad():
@@ -106,7 +108,7 @@ def train(
                 means = torch.stack([losses.total.detach(), losses.task, losses.index]).double() * len(index)
                 state.sums += torch.cat([means, torch.stack([right.sum(), found.sum()]).double()])
                 state.record[index] = losses.per_sample
-            recent.append(losses.total.detach())
+            recent.append(torch.stack([losses.total.detach(), steepest]))
             state.step += 1
             if len(recent) >= check_every or number == len(batches) - 1:
                 _check_finite(fabric, recent, state.step, batches, data, config)
@@ -137,17 +139,20 @@ def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
 def _check_finite(
     fabric: Any, recent: list[Tensor], step: int, batches: list[tuple[int, int]], data: TrainingSet, config: TrainConfig
 ) -> None:
-    """Stop at the first loss that is not finite, naming its step and samples."""
-    good = torch.isfinite(torch.stack(recent))
+    """Stop at the first loss or gradient that is not finite, naming its step and samples."""
+    finite = torch.isfinite(torch.stack(recent))  # (steps, 2)
+    good = finite.all(1)
     if bool(good.all()):
         return
-    bad = step - len(recent) + int((~good).nonzero()[0])
+    first = int((~good).nonzero()[0])
+    bad = step - len(recent) + first
+    what = "gradient" if bool(finite[first, 0]) else "loss"
     epoch, number = divmod(bad, len(batches))
     index = order(len(data.labels), config.seed, epoch)[slice(*batches[number])].tolist()
     names = ", ".join(data.sample_ids[i] for i in index[:8]) + (
         f", and {len(index) - 8} more" if len(index) > 8 else ""
     )
     raise NonFiniteError(
-        f"the loss is not finite at step {bad} (epoch {epoch + 1}); samples of the batch: {names}. "
+        f"the {what} is not finite at step {bad} (epoch {epoch + 1}); samples of the batch: {names}. "
         f"Lower the learning rate (now {config.lr}) or look at these samples"
     )
