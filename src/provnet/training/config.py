@@ -50,10 +50,15 @@ class TrainConfig:
             value = getattr(self, name)
             if not isinstance(value, int) or not least <= value <= most:
                 raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value}")
-        for name in ("lr", "weight_decay", "warmup", "step_factor"):
+        if self.batch_size == 1:
+            raise UsageError("batch_size must be 2 or more (BatchNorm compares samples), or 0 to choose it; got 1")
+        for name in ("lr", "weight_decay", "warmup", "step_factor", "task_weight", "index_weight"):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
                 raise UsageError(f"{name} must be finite and not negative (lr above 0), got {value}")
+        for name, parts in (("betas", self.betas), ("smoothing", (self.smoothing,))):
+            if not all(0 <= part < 1 for part in parts):
+                raise UsageError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed must lie in 0..2^63-1, got {self.seed}")
         one_of("precision", self.precision, PRECISIONS)
