@@ -79,7 +79,7 @@ def train(
     objective = ProvenanceObjective(config.task_weight, config.index_weight, config.smoothing)
     batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     check_every = 1 if device.type == "cpu" else 50
-    recent: list[Tensor] = []  # losses and largest gradients not yet checked
+    recent: list[Tensor] = []  # losses and norms of gradients not yet checked
     model.train()
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
     for epoch in range(state.step // len(batches), config.epochs):
@@ -99,7 +99,7 @@ def train(
             losses = objective(net, output, labels, targets[index])
             share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
             fabric.backward(losses.total * share)  # DDP averages over processes: weigh uneven shares
-            steepest = get_total_norm([p.grad for p in net.parameters() if p.grad is not None], torch.inf)
+            steepness = get_total_norm([p.grad for p in net.parameters() if p.grad is not None])
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             with torch.no_grad():
@@ -108,7 +108,7 @@ def train(
                 means = torch.stack([losses.total.detach(), losses.task, losses.index]).double() * len(index)
                 state.sums += torch.cat([means, torch.stack([right.sum(), found.sum()]).double()])
                 state.record[index] = losses.per_sample
-            recent.append(torch.stack([losses.total.detach(), steepest]))
+            recent.append(torch.stack([losses.total.detach(), steepness]))
             state.step += 1
             if len(recent) >= check_every or number == len(batches) - 1:
                 _check_finite(fabric, recent, state.step, batches, data, config)
