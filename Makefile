@@ -10,11 +10,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help setup demo test soak lint types unit wheel clean
 
 help: ## list the commands
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "provnet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "provnet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing. On Debian or Ubuntu: apt-get install $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])') (or python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt hatchling editables
 	$(PY) -m pip install -q --no-build-isolation -c constraints.txt -e '.[dev,plots]'
@@ -48,4 +48,4 @@ wheel: $(STAMP) ## build the wheel, install it apart from the source tree, use i
 	cd build && PYTHONPATH=installed ../$(PY) -m provnet --help > /dev/null
 
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
