@@ -82,7 +82,7 @@ def fit(
         checkpoint = None
         if path is not None:
             if fabric.global_rank == 0:
-                run_folder.prepare(path)
+                run_folder.prepare(path, overwrite=overwrite)
                 stack.enter_context(run_lock(path))
                 run_folder.check_before(path, resume=resume, overwrite=overwrite)
                 check_disk(path, parameters, len(data), config.epochs)
@@ -90,6 +90,8 @@ def fit(
             if resume and run_folder.finished(path):
                 run = read_run(path, backbone=custom)
                 run_folder.refuse_differences(run.config.training, settings)
+                if fabric.global_rank == 0:
+                    run_folder.tidy(run, path)
                 return run
             checkpoint = load_checkpoint(path) if resume else None
             if checkpoint is not None:

@@ -12,20 +12,33 @@ from provnet.atomic import remove, sweep, write_bytes
 from provnet.errors import IntegrityError, UsageError
 from provnet.fileset import NAME as MANIFEST
 from provnet.fileset import NEXT
-from provnet.modelfile import FILES, has_run
+from provnet.modelfile import FILES, Run, has_run, write_run
 from provnet.training import checkpoint as checkpoints
+from provnet.training.lock import NAME as LOCK
 
 LOG = "log.jsonl"
 SAMPLES = "samples.safetensors"  # only provnet writes this name: while it is there, the files beside it are a run's
 OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, "evaluation.json", "report.html", SAMPLES)
 
 
-def prepare(folder: Path) -> None:
-    """Make the folder, and refuse one that cannot be written before any work is done."""
+def prepare(folder: Path, *, overwrite: bool) -> None:
+    """Make the folder, and refuse one of something else or that cannot be made, before anything is written into it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the run folder {folder}: {error.strerror}; choose another") from error
+    refuse_strangers(folder, overwrite=overwrite)
+
+
+def refuse_strangers(folder: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that holds something else than a run; sweep what a killed run left half-written."""
+    sweep(folder)
+    if has_begun(folder):
+        return
+    left = OURS if overwrite and (folder / SAMPLES).exists() else (LOG,)  # a killed --overwrite leaves no manifest
+    strangers = sorted(p.name for p in folder.iterdir() if p.name not in (LOCK, *left))
+    if strangers:
+        raise UsageError(f'{folder} is not a run folder: it holds "{strangers[0]}"; choose a new or empty folder')
 
 
 def finished(folder: Path) -> bool:
@@ -33,15 +46,15 @@ def finished(folder: Path) -> bool:
     return has_run(folder)
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether there is a run here, finished or with checkpoints to go on from."""
+    return finished(folder) or (folder / checkpoints.FOLDER).is_dir()
+
+
 def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse to mix a new run with what is there; sweep what a killed run left half-written."""
-    sweep(folder)
-    begun = finished(folder) or (folder / checkpoints.FOLDER).is_dir()
-    left = OURS if overwrite and (folder / SAMPLES).exists() else (LOG,)  # a killed --overwrite leaves no manifest
-    strangers = [] if begun else sorted(p.name for p in folder.iterdir() if p.name not in (".lock", *left))
-    if strangers:
-        raise UsageError(f'{folder} is not a run folder: it holds "{strangers[0]}"; choose a new or empty folder')
-    if begun and not resume and not overwrite:
+    """Refuse to mix a new run with what is there; with `overwrite` remove the run that is there."""
+    refuse_strangers(folder, overwrite=overwrite)
+    if has_begun(folder) and not resume and not overwrite:
         raise UsageError(f"{folder} already holds a run; continue it with --resume, replace it with --overwrite")
     if overwrite:
         clear_checkpoints(folder)
@@ -76,6 +89,13 @@ def refuse_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 def write_log(folder: Path, rows: list[dict[str, Any]]) -> None:
     """Write the whole log, one JSON line an epoch; rewriting undoes lines beyond the checkpoint after a kill."""
     write_bytes(folder / LOG, "".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def tidy(run: Run, folder: Path) -> None:
+    """Do what a kill prevented after the run was whole: plain names for all files, no checkpoints."""
+    if (folder / NEXT).exists():
+        write_run(run, folder)
+    clear_checkpoints(folder)
 
 
 def clear_checkpoints(folder: Path) -> None:
