@@ -124,13 +124,15 @@ def _write_manifest(goal: Path) -> None:
 def _read(path: Path) -> Checkpoint:
     try:
         listed = read_json((path / MANIFEST).read_bytes(), str(path / MANIFEST))["files"]
-        groups = {}
+        meta, groups = None, {}
         for name, entry in listed.items():
             with open_checked(path / name, size=entry["bytes"], sha256=entry["sha256"]) as file:
                 if name == META:
                     meta = json.loads(file.read())
                 else:
                     groups[name.removesuffix(TENSORS)] = read_tensors(file)
+        if meta is None or not {MODEL, PROGRESS} <= groups.keys():
+            raise IntegrityError(f"{path / MANIFEST} is damaged: it does not list all files")
         return Checkpoint(path, groups, meta)
     except (OSError, KeyError, TypeError) as error:
         raise IntegrityError(f"{path} is damaged: {error}") from error
@@ -143,7 +145,8 @@ def restore(
     try:
         net.load_state_dict(checkpoint.groups[MODEL])
     except RuntimeError as error:
-        raise IntegrityError(f"{checkpoint.path} was made with another backbone: {error}") from error
+        why = str(error).splitlines()[-1].strip()
+        raise IntegrityError(f"{checkpoint.path} was made with another backbone: {why}") from error
     slots: dict[int, dict[str, Tensor]] = {}
     for group, tensors in checkpoint.groups.items():
         if group.startswith(OPTIMIZER):
