@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -36,14 +34,6 @@ from .made import (
     step_of,
     tensor_hashes,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _a_fast_disk() -> Iterator[None]:
-    """What is asked here is which bits come out, not whether they outlive a power cut."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda handle: None)
-        yield
 
 
 @pytest.fixture(scope="module", params=NETWORKS)
