@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 RANK = 128
 FLOOR = 1e-3  # of the mean variance: directions without spread must not divide by zero
+ALONE = 1e-9  # of the mean square: one sample, or equal ones, have no spread at all
 
 
 class Support(nn.Module):
@@ -58,7 +59,7 @@ class Support(nn.Module):
         keep = min(rank, len(x), width)
         _, singular, basis = torch.svd_lowrank(away, q=keep, niter=4)
         variance = singular.square() / len(x)
-        floor = (FLOOR * total / width).clamp_min(torch.finfo(torch.float32).tiny * 1e6)
+        floor = torch.maximum(FLOOR * total / width, ALONE * x.square().mean()).clamp_min(1e-12)
         rest = (total - variance.sum()).clamp_min(0) / max(width - keep, 1)
         self.mean.copy_(mean)
         self.basis.zero_()
