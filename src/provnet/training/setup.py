@@ -13,6 +13,7 @@ from torch import nn
 from provnet.data.imagedata import ImageData
 from provnet.errors import DiskError, MemoryLimitError, UsageError, one_of
 from provnet.indexing import IndexMap
+from provnet.models.backbones import output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import build, parameter_count
 from provnet.training.config import TrainConfig
@@ -71,13 +72,13 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
 
 def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig, custom: nn.Module | None) -> int:
     """Refuse a network that cannot fit, with the figure, before anything is allocated; return its parameter count."""
-    if custom is not None:
-        return parameter_count(custom)
+    own = None if custom is None else _StandIn(output_shape(custom, config.input_shape))
     with torch.device("meta"):
-        count = parameter_count(build(config, index_map))
+        count = parameter_count(build(config, index_map, own)) + (parameter_count(custom) if custom else 0)
     slots = index_map.n if config.network in ("single", "class-independent") else index_map.largest
     batch = min(train.batch_size, index_map.n)
-    need = count * 16 + 3 * 4 * batch * slots  # weights, gradients, two moments; scores and their gradients
+    table = index_map.n * index_map.classes if config.network == "single" else 0  # which sample is in which class
+    need = count * 16 + 12 * batch * slots + 4 * table  # weights, gradients, two moments; scores and their gradients
     free = available_memory()
     if need > free:
         raise MemoryLimitError(
@@ -85,6 +86,18 @@ def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig,
             f"{free / 2**30:.1f} GiB are free; use a smaller backbone or batch, or a class-conditional network"
         )
     return count
+
+
+class _StandIn(nn.Module):
+    """Gives features of the shape of another backbone's, at no cost."""
+
+    def __init__(self, features: tuple[int, ...]) -> None:
+        super().__init__()
+        self.features = features
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, ...) -> (B, *features)."""
+        return x.new_zeros(len(x), *self.features)
 
 
 def available_memory() -> int:
