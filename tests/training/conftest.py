@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _a_fast_disk() -> Iterator[None]:
     """In this process nothing is asked of a power cut: see tests/modelfile for what is forced to the disk, and when."""
     with pytest.MonkeyPatch.context() as patch:

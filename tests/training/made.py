@@ -101,3 +101,8 @@ def step_of(out: Path) -> int | None:
 def names(folder: Path) -> list[str]:
     """Everything in a folder and below, relative and sorted."""
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def fit_quietly(**wishes: Any) -> Run:
+    """A run without a folder."""
+    return fit(pictures(), config=recipe(), **wishes)
