@@ -27,7 +27,7 @@ from provnet.training.lock import run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, train
 from provnet.training.plan import plan, settings_of, versions
 from provnet.training.progress import progress_bar
-from provnet.training.setup import available_memory, check_disk, check_memory, make_fabric
+from provnet.training.setup import available_memory, check_disk, check_memory, check_shares, make_fabric
 from provnet.training.stop import stop_on_signal
 
 EpochCallback = Callable[[Mapping[str, Any]], None]
@@ -76,6 +76,7 @@ def fit(
     shape, index_map = plan(data, network, backbone, config.preset, conditional=conditional, alpha=alpha, level=level)
     parameters = check_memory(shape, index_map, config, custom)
     fabric = make_fabric(device, devices, config.precision)
+    check_shares(len(data), config.batch_size, fabric.world_size)
     path = None if out is None else Path(out)
     settings = settings_of(data, shape, config, fabric)
     with ExitStack() as stack:

@@ -117,6 +117,7 @@ def train(
                     seen = max(end / fabric.world_size, 1)
                     on_step(state, dict(zip(SUMS, (state.sums / seen).tolist(), strict=True)))
         _finish_epoch(fabric, state, epoch, n)
+        _share_statistics(fabric, net)
         on_epoch(state)
     for norm, momentum in norms:
         norm.momentum = momentum
@@ -134,6 +135,15 @@ def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
     state.history.append(record.clamp(max=60_000.0).half().cpu().numpy())
     state.sums = torch.zeros_like(state.sums)
     state.record = torch.zeros_like(state.record)
+
+
+def _share_statistics(fabric: Any, net: ProvenanceNet) -> None:
+    """Each process measured BatchNorm's statistics on samples of its own: all go on with the mean."""
+    if fabric.world_size > 1:
+        for norm in (m for m in net.modules() if isinstance(m, _BatchNorm)):
+            for value in (norm.running_mean, norm.running_var):
+                if value is not None:
+                    value.copy_(fabric.all_reduce(value, reduce_op="mean"))
 
 
 def _check_finite(

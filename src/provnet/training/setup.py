@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 from pathlib import Path
@@ -43,12 +44,30 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
         accelerator="cuda" if cuda else "cpu",
         devices=count,
         num_nodes=max(1, int(os.environ.get("WORLD_SIZE", "1")) // count),
-        strategy=DDPStrategy(broadcast_buffers=False) if several else "auto",
+        strategy=DDPStrategy(**{_buffers_setting(): False}) if several else "auto",
         precision=precision,  # type: ignore[arg-type, unused-ignore]
     )
     if several:
         fabric.launch()
     return fabric
+
+
+def _buffers_setting() -> str:
+    """What DDP calls the copying of buffers before each step; renamed in torch 2.13."""
+    known = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
+    return next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known)
+
+
+def check_shares(n: int, batch: int, processes: int) -> None:
+    """Refuse batches of which a process would get less than the two samples that BatchNorm needs.
+
+    >>> check_shares(n=100, batch=32, processes=4)
+    """
+    if processes > 1 and min(n, batch) < 2 * processes:
+        raise UsageError(
+            f"{processes} processes need {2 * processes} samples in every batch, got a batch of {batch} and {n} samples; "
+            "use fewer processes or a larger batch"
+        )
 
 
 def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...], float]:

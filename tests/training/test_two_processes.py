@@ -1,0 +1,97 @@
+"""Two processes through torchrun on the CPU, loopback only: one result, and that of one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from provnet.explanation import explain
+from provnet.modelfile import read_run, verify_files
+
+from .made import EPOCHS, SAMPLES, names, pictures
+from .two_processes import COMPARABLE, main
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what two processes, and one alone, left."""
+    folder = tmp_path_factory.mktemp("two")
+    rendezvous = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0", "--local-addr=127.0.0.1"]
+    command = [sys.executable, "-W", "error::FutureWarning", "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    command += [*rendezvous, "-m", "tests.training.two_processes", str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stderr == ""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    main(folder)
+    torch.set_num_threads(threads)
+    return folder
+
+
+def held(folder: Path, name: str, process: object) -> dict[str, torch.Tensor]:
+    return load_file(folder / f"{name}-{process}.safetensors")
+
+
+@pytest.mark.parametrize("name", [*COMPARABLE, "usual", "again"])
+def test_both_processes_hold_the_same(done: Path, name: str) -> None:
+    first, second = held(done, name, 0), held(done, name, 1)
+    assert first.keys() == second.keys()
+    assert [key for key in first if not torch.equal(first[key], second[key])] == []
+
+
+@pytest.mark.parametrize("name", COMPARABLE)
+def test_two_processes_do_what_one_does(done: Path, name: str) -> None:
+    """Batches of 8, 8 and 7: the last one is shared unevenly."""
+    two, one = held(done, name, 0), held(done, name, "alone")
+    assert two.keys() == one.keys()
+    moved = False
+    for key in (k for k in one if "support" not in k and k not in ("history", "threshold")):
+        assert torch.allclose(two[key], one[key], rtol=0, atol=1e-5), key
+        moved |= not torch.equal(two[key], one[key])
+    assert moved  # it is not the same computation
+    assert torch.allclose(two["history"].float(), one["history"].float(), atol=2e-3)
+
+
+def test_the_first_process_writes_a_whole_run(done: Path) -> None:
+    run = read_run(done / "run")
+    assert [check.why for check in verify_files(done / "run") if check.why != "ok"] == []
+    assert not [name for name in names(done / "run") if "tmp" in name or "checkpoints" in name]
+    kept = held(done, "usual", 0)
+    assert all(torch.equal(value, kept[key]) for key, value in run.network.state_dict().items())
+    assert run.config.training["machine"]["processes"] == 2
+    assert run.history is not None
+    assert run.history.shape == (EPOCHS, SAMPLES)
+    assert np.isfinite(run.history).all()
+    assert (run.history > 0).all()  # the loss of every sample, whichever process saw it
+    rows = [json.loads(line) for line in (done / "run" / "log.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == [3, 6, 9]
+    for row, losses in zip(rows, run.history, strict=True):
+        assert row["task_loss"] == pytest.approx(float(losses.astype(np.float64).mean()), rel=1e-3)
+        assert 0 <= row["class_accuracy"] <= 1
+    assert rows[-1]["loss"] < rows[0]["loss"]
+    assert len(explain(run, pictures().images)) == SAMPLES
+
+
+def test_interrupted_after_an_epoch_two_processes_go_on_to_the_same_bits(done: Path) -> None:
+    for process in (0, 1):
+        whole, again = held(done, "usual", process), held(done, "again", process)
+        assert [key for key in whole if not torch.equal(whole[key], again[key])] == []
+    assert (done / "run" / "log.jsonl").read_bytes() == (done / "again" / "log.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(("n", "words"), [(3, "3 samples"), (23, "batch of 3")])
+def test_shares_below_two_samples_are_refused(done: Path, n: int, words: str) -> None:
+    for process in (0, 1):
+        assert words in (done / f"refused-{n}-{process}").read_text()

@@ -1,0 +1,98 @@
+"""Run by `torchrun` as two processes on one machine: trains, and leaves what each process holds.
+
+`python -m torch.distributed.run --nproc-per-node 2 -m tests.training.two_processes FOLDER`
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from provnet.errors import UsageError
+from provnet.modelfile import Run
+from provnet.training import fit as fitting
+from provnet.training.fit import fit
+
+from .made import pictures, recipe
+
+# No BatchNorm in app. 7.6: without dropout, what two processes do together is what one does.
+COMPARABLE: dict[str, dict[str, Any]] = {
+    "class-independent": {"network": "class-independent", "backbone": "sharing-small", "level": 3},
+    "single": {"network": "single", "backbone": "sharing-small", "alpha": 0.5},
+    "class-conditional": {"network": "class-conditional", "backbone": "sharing-small", "conditional": False},
+}
+USUAL: dict[str, Any] = {"network": "class-conditional", "backbone": "small"}
+
+
+@contextmanager
+def without_dropout() -> Any:
+    """Every process draws dropout of its own."""
+    real = torch.nn.Dropout.forward
+    torch.nn.Dropout.forward = lambda self, x: x  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Dropout.forward = real  # type: ignore[method-assign]
+
+
+@contextmanager
+def interrupted_after(step: int) -> Any:
+    """Both processes are interrupted once this step, the last of an epoch, is saved."""
+    real = fitting.train
+
+    def train(fabric: Any, *, on_epoch: Any, **rest: Any) -> None:
+        def stop(state: Any) -> None:
+            on_epoch(state)
+            if state.step == step:
+                raise KeyboardInterrupt
+
+        real(fabric, on_epoch=stop, **rest)
+
+    fitting.train = train  # type: ignore[assignment]
+    try:
+        with suppress(KeyboardInterrupt):
+            yield
+            raise AssertionError("it was not interrupted")
+    finally:
+        fitting.train = real
+
+
+def keep(folder: Path, name: str, run: Run) -> None:
+    """Leave everything that this process holds of a run."""
+    assert run.history is not None
+    tensors = {key: value.contiguous() for key, value in run.network.state_dict().items()}
+    tensors["history"] = torch.tensor(np.asarray(run.history))
+    tensors["threshold"] = torch.tensor(run.config.support["threshold"], dtype=torch.float64)
+    save_file(tensors, folder / f"{name}-{os.environ.get('RANK', 'alone')}.safetensors")
+
+
+def main(folder: Path) -> None:
+    """Everything that is trained by two processes, and (without torchrun) by one."""
+    together = "RANK" in os.environ
+    with without_dropout():
+        for name, wishes in COMPARABLE.items():
+            keep(folder, name, fit(pictures(), config=recipe(), **wishes))
+    if not together:
+        return
+    keep(folder, "usual", fit(pictures(), config=recipe(), out=folder / "run", **USUAL))
+    for resume in (False, True):
+        with nullcontext() if resume else interrupted_after(6):
+            run = fit(pictures(), config=recipe(), out=folder / "again", resume=resume, checkpoint_seconds=0, **USUAL)
+            keep(folder, "again", run)
+    for n, batch in ((3, 8), (23, 3)):
+        try:
+            fit(pictures(n), config=recipe(batch_size=batch))
+        except UsageError as error:
+            (folder / f"refused-{n}-{os.environ['RANK']}").write_text(str(error))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]))
