@@ -72,7 +72,10 @@ def fill(folder: Path, files: Mapping[str, Content]) -> None:
         if isinstance(content, bytes):
             _write(path, content)
         else:
+            path.touch()
+            mode = path.stat().st_mode  # as the umask says; safetensors makes files that nobody else can read
             content(path)
+            path.chmod(mode)
             _sync_file(path)
     sync_folder(folder)
 

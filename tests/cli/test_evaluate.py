@@ -123,4 +123,4 @@ def test_values_of_another_range_are_pointed_out(own_run: Path, data: Path, tmp_
     np.savez(tmp_path / "unit.npz", images=pixels[None] / 255.0, labels=np.array(["digit-1"]))
     found = call("evaluate", own_run, tmp_path / "unit.npz", "--json")
     assert found.code == 0
-    assert "the test data: values 0 to 0.996, trained on 0 to 255" in found.err
+    assert "the test data: the values lie in 0..0.9961, this run was trained on 0..255" in found.err

@@ -136,7 +136,7 @@ def test_values_of_another_range(run: Path, data: Path, tmp_path: Path, call: Ca
     np.save(tmp_path / "unit.npy", pixels / 255.0)
     found = call("explain", run, tmp_path / "unit.npy", "--json")
     assert found.code == 0
-    assert "values 0 to 1, trained on 0 to 255" in found.err
+    assert "the values lie in 0..1, this run was trained on 0..255" in found.err
     assert call("explain", run, tmp_path / "unit.npy", "--strict").code == 3
 
 

@@ -355,6 +355,13 @@ def test_a_rotten_staged_set_does_not_stand_in_the_way_of_a_new_run(tmp_path: Pa
     assert ".next" not in names(tmp_path)
 
 
+def test_every_file_of_a_run_may_be_read_by_those_the_umask_allows(tmp_path: Path, new: Run) -> None:
+    write_run(new, tmp_path / "run")
+    (tmp_path / "plain").touch()
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "run").iterdir()}
+    assert set(modes.values()) == {(tmp_path / "plain").stat().st_mode}, modes
+
+
 def test_files_of_somebody_else_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("my project")
     for action in (prepare_run_folder, lambda folder: write_run(make_run(), folder)):

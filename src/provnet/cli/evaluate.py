@@ -15,7 +15,6 @@ from provnet.cli.rundata import (
     find_training_data,
     model_sha256,
     open_test_data,
-    range_problem,
     resolve,
     seen_in_training,
     spec_name,
@@ -95,6 +94,8 @@ def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about:
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
+    from provnet.inputs import range_problem
+
     test = open_test_data(run, source, data_dir)
     if test is None:
         note("class accuracy is not measured: the run has no test split of its own; give DATA, or train with --holdout")

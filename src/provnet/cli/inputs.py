@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from provnet.cli.output import note
-from provnet.cli.rundata import open_test_data, range_problem
+from provnet.cli.rundata import open_test_data
 from provnet.data.files import check_memory, read_file, shown
-from provnet.errors import DataError, NonFiniteError, UnsafeFileError, UsageError
+from provnet.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,6 +43,8 @@ class Query(NamedTuple):
 
 def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
     """All inputs, in the order given; whatever cannot be explained is refused by name."""
+    from provnet.inputs import range_problem
+
     positions = [_positions(text) for text in given]
     test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
     queries: list[Query] = []
@@ -165,13 +167,15 @@ def _load(path: Path) -> np.ndarray:
             if chosen is None:
                 raise DataError(f"{name}: needs the array `images`, found {', '.join(map(shown, file.files))}")
             return np.asarray(file[chosen])
-    except DataError:
+    except (DataError, MemoryLimitError):
         raise
+    except MemoryError as error:
+        raise MemoryLimitError(f"{name}: the array does not fit into memory ({error}); give a smaller one") from error
     except ValueError as error:
         if "pickle" in str(error).lower() or "object" in str(error).lower():
             raise UnsafeFileError(f"{name}: holds objects, which can run code; save plain numbers") from error
         raise DataError(f"{name}: cannot be read as an array ({error})") from error
-    except (OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, KeyError, SyntaxError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, SyntaxError) as error:
         raise DataError(f"{name}: cannot be read as an array ({error}); it may be damaged or cut short") from error
 
 

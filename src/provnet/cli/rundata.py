@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from provnet.data.identity import SampleTable
     from provnet.data.imagedata import DataSpec, ImageData
     from provnet.modelfile import Run, RunConfig
-    from provnet.models.config import NetworkConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,29 +151,6 @@ def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
     return replace(data, samples=replace(data.samples, labels=labels, class_names=class_names))
 
 
-def range_problem(config: NetworkConfig, images: np.ndarray) -> str:
-    """Why raw values (n, ...) cannot be what the network was trained on, or an empty text.
-
-    >>> import numpy as np
-    >>> from provnet.models.config import NetworkConfig
-    >>> range_problem(NetworkConfig("single", "small", (1, 4, 4), classes=2, scale=255.0), np.ones((1, 1, 4, 4)))
-    'values 1 to 1, trained on 0 to 255; scale them alike'
-    """
-    import numpy as np
-
-    low, high = float(images.min()), float(images.max())
-    if config.scale == 255.0:
-        odd = images.dtype != np.uint8 and (high <= 1.0 or low < 0.0 or high > 255.0)
-        trained = "0 to 255"
-    else:
-        shape = (1, -1) + (1,) * (images.ndim - 2)
-        mean, std = (np.asarray(values, dtype=np.float64).reshape(shape) for values in (config.mean, config.std))
-        odd = bool((np.abs(images / config.scale - mean) > FAR * std).any())
-        ends = (float((mean - 3 * std).min()) * config.scale, float((mean + 3 * std).max()) * config.scale)
-        trained = f"about {ends[0]:.3g} to {ends[1]:.3g}"
-    return f"values {low:.3g} to {high:.3g}, trained on {trained}; scale them alike" if odd else ""
-
-
 def seen_in_training(run: Run, data: ImageData) -> int:
     """How many of these samples have exactly the pixels of a training sample."""
     trained = {row.tobytes() for row in run.samples.pixel_sha256}
@@ -208,6 +184,3 @@ def _nowhere(split: str) -> DataSpec:
     from provnet.data.imagedata import DataSpec
 
     return DataSpec("arrays", "arrays", split)
-
-
-FAR = 30.0  # standard deviations; 0..255 where 0..1 was trained is hundreds

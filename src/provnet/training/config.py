@@ -51,7 +51,7 @@ class TrainConfig:
             if not isinstance(value, int) or not least <= value <= most:
                 raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value}")
         if self.batch_size == 1:
-            raise UsageError("batch_size must be 2 or more (BatchNorm compares samples), or 0 to choose it; got 1")
+            raise UsageError("batch_size must be 2 or more (BatchNorm compares samples); got 1")
         for name in ("lr", "weight_decay", "warmup", "step_factor", "task_weight", "index_weight"):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
@@ -75,6 +75,8 @@ def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
     >>> train_config("paper", epochs=40).batch_size
     128
     """
+    if changes.get("batch_size") == 0:
+        raise UsageError("batch_size must be 2 or more, got 0; leave it out to have it chosen")
     known = {f.name for f in fields(TrainConfig)}
     for name in changes:
         if name not in known:

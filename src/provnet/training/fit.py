@@ -83,10 +83,10 @@ def fit(
         checkpoint = None
         if path is not None:
             if fabric.global_rank == 0:
+                check_disk(path, parameters, len(data), config.epochs)
                 run_folder.prepare(path, overwrite=overwrite)
                 stack.enter_context(run_lock(path))
                 run_folder.check_before(path, resume=resume, overwrite=overwrite)
-                check_disk(path, parameters, len(data), config.epochs)
             fabric.barrier()
             if resume and run_folder.finished(path):
                 run = read_run(path, backbone=custom)

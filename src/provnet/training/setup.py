@@ -27,7 +27,6 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
     import logging
 
     from lightning_fabric import Fabric
-    from lightning_fabric.strategies.ddp import DDPStrategy
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are not for our users
     one_of("device", device, DEVICES)
@@ -44,7 +43,7 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
         accelerator="cuda" if cuda else "cpu",
         devices=count,
         num_nodes=max(1, int(os.environ.get("WORLD_SIZE", "1")) // count),
-        strategy=DDPStrategy(**{_buffers_setting(): False}) if several else "auto",
+        strategy=_own_buffers() if several else "auto",
         precision=precision,  # type: ignore[arg-type, unused-ignore]
     )
     if several:
@@ -52,10 +51,14 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
     return fabric
 
 
-def _buffers_setting() -> str:
-    """What DDP calls the copying of buffers before each step; renamed in torch 2.13."""
+def _own_buffers() -> Any:
+    """DDP that leaves each process its own buffers; what it calls their copying was renamed in torch 2.13."""
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
     known = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
-    return next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known)
+    name = next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in known)
+    setting: dict[str, Any] = {name: False}
+    return DDPStrategy(**setting)
 
 
 def check_shares(n: int, batch: int, processes: int) -> None:
@@ -65,7 +68,7 @@ def check_shares(n: int, batch: int, processes: int) -> None:
     """
     if processes > 1 and min(n, batch) < 2 * processes:
         raise UsageError(
-            f"{processes} processes need {2 * processes} samples in every batch, got a batch of {batch} and {n} samples; "
+            f"{processes} processes need {2 * processes} samples in every batch; got a batch of {batch}, {n} samples; "
             "use fewer processes or a larger batch"
         )
 
@@ -133,9 +136,10 @@ def available_memory() -> int:
 
 
 def check_disk(folder: Path, parameters: int, n: int, epochs: int) -> None:
-    """Refuse a folder whose disk cannot hold the model and two checkpoints."""
+    """Refuse a folder (there or not yet) whose disk cannot hold the model and two checkpoints."""
     need = parameters * 4 * (1 + 3 * 3) + n * epochs * 2 * 4
-    free = shutil.disk_usage(folder).free
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = shutil.disk_usage(there).free
     if need > free:
         raise DiskError(
             f"{folder} needs about {need / 2**20:.0f} MB for the model and its checkpoints, {free / 2**20:.0f} MB free"

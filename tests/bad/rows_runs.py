@@ -1,0 +1,312 @@
+"""Rows 68 to 77: runs that are killed, stopped, crowded out, mixed up, or asked for too much."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from provnet.decisions import verify_chain
+from provnet.explanation import explain
+from provnet.modelfile import has_run, read_run
+from provnet.training.checkpoint import load_checkpoint
+from provnet.training.lock import run_lock
+
+from .entry import Entry, Place, Said
+from .made import NETWORK, SIDE, STEPS, interrupted, plain_user, small_files
+
+KILLED = """
+import os, signal, sys
+from provnet.cli import main
+real = os.replace
+def replace(source, goal, **more):
+    if str(goal).endswith("step-0000000003"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(source, goal, **more)
+os.replace = replace
+main(sys.argv[1:])
+"""
+
+
+def steps(place: Place, out: Path, *options: object) -> list[object]:
+    """Six steps on the pictures of the kit, with a checkpoint after each."""
+    return ["train", place.kit.data, "--out", out, *NETWORK, *STEPS, *options]
+
+
+def killed(place: Place) -> list[object]:
+    """A process that kills itself while the third checkpoint is ready but has not got its name."""
+    command = [str(part) for part in steps(place, place.out)]
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done = subprocess.run([sys.executable, "-c", KILLED, *command], capture_output=True, env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert step_of(place.out) == 2
+    return steps(place, place.out, "--resume")
+
+
+def step_of(out: Path) -> int:
+    found = load_checkpoint(out)
+    assert found is not None
+    return int(found.meta["step"])
+
+
+def is_as_if_nothing_happened(place: Place, _: Said) -> None:
+    """Weights, log and history are those of a run that was never interrupted."""
+    straight = place.tmp / "straight"
+    assert place.call(*steps(place, straight)).code == 0
+    for name in ("model.safetensors", "history.safetensors", "log.jsonl"):
+        assert (place.out / name).read_bytes() == (straight / name).read_bytes()
+    assert not (place.out / "checkpoints").exists()
+
+
+def stopped(number: signal.Signals, times: int = 1) -> Callable[[Place], list[object]]:
+    def given(place: Place) -> list[object]:
+        place.stack.enter_context(interrupted(4, number, times))
+        return steps(place, place.out)
+
+    return given
+
+
+def goes_on(step: int) -> Callable[[Place, Said], None]:
+    """The checkpoint of that step is kept, and --resume ends as if nothing had happened."""
+
+    def after(place: Place, said: Said) -> None:
+        assert "--resume" in said.err
+        assert not has_run(place.out)
+        assert step_of(place.out) == step
+        assert place.call(*steps(place, place.out, "--resume")).code == 0
+        is_as_if_nothing_happened(place, said)
+
+    return after
+
+
+def full_disk(place: Place, *options: object) -> list[object]:
+    place.stack.enter_context(small_files(50_000))
+    return steps(place, place.out, *options)
+
+
+def full_later(place: Place) -> list[object]:
+    """The disk fills up when a run goes on that had a checkpoint."""
+    place.run("stopped", "out")
+    return full_disk(place, "--resume")
+
+
+def no_room_at_all(place: Place) -> list[object]:
+    usage = shutil.disk_usage(place.tmp)._replace(free=1000)
+    place.patch.setattr(shutil, "disk_usage", lambda _: usage)
+    return steps(place, place.out)
+
+
+def full_for(*options: object) -> Callable[[Place], list[object]]:
+    """`explain` with something to write."""
+
+    def given(place: Place) -> list[object]:
+        place.stack.enter_context(small_files(200))
+        return [
+            "explain",
+            place.kit.run,
+            place.kit.data / "test/digit-0/0.png",
+            *options[:1],
+            place.tmp / str(options[1]),
+        ]
+
+    return given
+
+
+def no_decision(place: Place, _: Said) -> None:
+    assert verify_chain(place.tmp / "out.jsonl") == 0
+
+
+def full_evaluation(place: Place) -> list[object]:
+    run = place.run()
+    place.stack.enter_context(small_files(200))
+    return ["evaluate", run]
+
+
+def read_only(place: Place, below: str = "") -> list[object]:
+    (place.tmp / "closed").mkdir()
+    (place.tmp / "closed").chmod(0o555)
+    place.stack.enter_context(plain_user())
+    place.patch.setattr("provnet.training.fit._run", _too_late)
+    return steps(place, place.tmp / "closed" / below)
+
+
+def _too_late(*_: Any, **__: Any) -> None:
+    raise AssertionError("training began")
+
+
+def read_only_page(place: Place) -> list[object]:
+    (place.tmp / "closed").mkdir()
+    (place.tmp / "closed").chmod(0o555)
+    place.stack.enter_context(plain_user())
+    return ["explain", place.kit.run, place.kit.data / "test/digit-0/0.png", "--html", place.tmp / "closed" / "x.html"]
+
+
+def file_in_the_way(place: Place) -> list[object]:
+    place.patch.setattr("provnet.training.fit._run", _too_late)
+    return steps(place, place.write("taken", "x") / "run")
+
+
+def set_back(place: Place) -> list[object]:
+    """A clock that goes backwards, and checkpoints whose times say the opposite of their steps."""
+    run = place.run("stopped", "out")
+    for number, path in enumerate(sorted(run.rglob("*"), reverse=True)):
+        os.utime(path, (number * 10**8, number * 10**8))
+    now = time.time()
+    ticks = iter(range(10**9))
+    place.patch.setattr(time, "time", lambda: now - 3600.0 * next(ticks))
+    return steps(place, run, "--resume")
+
+
+def old_files(place: Place) -> list[object]:
+    run, data = place.run(), place.data()
+    for number, path in enumerate(sorted([*run.rglob("*"), *data.rglob("*")])):
+        os.utime(path, (4 * 10**9 * (number % 2), 4 * 10**9 * (number % 2)))
+    return ["verify", run, "--data", data, "--strict"]
+
+
+def crowded(*options: object) -> Callable[[Place], list[object]]:
+    """Another run holds the folder."""
+
+    def given(place: Place) -> list[object]:
+        out = place.run("stopped", "out") if options else place.out
+        out.mkdir(exist_ok=True)
+        place.stack.enter_context(run_lock(out))
+        return steps(place, out, *options)
+
+    return given
+
+
+def released(place: Place, _: Said) -> None:
+    assert place.call(*steps(place, place.out, "--resume")).code == 0
+
+
+def resumed(*options: object) -> Callable[[Place], list[object]]:
+    return lambda place: [*steps(place, place.run("stopped", "out"), "--resume"), *options]
+
+
+def other_threads(place: Place) -> list[object]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(before + 1)
+    place.stack.callback(torch.set_num_threads, before)
+    return resumed()(place)
+
+
+def other_data(place: Place, out: str = "stopped") -> list[object]:
+    """One training picture less."""
+    data = place.data()
+    (data / "train/digit-0/0.png").unlink()
+    run = place.run(out, "out")
+    return ["train", data, "--out", run, *NETWORK, *(STEPS if out == "stopped" else ("--epochs", 1)), "--resume"]
+
+
+def still_resumes(place: Place, _: Said) -> None:
+    assert step_of(place.out) == 3
+    assert place.call(*steps(place, place.out, "--resume")).code == 0
+    is_as_if_nothing_happened(place, _)
+
+
+def diverging(place: Place) -> list[object]:
+    return ["train", place.kit.data, "--out", place.out, *NETWORK, *STEPS, "--epochs", 60, "--lr", "1e6"]
+
+
+def last_good_is_kept(place: Place, _: Said) -> None:
+    assert not has_run(place.out)
+    assert step_of(place.out) >= 1  # reading it checks that every weight is finite
+
+
+def poisoned(place: Place) -> list[object]:
+    values = np.zeros((6, 4), np.float32)
+    values[2, 3] = np.nan
+    np.savez(place.tmp / "x.npz", images=values, labels=np.arange(6) % 2)
+    return ["train", place.tmp / "x.npz", "--out", place.out]
+
+
+def many(place: Place, k: object, *options: object) -> list[object]:
+    return ["explain", place.kit.run, place.kit.data / "test/digit-0/0.png", "-k", k, "--json", *options]
+
+
+def all_are_named(_: Place, said: Said) -> None:
+    found = said.json[0]["exemplars"]
+    assert len({item["sample_id"] for item in found}) == 20
+    assert abs(sum(item["weight"] for item in found) - 1) < 1e-5
+
+
+def many_in_python(place: Place) -> Callable[[], Any]:
+    return lambda: explain(read_run(place.kit.run), np.zeros((2, 1, SIDE, SIDE), np.uint8), k=10**9)
+
+
+def asked(name: str, value: object) -> Callable[[Place], list[object]]:
+    return lambda place: ["train", place.kit.data, "--out", place.out, f"{name}={value}"]
+
+
+TWICE = "Ctrl-C twice"
+LISTED = ("cannot resume",)
+ROWS = [
+    Entry(68, "killed while a checkpoint is written, resumed", killed, after=is_as_if_nothing_happened),
+    Entry(69, "SIGTERM", stopped(signal.SIGTERM), 130, ("interrupted",), goes_on(4), leaves=True),
+    Entry(69, "Ctrl-C", stopped(signal.SIGINT), 130, ("interrupted",), goes_on(4), leaves=True),
+    Entry(69, TWICE, stopped(signal.SIGINT, 2), 130, ("interrupted",), goes_on(3), leaves=True),
+    Entry(
+        70,
+        "disk full at the first checkpoint",
+        full_disk,
+        4,
+        ("disk full writing", "MB free", "make room"),
+        leaves=True,
+    ),
+    Entry(70, "disk full later", full_later, 4, ("disk full writing", "MB free"), still_resumes, leaves=True),
+    Entry(70, "disk full before training", no_room_at_all, 4, ("needs about", "MB free")),
+    Entry(70, "disk full, page", full_for("--html", "page.html"), 4, ("page.html", "disk full")),
+    Entry(70, "disk full, sheet", full_for("--png", "sheet.png"), 4, ("sheet.png", "disk full")),
+    Entry(70, "disk full, decision log", full_for("--log", "out.jsonl"), 4, ("out.jsonl",), no_decision, leaves=True),
+    Entry(70, "disk full, evaluation", full_evaluation, 4, ("evaluation.json", "disk full")),
+    Entry(71, "read-only output folder", read_only, 2, ("closed", "ermission denied", "choose")),
+    Entry(71, "output below a read-only folder", lambda p: read_only(p, "run"), 2, ("closed/run", "ermission denied")),
+    Entry(71, "output below a file", file_in_the_way, 2, ("taken/run", "choose another")),
+    Entry(71, "page into a read-only folder", read_only_page, 2, ("x.html", "ermission denied")),
+    Entry(72, "clock set back, resumed", set_back, after=is_as_if_nothing_happened),
+    Entry(72, "files of the past and of the future", old_files, 0, ("the same data", "verified")),
+    Entry(73, "second run in a folder", crowded(), 2, ("in use by another provnet run", f"process {os.getpid()}")),
+    Entry(73, "second run, --resume", crowded("--resume"), 2, ("in use by another provnet run",), released),
+    Entry(73, "second run, --overwrite", crowded("--overwrite"), 2, ("in use by another provnet run",), released),
+    Entry(74, "resumed with another seed", resumed("--seed", 5), 6, (*LISTED, "training.seed: 0 -> 5"), still_resumes),
+    Entry(74, "resumed with another batch size", resumed("--batch-size", 4), 6, (*LISTED, "batch_size: 8 -> 4")),
+    Entry(74, "resumed with another learning rate", resumed("--lr", 0.5), 6, (*LISTED, "training.lr: 0.002 -> 0.5")),
+    Entry(74, "resumed with other data", other_data, 6, (*LISTED, "data.fingerprint", "data.samples: 20 -> 19")),
+    Entry(74, "resumed with other threads", other_threads, 6, (*LISTED, "machine.threads")),
+    Entry(
+        74,
+        "resumed with everything else",
+        resumed("--seed", 5, "--lr", 0.5, "--epochs", 9, "--network", "single", "--alpha", 0.5),
+        6,
+        ("training.seed", "training.lr", "training.epochs", "network.network", "network.alpha"),
+    ),
+    Entry(74, "finished run with other data", lambda p: other_data(p, "run"), 6, (*LISTED, "data.samples: 20 -> 19")),
+    Entry(75, "learning rate 1e6", diverging, 3, ("step", "Lower the learning rate"), last_good_is_kept, True),
+    Entry(75, "NaN in the data", poisoned, 3, ("x.npz", "NaN")),
+    Entry(76, "k above N", lambda p: many(p, 10**9), 0, ("more than the 20 training samples",), all_are_named),
+    Entry(
+        76,
+        "k above N in Python",
+        many_in_python,
+        after=lambda _, said: None if said.value.index.shape == (2, 20) else 1 / 0,
+    ),
+    Entry(76, "k of 0", lambda p: many(p, 0), 2, ("-k must be 1 or more, got 0",)),
+    Entry(76, "k of -1", lambda p: many(p, -1), 2, ("-k must be 1 or more, got -1",)),
+    *(
+        Entry(77, f"{name} {value}", asked(name, value), 2, (str(value),))
+        for name in ("--epochs", "--batch-size")
+        for value in (-1, 0, 10**7, 10**30)
+    ),
+    Entry(77, "--batch-size 1", asked("--batch-size", 1), 2, ("2 or more",)),
+    Entry(77, "--epochs 1.5", asked("--epochs", 1.5), 2, ("--epochs", "valid integer")),
+]
