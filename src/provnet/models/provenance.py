@@ -46,6 +46,8 @@ class Normalise(nn.Module):
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
+        own = config.backbone != "custom"  # another's code may take the pixels in the order they usually have
+        self.channels_last = own and len(config.input_shape) == 3
         shape = (1, -1) + (1,) * (len(config.input_shape) - 1)
         self.input_shape = config.input_shape
         self.scale = config.scale
@@ -57,7 +59,10 @@ class Normalise(nn.Module):
         if tuple(images.shape[1:]) != self.input_shape:
             given = tuple(images.shape[1:])
             raise UsageError(f"this network takes samples of shape {self.input_shape}, got {given}; resize them first")
-        return (images.float() / self.scale - self.mean) / self.std
+        values = (images.float() / self.scale - self.mean) / self.std
+        if self.channels_last and values.device.type == "cpu":  # convolutions and pooling are a third faster this way
+            return torch.empty_like(values, memory_format=torch.channels_last).copy_(values)
+        return values
 
 
 class IndexTrunk(nn.Module):

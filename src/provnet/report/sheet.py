@@ -66,7 +66,7 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
     if card.supported:
         words, colour = ("Because of these training samples" if card.exemplars else "Supported"), SOFT
     else:
-        words = "No supporting training sample" + (": nearest, but not evidence" if card.exemplars else "")
+        words = "No supporting training sample" + (": only nearest ones" if card.exemplars else "")
         colour = WARN
     heading = face(23, "regular" if card.supported else "bold")
     draw.text((left, top + ANSWER), heading.shorten(words, room), fill=colour, font=heading.font)
