@@ -36,7 +36,10 @@ class IndexMap(nn.Module):
 
     def __init__(self, labels: Tensor | np.ndarray | Sequence[int], classes: int | None = None) -> None:
         super().__init__()
-        y = torch.as_tensor(np.asarray(labels), dtype=torch.int64).reshape(-1)
+        given = np.asarray(labels)
+        if given.size and given.dtype.kind not in "iub":
+            raise UsageError(f"labels must be whole numbers, got {given.dtype}")
+        y = torch.as_tensor(given, dtype=torch.int64).reshape(-1)
         if len(y) == 0:
             raise UsageError("an IndexMap needs at least one sample, got none")
         if int(y.min()) < 0:
@@ -77,7 +80,8 @@ class IndexMap(nn.Module):
 
     def join(self, classes: Tensor, local: Tensor) -> Tensor:
         """Return the global index of each (class, local) pair; a pair that names no sample is refused."""
-        index = self.table[classes, local]
+        there = (classes >= 0) & (classes < self.classes) & (local >= 0) & (local < self.largest)
+        index = self.table[classes.where(there, 0), local.where(there, 0)].where(there, -1)
         if bool((index < 0).any()):
             raise UsageError("a (class, local) pair names no sample: local must lie below the size of its class")
         return index

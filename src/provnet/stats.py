@@ -44,4 +44,5 @@ def wilson(successes: float, n: int) -> Interval:
     spread = 1 + Z95**2 / n
     middle = (p + Z95**2 / (2 * n)) / spread
     half = Z95 / spread * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))
-    return Interval(p, n, max(0.0, middle - half), min(1.0, middle + half))
+    # at 0 and 1 an end is the rate itself, but for the last bit
+    return Interval(p, n, min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half)))

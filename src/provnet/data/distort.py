@@ -1,6 +1,6 @@
 """Small distortions under which a sample must still be recognised: noise, one-pixel shift, JPEG.
 
-All take raw images (uint8 (N, C, H, W), or floats) and give the same type back; each draws from (seed) alone.
+All take raw images, uint8 (N, C, H, W) or floats, and give uint8 or float32 back; each draws from (seed) alone.
 """
 
 from __future__ import annotations

@@ -1,0 +1,107 @@
+"""A backbone given as an object: any module from (B, C, H, W) to (B, D), used as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import provnet
+from provnet.errors import UsageError
+from provnet.indexing import IndexMap
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import build
+from provnet.training.config import train_config
+from provnet.training.fit import fit
+
+from .made import NETWORKS, UNEVEN, scores_of
+
+SHAPE = (3, 6, 5)
+
+
+class Viewing(nn.Module):
+    """Takes the pixels in the order they usually have, as much code does: `view` refuses any other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(90, 7)
+        self.seen: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen = x
+        out: Tensor = self.linear(x.view(len(x), -1))
+        return out
+
+
+class Convolving(nn.Module):
+    """With BatchNorm and a view after a convolution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.conv(x)).view(len(x), 48)
+        return out
+
+
+OWN: dict[str, Callable[[], nn.Module]] = {
+    "view": Viewing,
+    "convolution": Convolving,
+    "no weights": nn.Flatten,
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(90, 2)),
+}
+
+
+def config(network: str) -> NetworkConfig:
+    return NetworkConfig(network, "custom", SHAPE, classes=3, mean=(0.5,), std=(0.25,), scale=255.0)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("name", OWN)
+def test_its_features_are_the_networks(name: str, network: str) -> None:
+    module = OWN[name]()
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    net = build(config(network), IndexMap(UNEVEN), module)
+    assert net.backbone is module
+    assert module.training
+    for key, value in module.state_dict().items():  # neither initialised again nor moved by looking at its shape
+        assert torch.equal(before[key], value)
+    images = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (4, *SHAPE), dtype=np.uint8))
+    output = net.eval()(images)
+    assert torch.allclose(output.features, module((images.float() / 255 - 0.5) / 0.25), atol=1e-5)
+    assert output.logits.shape == (4, 3)
+    assert len(scores_of(output)) == 4
+    scores_of(net.train()(images, torch.tensor([0, 2, 0, 0])))[:, 0].sum().backward()
+    for p in module.parameters():
+        assert p.grad is not None
+
+
+def test_it_is_given_pixels_in_their_usual_order() -> None:
+    module = Viewing()
+    net = build(config("class-conditional"), IndexMap(UNEVEN), module)
+    net.eval()(torch.zeros(4, *SHAPE, dtype=torch.uint8))
+    assert module.seen is not None
+    assert module.seen.is_contiguous()
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_it_is_trained_and_explained(network: str) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (14, *SHAPE), dtype=np.uint8)
+    module = Viewing()
+    start = module.linear.weight.detach().clone()
+    data = provnet.open_data(images, np.arange(14) % 3)
+    run = fit(data, network=network, backbone=module, config=train_config(epochs=1, batch_size=8))
+    assert run.config.network.backbone == "custom"
+    assert not torch.equal(start, module.linear.weight)
+    found = provnet.explain(run, data.images, k=2)
+    assert found.index.shape == (14, 2)
+    assert found.index[:, 0].min() >= 0
+
+
+def test_feature_maps_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"must give \(B, D\) features, this one gives \(B, 4, 4, 3\)"):
+        build(config("single"), IndexMap(UNEVEN), nn.Conv2d(3, 4, 3))

@@ -1,0 +1,116 @@
+"""Sharing levels 1-4 of the four sizes: what lies before the cut serves both branches, what lies behind one alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from provnet.errors import UsageError
+from provnet.indexing import IndexMap
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import ProvenanceNet, build, parameter_count
+from provnet.models.sharing import LEVELS, SHARING, cut_at
+
+from .made import UNEVEN, scores_of
+
+OFF = ("class-independent", "class-conditional", "class-conditional-heads")
+
+
+def make(size: str, level: int, network: str = "class-independent", side: int = 4) -> ProvenanceNet:
+    torch.manual_seed(0)
+    config = NetworkConfig(network, size, (1, side, side), classes=3, conditional=False, level=level)
+    return build(config, IndexMap(UNEVEN))
+
+
+def cnn_parameters(channels: tuple[int, int, int, int], side: int) -> list[int]:
+    """Weights and biases of the four blocks, counted by hand."""
+    a, b, c, hidden = channels
+    last = (side + 3) // 4  # pooled twice, rounded up
+    return [9 * a + a, 9 * a * b + b, 9 * b * c + c, c * last * last * hidden + hidden]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", SHARING)
+def test_the_layers_before_the_cut_are_shared(size: str, level: int) -> None:
+    with torch.device("meta"):  # shapes alone
+        cut = cut_at(size, (1, 28, 28), level)
+    blocks = cnn_parameters(SHARING[size], 28)
+    assert parameter_count(cut.shared) == sum(blocks[:level])
+    assert parameter_count(cut.task) == parameter_count(cut.index) == sum(blocks[level:])
+    kinds = [type(part) for part in cut.shared.modules() if isinstance(part, nn.Conv2d | nn.Linear)]
+    assert kinds == ([nn.Conv2d] * 3 + [nn.Linear])[:level]
+    assert not [part for part in cut.shared.modules() if isinstance(part, nn.BatchNorm2d)]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", SHARING)
+def test_outputs(size: str, level: int) -> None:
+    net = make(size, level).eval()
+    with torch.no_grad():
+        output = net(torch.randn(3, 1, 4, 4))
+    hidden = SHARING[size][3]
+    assert output.logits.shape == (3, 3)
+    assert scores_of(output).shape == (3, 9)
+    assert output.index_features.shape == output.support_features.shape == (3, hidden)
+    if level < 4:  # feature maps: the index branch's features are measured instead
+        assert output.features.shape[:2] == (3, SHARING[size][level - 1])
+        assert output.support_features is output.index_features
+    else:
+        assert output.features.shape == (3, hidden)
+    assert net.support.mean.shape == (3, hidden)
+
+
+@pytest.mark.parametrize("network", OFF)
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_loss_reaches_the_shared_layers_and_its_own_branch_only(network: str, level: int) -> None:
+    classes = torch.tensor([0, 2, 2, 0])
+    for branch in ("task", "index"):
+        net = make("sharing-small", level, network, side=8).eval()
+        output = net(torch.randn(4, 1, 8, 8), classes)
+        scores = scores_of(output)
+        loss = output.logits if branch == "task" else scores.where(torch.isfinite(scores), 0.0)
+        loss.square().sum().backward()
+        own = {name for name, p in net.named_parameters() if p.grad is not None and bool((p.grad != 0).any())}
+        parts = {name.split(".")[0] for name in own}
+        assert parts == {"task": {"backbone", "task_head"}, "index": {"backbone", "index_head"}}[branch] | (
+            {"index_trunk"} if branch == "index" and level < 4 else set()
+        )
+        assert len([name for name in own if name.startswith("backbone.")]) == 2 * level  # a weight and a bias each
+        behind = [name for name in own if name.startswith(("task_head.", "index_trunk.", "index_head."))]
+        assert len(behind) == 2 * (4 - level) + 2
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+def test_the_two_branches_do_not_start_equal(level: int) -> None:
+    net = make("sharing-small", level)
+    assert net.task_head is not None
+    mine, other = next(net.task_head.parameters()), next(net.index_trunk.parameters())
+    assert mine.shape == other.shape
+    assert not torch.equal(mine, other)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_single_branch_is_one_whole_network(level: int) -> None:
+    net = make("sharing-small", level, "single").eval()
+    assert parameter_count(net.backbone) == sum(cnn_parameters(SHARING["sharing-small"], 4))
+    assert net(torch.randn(2, 1, 4, 4)).features.shape == (2, 128)
+
+
+def test_any_size_of_picture() -> None:
+    for shape in ((1, 1, 1), (3, 5, 9), (1, 28, 28), (3, 32, 33)):
+        config = NetworkConfig("class-independent", "sharing-small", shape, classes=3, conditional=False, level=2)
+        assert build(config, IndexMap(UNEVEN)).eval()(torch.zeros(2, *shape)).logits.shape == (2, 3)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    for level in (0, 5):
+        with pytest.raises(UsageError, match=rf"level must be one of \(1, 2, 3, 4\), got {level}"):
+            cut_at("sharing-small", (1, 8, 8), level)
+    with pytest.raises(UsageError, match=r'takes pictures .* use "mlp"'):
+        cut_at("sharing-small", (8,), 3)
+    with pytest.raises(UsageError, match='unknown sharing size "sharing-tiny"'):
+        cut_at("sharing-tiny", (1, 8, 8), 3)
+    config = NetworkConfig("class-conditional", "sharing-small", (1, 8, 8), classes=3, conditional=True)
+    with pytest.raises(UsageError, match="no class input; set conditional to False"):
+        build(config, IndexMap(UNEVEN))

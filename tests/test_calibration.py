@@ -1,0 +1,74 @@
+"""Calibration: the threshold turns away the stated share of distorted training samples, and nothing else is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from provnet.attribution import attribute
+from provnet.data.distort import add_noise, shift
+from provnet.indexing import IndexMap
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import ProvenanceNet, build
+from provnet.support import calibrate
+
+from .digits import training
+from .models.made import NETWORKS, UNEVEN
+
+
+def network(kind: str, shape: tuple[int, ...], index_map: IndexMap) -> ProvenanceNet:
+    torch.manual_seed(0)
+    backbone = "mlp" if len(shape) == 1 else "small"
+    return build(NetworkConfig(kind, backbone, shape, index_map.classes, std=(255.0,)), index_map)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("level", [0.05, 0.3])
+def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[Tensor] = []
+
+    def keep(distort: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], Tensor]:
+        def kept(images: Tensor, seed: int) -> Tensor:
+            copies.append(distort(images, seed))
+            return copies[-1]
+
+        return kept
+
+    monkeypatch.setattr("provnet.support.add_noise", keep(add_noise))
+    monkeypatch.setattr("provnet.support.shift", keep(shift))
+    net = network(kind, (1, 28, 28), IndexMap(training().labels, 10))
+    facts = calibrate(net, training().images, seed=3, level=level)
+    assert [copy.shape for copy in copies] == [training().images.shape] * 2
+    with torch.inference_mode():
+        support = torch.cat([attribute(net, net(copy), 1).support for copy in copies])
+    assert facts["n"] == len(support)
+    assert facts["level"] == level
+    below = float((support < facts["threshold"]).float().mean())
+    assert below == pytest.approx(level, abs=1.5 / len(support))
+
+
+def test_it_measures_the_features_of_the_training_samples_by_their_labels() -> None:
+    images = training().images
+    net = network("class-conditional", (1, 28, 28), IndexMap(training().labels, 10))
+    calibrate(net, images, seed=0)
+    with torch.no_grad():
+        features = net.eval()(images).support_features
+    for label in range(10):
+        assert torch.allclose(net.support.mean[label], features[training().labels == label].mean(0), atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_numbers_and_the_callers_randomness_is_kept() -> None:
+    images = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+    facts = []
+    for noise in (1, 2):
+        net = network("class-independent", (4,), IndexMap(UNEVEN))
+        torch.manual_seed(noise)
+        before = torch.random.get_rng_state()
+        facts.append(calibrate(net, images, seed=5))
+        assert torch.equal(torch.random.get_rng_state(), before)
+    assert facts[0] == facts[1]
+    assert facts[0]["n"] == 9  # vectors cannot be shifted
+    assert facts[0]["calibrated_on"] == "noisy training samples"

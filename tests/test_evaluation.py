@@ -1,0 +1,169 @@
+"""Evaluation: every figure counted again from explanations, one query after the other."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import provnet
+from provnet.data.distort import add_noise, jpeg, shift
+from provnet.data.targets import TargetSampler
+from provnet.errors import UsageError
+from provnet.evaluation import Evaluation, evaluate
+from provnet.explanation import explain
+from provnet.stats import Interval, wilson
+from provnet.training.config import train_config
+from provnet.training.fit import fit
+
+from .digits import NETWORKS, WITHIN, trained, training, unseen
+
+
+def rate(hits: list[bool]) -> Interval:
+    return wilson(sum(hits), len(hits))
+
+
+def own_first(found: Any, own: list[int], k: int = 1) -> Interval:
+    return rate([i in named[:k] for i, named in zip(own, found.index.tolist(), strict=True)])
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_figures_on_unseen_data(network: str) -> None:
+    run, test = trained(network), unseen()
+    found, truth = explain(run, test.images, k=10), test.samples.labels.tolist()
+    figures = evaluate(run, test)
+    assert figures.class_accuracy == rate([p == t for p, t in zip(found.predicted.tolist(), truth, strict=True)])
+    assert figures.supported["test"] == rate(found.supported.tolist())
+    for k in (1, 5, 10):
+        shares, most = [], []
+        for labels, t in zip(found.label.tolist(), truth, strict=True):
+            real = [label for label in labels[:k] if label >= 0]
+            shares.append(t in real)
+            most.append(Counter(real).most_common(1)[0][0] == t)  # keeps the order in which labels were first seen
+        assert figures.any_at[k] == rate(shares)
+        assert figures.majority_at[k] == rate(most)
+    if network in WITHIN:  # as docs/networks.md says
+        assert {*figures.any_at.values(), *figures.majority_at.values()} == {figures.class_accuracy}
+    assert 0 < (figures.class_accuracy.value or 0) < 1
+    assert figures.index_accuracy.n == figures.supported["train"].n == 0
+    assert figures.index_accuracy_perturbed == {}
+
+
+def test_figures_on_the_training_samples(network: str) -> None:
+    run, train = trained(network), training()
+    own, labels = list(range(len(train))), train.samples.labels.tolist()
+    found = explain(run, train.images, k=5)
+    figures = evaluate(run, train=train, seed=4)
+    assert figures.index_accuracy == own_first(found, own)
+    assert figures.index_at_5 == own_first(found, own, 5)
+    assert 0 < (figures.index_accuracy.value or 0) < (figures.index_at_5.value or 0)
+    assert figures.supported["train"] == rate(found.supported.tolist())
+    copies = {"noise": add_noise(train.images, 4), "shift": shift(train.images, 4), "jpeg": jpeg(train.images)}
+    assert list(figures.index_accuracy_perturbed) == list(copies)
+    for name, copy in copies.items():
+        assert figures.index_accuracy_perturbed[name] == own_first(explain(run, copy, k=1), own)
+    right = rate([p == t for p, t in zip(found.predicted.tolist(), labels, strict=True)])
+    wanted = {"class_accuracy_train": right}
+    if network in WITHIN:
+        given = explain(run, train.images, k=1, classes=train.labels)
+        wanted |= {"stage_1": right, "stage_2": own_first(given, own), "end_to_end": figures.index_accuracy}
+        assert wanted["stage_2"].value >= wanted["end_to_end"].value  # type: ignore[operator]
+    assert {name: figures.extra[name] for name in wanted} == wanted
+    assert ("stage_2" in figures.extra) == (network in WITHIN)
+    assert figures.index_ceiling == 1.0
+    assert figures.class_accuracy.n == figures.any_at[1].n == figures.majority_at[10].n == 0
+
+
+@pytest.mark.parametrize("name", ["single", "class-conditional"])
+def test_sampled_targets_where_labels_were_mixed(name: str) -> None:
+    run, train = trained(name, alpha=0.5), training()
+    targets = TargetSampler(run.network.index_map, 0.5).draw(7, 0).tolist()
+    found = explain(run, train.images, k=1)
+    figures = evaluate(run, train=train, seed=7)
+    assert figures.extra["index_accuracy_sampled_targets"] == own_first(found, targets)
+    assert figures.index_accuracy == own_first(found, list(range(len(train))))
+    assert "index_accuracy_sampled_targets" not in evaluate(trained(name), train=train).extra
+
+
+def test_some_of_the_training_samples() -> None:
+    run, train = trained(), training()
+    rows = np.array([40, 3, 17])
+    figures = evaluate(run, train=train.select(rows), index=rows)
+    found = explain(run, train.images[rows], k=5)
+    assert figures.index_accuracy == own_first(found, [40, 3, 17])
+    assert figures.index_at_5 == own_first(found, [40, 3, 17], 5)
+    assert figures.index_accuracy.n == figures.extra["stage_2"].n == 3
+    with pytest.raises(UsageError, match="not the ones this run was trained on"):
+        evaluate(run, train=train.select(rows), index=rows[::-1])
+
+
+def test_duplicates_are_counted_as_groups_beside_the_exact_figure() -> None:
+    digits = training()
+    rows = np.concatenate([np.arange(24), np.arange(12), [0, 1]])  # twelve digits twice, two of them three times
+    data = provnet.open_data(digits.images[torch.from_numpy(rows)], digits.samples.labels[rows])
+    run = fit(data, network="class-independent", config=train_config(epochs=4, batch_size=8))
+    figures = evaluate(run, train=data)
+    found = explain(run, data.images, k=1)
+    assert figures.index_ceiling == 24 / 38
+    assert figures.index_accuracy == own_first(found, list(range(38)))
+    assert figures.extra["index_accuracy_group"] == rate([rows[i] == rows[j] for i, (j,) in enumerate(found.index)])
+    assert figures.extra["index_accuracy_group"].value > figures.index_accuracy.value  # type: ignore[operator]
+    assert figures.index_accuracy.value <= figures.index_ceiling  # type: ignore[operator]
+    assert "index_accuracy_group" not in evaluate(trained(), train=training()).extra
+
+
+def test_vectors_know_noise_alone() -> None:
+    values = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
+    data = provnet.open_data(values, np.arange(30) % 3)
+    run = fit(data, config=train_config(epochs=2, batch_size=8))
+    figures = evaluate(run, train=data)
+    found = explain(run, add_noise(data.images, 0), k=1)
+    assert figures.index_accuracy_perturbed == {"noise": own_first(found, list(range(30)))}
+
+
+def test_nothing_given_has_no_value(network: str) -> None:
+    figures = evaluate(trained(network)).to_json()
+    named = [figures[name] for name in ("class_accuracy", "index_accuracy", "index_at_5", "any_at_1", "majority_at_5")]
+    assert named == [{"value": None, "n": 0, "low": None, "high": None}] * 5
+    assert figures["index_accuracy_perturbed"] == {}
+    assert evaluate(trained(network), test=unseen().select(np.array([], np.int64))).class_accuracy.n == 0
+
+
+def test_other_data_are_refused() -> None:
+    run, train = trained(), training()
+    others = {
+        "another order": train.select(np.arange(len(train))[::-1].copy()),
+        "fewer": train.select(np.arange(10)),
+        "other labels": replace(train, samples=replace(train.samples, labels=np.roll(train.samples.labels, 1))),
+        "other pictures": unseen(),
+    }
+    for data in others.values():
+        with pytest.raises(UsageError, match="not the ones this run was trained on; see provnet verify"):
+            evaluate(run, train=data)
+    names = (*train.class_names[:9], "ten")
+    with pytest.raises(UsageError, match='unknown to the run: "ten"'):
+        evaluate(run, test=replace(train, samples=replace(train.samples, class_names=names)))
+    with pytest.raises(UsageError, match="their order or number differs"):
+        evaluate(run, test=replace(train, samples=replace(train.samples, class_names=train.class_names[::-1])))
+
+
+def test_as_json() -> None:
+    figures = evaluate(trained(), unseen(), training())
+    assert isinstance(figures, Evaluation)
+    written = json.loads(json.dumps(figures.to_json(), allow_nan=False))
+    wanted = {"class_accuracy", "index_accuracy", "index_at_5", "index_accuracy_perturbed", "supported"}
+    wanted |= {f"{kind}_at_{k}" for kind in ("any", "majority") for k in (1, 5, 10)}
+    wanted |= {"index_ceiling", "class_accuracy_train", "stage_1", "stage_2", "end_to_end"}
+    assert set(written) >= wanted
+    assert set(written["index_accuracy_perturbed"]) == {"noise", "shift", "jpeg"}
+    assert written["class_accuracy"] == figures.class_accuracy.to_json()
+    assert written["any_at_5"] == figures.any_at[5].to_json()
