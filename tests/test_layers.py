@@ -13,14 +13,22 @@ SOURCE = Path(provnet.__file__).parent
 LAYERS = (
     "errors",
     "indexing",
+    "atomic",
     "data",
+    # keys of samples: kept, compared, found
+    "keybank",
+    "retrieval",
+    "ann",
+    "sharding",
+    "loss_checks",
+    "index_loss",
+    "sampled_loss",
     "models",
     "objective",
     # scores to samples, and when to say "none"
     "attribution",
     "support",
     # files
-    "atomic",
     "foreign",
     "safejson",
     "safefile",
@@ -40,6 +48,8 @@ LAYERS = (
     "report",
     "explanation",
     "evaluation",
+    "newcomers",
+    "bank",
     "applications",
     # faces
     "estimator",

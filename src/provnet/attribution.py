@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provnet.errors import NonFiniteError, UsageError
+from provnet.errors import NonFiniteError, UsageError, one_of
+from provnet.models.exemplar import ExemplarHead, Ranked
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
 
@@ -25,7 +26,8 @@ class Attribution:
         predicted: (B,) int64 class.
         confidence: (B,) probability of that class.
         index: (B, K) int64 training samples, best first; -1 where a class has fewer than K samples.
-        weight: (B, K) share of the index branch's probability; 0 where index is -1.
+        weight: (B, K) share of the index branch's probability; 0 where index is -1. Joint weights are P(class) times
+            the share within the sample's class.
         support: (B,) minus the distance from the training samples of the predicted class, see `models.support`;
             compared with a calibrated threshold.
     """
@@ -37,33 +39,63 @@ class Attribution:
     support: Tensor
 
 
-def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int) -> Attribution:
+def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain") -> Attribution:
     """Turn a network's output into training samples with weights; NaN or infinity is an error, never an index."""
     if k < 1:
         raise UsageError(f"k must be 1 or more, got {k}")
-    scores, classes = output.index_scores.float(), output.classes
-    valid = net.index_head.valid(classes)
-    fine = torch.isfinite(scores) if valid is None else torch.isfinite(scores) | ~valid
-    support = net.support(output.support_features, classes)
-    finite = torch.isfinite(output.logits).all(1) & fine.all(1) & torch.isfinite(support)
+    one_of("weights", weights, WEIGHTS)
+    support = net.support(output.support_features, output.classes)
+    _refuse_not_finite(torch.isfinite(output.logits).all(1) & _finite_scores(net, output) & torch.isfinite(support))
+    log_class = torch.log_softmax(output.logits.float(), 1)
+    joint = log_class if weights == "joint" else None
+    if output.index_scores is None:
+        assert isinstance(net.index_head, ExemplarHead)
+        found = net.index_head.best(output.index_features, output.classes, min(k, net.index_map.n), joint)
+    else:
+        found = _best_of_scores(net, output.index_scores.float(), output.classes, k, joint)
+    confidence, predicted = log_class.exp().max(1)
+    return Attribution(
+        predicted=predicted,
+        confidence=confidence,
+        index=found.index,
+        weight=found.log_share.exp().where(found.index >= 0, 0.0),
+        support=support,
+    )
+
+
+def _finite_scores(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+    """(B,) whether every score that names a sample is finite."""
+    if output.index_scores is None:
+        return torch.isfinite(output.index_features).all(1)
+    valid = net.index_head.valid(output.classes)
+    fine = torch.isfinite(output.index_scores)
+    return (fine if valid is None else fine | ~valid).all(1)
+
+
+def _refuse_not_finite(finite: Tensor) -> None:
     if not bool(finite.all()):
         row = int((~finite).nonzero()[0])
         raise NonFiniteError(
             f"the scores of input {row} of the batch are not finite: no sample can be named. "
             "Check the input's values and the model's weights (provnet verify)"
         )
-    if valid is not None:
+
+
+def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, log_class: Tensor | None) -> Ranked:
+    """The best of the scores of an output layer (B, slots), as logs of their shares."""
+    valid = net.index_head.valid(classes)
+    if valid is not None:  # within one class: P(class) would be a common factor
         scores = scores.masked_fill(~valid, -torch.inf)
-    weights = torch.softmax(scores, 1)
-    top = scores.topk(min(k, scores.shape[1]), dim=1)
-    real = torch.isfinite(top.values)
-    index = net.index_head.to_index(top.indices.where(real, top.indices[:, :1]), classes).where(real, -1)
-    probabilities = torch.softmax(output.logits.float(), 1)
-    confidence, predicted = probabilities.max(1)
-    return Attribution(
-        predicted=predicted,
-        confidence=confidence,
-        index=index,
-        weight=weights.gather(1, top.indices).where(real, 0.0),
-        support=support,
-    )
+    elif log_class is not None:
+        labels = net.index_map.labels
+        top = scores.amax(1, keepdim=True)
+        sums = torch.zeros_like(log_class).index_add_(1, labels, (scores - top).exp())
+        totals = sums.clamp_min(torch.finfo(torch.float32).tiny).log() + top
+        scores = scores + (log_class - totals)[:, labels]
+    best = scores.topk(min(k, scores.shape[1]), dim=1)
+    real = torch.isfinite(best.values)
+    index = net.index_head.to_index(best.indices.where(real, best.indices[:, :1]), classes).where(real, -1)
+    return Ranked(index, (best.values - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
+
+
+WEIGHTS = ("plain", "joint")

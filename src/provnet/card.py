@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ def model_card(
     training: Mapping[str, Any] | None = None,
     versions: Mapping[str, str] | None = None,
     evaluation: Mapping[str, Any] | None = None,
+    added: Sequence[DataSpec] = (),
+    erased: int = 0,
     licence: str = "other",
 ) -> str:
     """The whole card as Markdown with YAML front matter."""
@@ -43,7 +45,7 @@ def model_card(
         "A model that answers and names the training samples behind every answer.",
         _WARNING,
         _network(network, parameters),
-        _data(samples, data),
+        _data(samples, data, added, erased),
         _evaluation(evaluation),
         _settings("Training", training),
         _settings("Versions", versions),
@@ -78,7 +80,7 @@ def _network(network: NetworkConfig, parameters: int) -> str:
     return "## Network\n\n" + _table(("what", "value"), rows)
 
 
-def _data(samples: SampleTable, data: DataSpec | None) -> str:
+def _data(samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec], erased: int) -> str:
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
     named = zip(samples.class_names[:_NAMES], sizes, strict=False)
     more = len(samples.class_names) - _NAMES
@@ -89,6 +91,13 @@ def _data(samples: SampleTable, data: DataSpec | None) -> str:
         "fingerprint (contents alone)": samples.content_root,
         "best exact index accuracy that can be had": f"{samples.index_ceiling:.4f}",
     }
+    since = {
+        "of these added since training, never trained on": int(samples.added.sum()),
+        "of these withheld: explanations do not name them": int(samples.withheld.sum()),
+        "erased since training; what was learned from them stays": erased,
+    }
+    rows |= {words: f"{count:,}" for words, count in since.items() if count}
+    rows |= {f"added from ({number})": spec.source for number, spec in enumerate(added, 1)}
     classes = ["| class | training samples |", "|---|---|", *(f"| {escape(name)} | {n:,} |" for name, n in named)]
     rest = ["", f"and {more:,} classes more."] if more > 0 else []
     return "\n".join(["## Data", "", _table(("what", "value"), rows), "", *classes, *rest])

@@ -21,12 +21,13 @@ from torch import Tensor, nn
 from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
-from provnet.explanation import Explanation, explain
+from provnet.explanation import Explanation, active_network, explain
 from provnet.inputs import row_shape, to_input
 from provnet.labelled import answers_of, classes_of, feature_names_of, flatten, labelled, picture_shape, positions
 from provnet.modelfile import Run, read_run, write_run
-from provnet.training.config import PRESETS, TrainConfig, train_config
+from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
 from provnet.training.fit import fit
+from provnet.training.plan import auto_head
 
 BATCH = 256  # inputs at a time when predicting
 
@@ -40,7 +41,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Parameters:
         network: `single`, `class-independent`, `class-conditional` or `class-conditional-heads`.
         backbone: a name in BACKBONES or SHARING, `auto`, or an `nn.Module` (a copy of it is trained).
-        preset: `fast` or `paper`; `epochs`, `batch_size` and `lr` replace its values where they are not None.
+        preset: `fast`, `paper` or `robust`; `epochs`, `batch_size`, `lr` and `augment` replace its values where they
+            are not None.
+        head: `plain` (the paper's output layer), `exemplar` or `exemplar-trained` (keys), `auto` by preset.
         alpha: label mixing, the probability that the index target is another sample of the class.
         conditional: whether the index branch of `class-conditional` sees the class.
         image_shape: shape of one picture where X holds flattened ones: (H, W), (H, W, C) or (C, H, W).
@@ -74,6 +77,8 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         epochs: int | None = None,
         batch_size: int | None = None,
         lr: float | None = None,
+        head: str = "auto",
+        augment: str | None = None,
         alpha: float = 0.0,
         conditional: bool = True,
         image_shape: tuple[int, ...] | None = None,
@@ -87,6 +92,8 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.epochs = epochs
         self.batch_size = batch_size
         self.lr = lr
+        self.head = head
+        self.augment = augment
         self.alpha = alpha
         self.conditional = conditional
         self.image_shape = image_shape
@@ -110,6 +117,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             backbone=copy.deepcopy(self.backbone),
             conditional=bool(self.conditional),
             alpha=float(self.alpha),
+            head=self.head,
             config=self._train_config(),
             device=self.device,
             progress=bool(self.verbose),
@@ -158,7 +166,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         seed = self.random_state
         if not isinstance(seed, numbers.Integral):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        given = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr, "seed": seed}
+        given = {name: getattr(self, name) for name in ("epochs", "batch_size", "lr", "augment")} | {"seed": seed}
         return train_config(self.preset, **{k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()})
 
     def _training_data(self, given: Any, answers: Any) -> ImageData:
@@ -208,15 +216,16 @@ def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceCla
     whose backbone was given as object needs it again.
     """
     run = read_run(folder, copy.deepcopy(backbone))
-    network = run.config.network
+    network, recipe = run.config.network, _recipe(run)
     given_shape = run.config.data is not None and "sample_shape" in run.config.data.options
     model = ProvenanceClassifier(
         network=network.network,
         backbone=network.backbone if backbone is None else backbone,
+        head="auto" if network.head == auto_head(recipe["preset"]) else network.head,
         alpha=network.alpha,
         conditional=network.conditional,
         image_shape=row_shape(run.config) if given_shape else None,
-        **_recipe(run),
+        **recipe,
     )
     names = feature_names_of(run)
     if names is not None:
@@ -229,15 +238,17 @@ def _recipe(run: Run) -> dict[str, Any]:
     found = run.config.training.get("training")
     recipe: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     preset = str(recipe.get("preset", "fast"))
-    usual = PRESETS.get(preset, PRESETS["fast"]).to_json()
-    names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "seed": "random_state"}
-    own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float) and v != usual[k]}
+    named = PRESETS.get(preset, PRESETS["fast"])
+    chosen = for_samples(named, len(run.samples), run.config.network.input_shape)
+    usual = {**named.to_json(), "augment": chosen.augment}
+    names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
+    own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
     return {"preset": preset if preset in PRESETS else "fast", **own}
 
 
 def _probabilities(run: Run, images: Tensor) -> np.ndarray:
     """(N, C) class probabilities; scores that are not finite are refused."""
-    net = run.network.eval()
+    net = active_network(run)[0].eval()  # in a single branch the keys decide the class, too
     device = next(net.parameters()).device
     with torch.inference_mode():
         logits = torch.cat([net(batch.to(device)).logits.float().cpu() for batch in torch.split(images, BATCH)])

@@ -21,6 +21,7 @@ from provnet.errors import UsageError
 from provnet.explanation import Explanation, explain
 from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.modelfile import Run
+from provnet.models.exemplar import ExemplarHead
 from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
 
@@ -68,6 +69,7 @@ def evaluate(
     """Evaluate a run on unseen data and on its own training samples; what is not given has n = 0.
 
     `index` says which training sample each row of `train` is, where some are missing; None means all, in order.
+    Withheld samples cannot be named, so they are left out.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -79,8 +81,13 @@ def evaluate(
     if test is not None:
         _check_classes(run, test)
     own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
+    if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
+        raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")
     if train is not None and train.samples.fingerprint != run.samples.select(own).fingerprint:
         raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+    if run.samples.withheld.any():
+        active = np.flatnonzero(~run.samples.withheld[own])
+        own, train = own[active], None if train is None else train.select(active)
     with progress_bar("evaluating", 6, progress) as update:
         update(0, "test")
         on_test = _on_test(run, test)
@@ -95,7 +102,7 @@ def evaluate(
         any_at=on_test["any"],
         majority_at=on_test["majority"],
         supported={"test": on_test["supported"], "train": on_train["supported"]},
-        index_ceiling=run.samples.index_ceiling,
+        index_ceiling=run.samples.select(np.flatnonzero(~run.samples.withheld)).index_ceiling,
         extra={**on_test["extra"], **on_train["extra"]},
     )
 
@@ -120,12 +127,16 @@ def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
         return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}}
     found = explain(run, test.images, k=max(KS))
     truth = test.samples.labels
+    extra = {}
+    if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
+        joint = explain(run, test.images, k=5, weights="joint")
+        extra = {f"joint_any_at_{k}": _rate(any_at_k(joint.label, truth, k)) for k in (1, 5)}
     return {
         "class": _rate(found.predicted == truth),
         "any": {k: _rate(any_at_k(found.label, truth, k)) for k in KS},
         "majority": {k: _rate(majority_at_k(found.label, truth, k)) for k in KS},
         "supported": _rate(found.supported),
-        "extra": {},
+        "extra": extra,
     }
 
 
@@ -158,6 +169,13 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
+    head = run.network.index_head
+    if isinstance(head, ExemplarHead):  # exact index accuracy is 100 % by construction: what did the keys learn?
+        hits, count = head.learned.tolist()
+        extra["index_accuracy_learned"] = wilson(hits, count)
+    if config.network == "class-independent":
+        joint = explain(run, train.images, k=1, weights="joint")
+        extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:
         drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, 0).numpy()[own]
         extra["index_accuracy_sampled_targets"] = _rate(index_hit(found.index, drawn))

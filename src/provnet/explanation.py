@@ -17,6 +17,8 @@ from provnet.attribution import Attribution, attribute
 from provnet.data.identity import SampleTable
 from provnet.errors import NonFiniteError, UsageError
 from provnet.modelfile import Run
+from provnet.models.provenance import ProvenanceNet
+from provnet.models.rekey import restricted
 
 
 @dataclass(frozen=True)
@@ -128,10 +130,13 @@ def explain(
     k: int = 5,
     classes: Tensor | None = None,
     batch_size: int = 256,
+    weights: str = "plain",
 ) -> Explanation:
-    """Explain raw images (B, ...) of the run's input shape; k above N is cut to N.
+    """Explain raw images (B, ...) of the run's input shape; k above N is cut to N. Withheld samples are never named.
 
-    With `classes` (B,) the index branch looks among the samples of these classes instead of the predicted ones.
+    With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
+    ones.
+    `weights` are the index branch's own shares, or `joint`: P(class) times the share within the sample's class.
 
     >>> from provnet.training.fit import fit
     >>> from provnet.training.config import train_config
@@ -141,12 +146,14 @@ def explain(
     >>> explain(run, data.images[:3], k=2).index.shape
     (3, 2)
     """
-    net = run.network
+    net, kept = active_network(run)
     queries = torch.as_tensor(images)
     if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if len(queries) == 0:
         raise UsageError("there is nothing to explain: the input is empty")
+    if classes is not None:
+        _check_classes(run, classes, len(queries))
     device = next(net.parameters()).device
     net.eval()
     parts = []
@@ -154,8 +161,38 @@ def explain(
         for start in range(0, len(queries), batch_size):
             rows = slice(start, start + batch_size)
             given = None if classes is None else classes[rows].to(device)
-            parts.append(attribute(net, net(queries[rows].to(device), given), k))
-    return _join(parts, run)
+            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
+    found = _join(parts, run)
+    return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
+
+
+def active_network(run: Run) -> tuple[ProvenanceNet, np.ndarray | None]:
+    """The run's network, and None; or where samples are withheld one that does not know their keys, and the others.
+
+    The second is (n,) int64, the index of each sample that may be named. It costs a copy of the keys.
+    """
+    if not run.samples.withheld.any():
+        return run.network, None
+    kept = np.flatnonzero(~run.samples.withheld)
+    if len(kept) == 0:
+        raise UsageError("every sample of this run is withheld, so none can be named; restore some: see provnet.bank")
+    return restricted(run.network, torch.from_numpy(kept)), kept
+
+
+def _check_classes(run: Run, classes: Tensor, n: int) -> None:
+    """Refuse classes that the index branch cannot be conditioned on."""
+    if not run.config.network.network.startswith("class-conditional"):
+        raise UsageError(
+            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
+        )
+    if classes.shape != (n,) or classes.dtype != torch.int64:
+        raise UsageError(
+            f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
+        )
+    sizes = torch.bincount(torch.from_numpy(run.samples.labels), minlength=len(run.samples.class_names))
+    known = (classes >= 0) & (classes < len(sizes))
+    if not bool((known & (sizes[classes.cpu().clamp(0, len(sizes) - 1)] > 0)).all()):
+        raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
 
 
 def _join(parts: list[Attribution], run: Run) -> Explanation:

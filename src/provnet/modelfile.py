@@ -250,6 +250,8 @@ def _card(run: Run) -> str:
         training=config.training,
         versions=config.versions,
         evaluation=config.evaluation,
+        added=config.added,
+        erased=config.erased,
     )
 
 

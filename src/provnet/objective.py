@@ -5,12 +5,14 @@ Letters: B batch, C classes.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.errors import UsageError
+from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
 
@@ -22,6 +24,7 @@ class Losses:
     task: Tensor
     index: Tensor
     per_sample: Tensor  # (B,)
+    found: Tensor  # (B,) bool: whether the target was the best sample
 
 
 def index_loss(scores: Tensor, valid: Tensor | None, slots: Tensor, smoothing: float) -> Tensor:
@@ -48,25 +51,35 @@ def index_loss(scores: Tensor, valid: Tensor | None, slots: Tensor, smoothing: f
 class ProvenanceObjective:
     """Weighted sum of the class and the index loss (§3.2; weights and smoothing as app. 7.2).
 
-    A single-branch network has no class loss: its total is the index loss.
+    A single-branch network has no class loss: its total is the index loss. With `negatives` an exemplar head is trained
+    against so many keys a step instead of all.
     """
 
     task_weight: float = 0.3
     index_weight: float = 0.7
     smoothing: float = 0.05
+    negatives: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.task_weight, self.index_weight) < 0 or self.task_weight + self.index_weight == 0:
-            raise UsageError(f"loss weights must be 0 or more, not both 0; got {self.task_weight}, {self.index_weight}")
+        weights = self.task_weight, self.index_weight
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or sum(weights) == 0:
+            raise UsageError(f"loss weights must be 0 or more, finite, not both 0; got {weights[0]}, {weights[1]}")
         if not 0 <= self.smoothing < 1:
             raise UsageError(f"label smoothing must lie in [0, 1), got {self.smoothing}")
 
     def __call__(self, net: ProvenanceNet, output: ProvenanceOutput, labels: Tensor, targets: Tensor) -> Losses:
         """Losses of a batch: labels (B,) and target indices (B,)."""
-        head = net.index_head
-        each = index_loss(output.index_scores, head.valid(output.classes), head.to_slot(targets), self.smoothing)
+        each, found = self._index(net, output, targets)
         index = each.mean()
         per_sample = F.cross_entropy(output.logits.float(), labels, reduction="none")
         task = per_sample.mean()
         total = index if net.task_head is None else self.task_weight * task + self.index_weight * index
-        return Losses(total, task.detach(), index.detach(), per_sample.detach())
+        return Losses(total, task.detach(), index.detach(), per_sample.detach(), found)
+
+    def _index(self, net: ProvenanceNet, output: ProvenanceOutput, targets: Tensor) -> tuple[Tensor, Tensor]:
+        head, scores = net.index_head, output.index_scores
+        if isinstance(head, ExemplarHead):
+            return head.loss(output.index_features, output.classes, targets, self.smoothing, self.negatives)
+        assert scores is not None
+        slots = head.to_slot(targets)
+        return index_loss(scores, head.valid(output.classes), slots, self.smoothing), scores.argmax(1) == slots

@@ -40,10 +40,10 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     """See that a network can be read back from what will be written of it."""
     found = layouts_of(state)
     if config.backbone == CUSTOM:  # cannot be built without the object: its head must still fit the samples
-        kind = NETWORKS[config.network].head
-        rows = len(samples) if kind != "shared" else int(torch.bincount(torch.from_numpy(samples.labels)).max())
-        head = found["index_head.linear.weight"]
-        _compare_head(found, {"index_head.linear.weight": Layout("F32", (rows, *head.shape[1:]))}, len(samples), name)
+        shared = NETWORKS[config.network].head == "shared" and config.head == "plain"
+        rows = int(torch.bincount(torch.from_numpy(samples.labels)).max()) if shared else len(samples)
+        rows_of = "index_head.linear.weight" if config.head == "plain" else "index_head.keys"
+        _compare_head(found, {rows_of: Layout("", (rows, *found[rows_of].shape[1:]))}, len(samples), name)
         return
     expected = layouts_of(_build(config, samples, None).state_dict())
     _compare_head(found, expected, len(samples), name)
@@ -56,7 +56,8 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
     if config.classes != classes:
         raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
     largest = int(torch.bincount(torch.from_numpy(samples.labels)).max()) if len(samples) else 0
-    wide = max(classes * largest, classes * len(samples) if config.network == "single" else 0)
+    by_class = config.network == "single" and config.head == "plain"
+    wide = max(classes * largest, classes * len(samples) if by_class else 0)
     if wide > TABLE:
         raise UnsafeFileError(f"{len(samples):,} samples in {classes:,} classes need a table past the limit {TABLE:,}")
     try:
@@ -74,9 +75,10 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
 
 def _compare_head(found: Mapping[str, Layout], expected: Mapping[str, Layout], n: int, path: Any) -> None:
     """The one contradiction that deserves its own words: who stands behind an index."""
-    name = "index_head.linear.weight"
-    if name in found and name in expected and found[name].shape[:1] != expected[name].shape[:1]:
-        raise IntegrityError(
-            f"samples.safetensors has {n:,} samples, which need {expected[name].shape[0]:,} rows in the index head; "
-            f"{path} has {', '.join(map(str, found[name].shape[:1]))}"
-        )
+    for name in ("index_head.linear.weight", "index_head.keys"):
+        if name in found and name in expected and found[name].shape[:1] != expected[name].shape[:1]:
+            rows = f"{expected[name].shape[0]:,} rows"
+            raise IntegrityError(
+                f"samples.safetensors has {n:,} samples, for which the index head needs {rows}; "
+                f"{path} has {', '.join(map(str, found[name].shape[:1]))}"
+            )

@@ -10,7 +10,7 @@ from typing import Any
 from provnet.data.imagedata import DataSpec
 from provnet.errors import IntegrityError, UsageError
 from provnet.models.backbones import BACKBONES
-from provnet.models.config import NetworkConfig
+from provnet.models.config import HEADS, KEY_TYPES, NetworkConfig
 from provnet.models.provenance import NETWORKS
 from provnet.models.sharing import SHARING
 from provnet.safejson import shown
@@ -30,6 +30,8 @@ class RunConfig:
         support: `statistic`, `threshold`, `level`, `calibrated_on`, `n` of the supported/unsupported decision.
         versions: of provnet, torch and Python that wrote the run.
         evaluation: measures with intervals, or None.
+        added: how to open the data again whose samples were added after training (`provnet.bank`).
+        erased: how many samples were erased since training.
     """
 
     network: NetworkConfig
@@ -39,9 +41,12 @@ class RunConfig:
     support: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     evaluation: Mapping[str, Any] | None = None
+    added: tuple[DataSpec, ...] = ()
+    erased: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary for config.json."""
+        """A plain dictionary for config.json; what became of the bank is left out where nothing did."""
+        added = [spec.to_json() for spec in self.added]
         return {
             "network": self.network.to_json(),
             "data": self.data.to_json() if self.data else None,
@@ -50,6 +55,8 @@ class RunConfig:
             "support": dict(self.support),
             "versions": dict(self.versions),
             "evaluation": dict(self.evaluation) if self.evaluation is not None else None,
+            **({"added": added} if added else {}),
+            **({"erased": self.erased} if self.erased else {}),
         }
 
     @classmethod
@@ -60,11 +67,14 @@ class RunConfig:
         >>> RunConfig.from_json(config.to_json()) == config
         True
         """
+        _want(isinstance(value, Mapping), "the config must be a mapping")
+        value = {"added": [], "erased": 0, **value}
         _keys(value, set(cls.__dataclass_fields__), "the config")
         for name in ("training", "support", "versions"):
             _want(isinstance(value[name], Mapping), f"{name} must be a mapping")
         _want(all(isinstance(v, str) for v in value["versions"].values()), "versions must be text")
         _want(value["evaluation"] is None or isinstance(value["evaluation"], Mapping), "evaluation must be a mapping")
+        _want(type(value["erased"]) is int and value["erased"] >= 0, "erased must be a whole number")
         return cls(
             network=_network(value["network"]),
             data=_spec(value["data"], "data"),
@@ -73,16 +83,22 @@ class RunConfig:
             support=value["support"],
             versions=value["versions"],
             evaluation=value["evaluation"],
+            added=_added(value["added"]),
+            erased=value["erased"],
         )
 
 
 def _network(value: Any) -> NetworkConfig:
+    _want(isinstance(value, Mapping), "network must be a mapping")
+    value = {**LATER, **value}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
     _known("backbone", value["backbone"], (*BACKBONES, *SHARING, CUSTOM))
-    for name in ("classes", "level"):
+    _known("head", value["head"], HEADS)
+    _known("key type", value["key_type"], KEY_TYPES)
+    for name in ("classes", "level", "key_width"):
         _want(type(value[name]) is int, f"{name} must be a whole number")
-    for name in ("scale", "alpha"):
+    for name in ("scale", "alpha", "key_scale"):
         _want(_is_number(value[name]), f"{name} must be a number")
     for name, fits in (("mean", _is_number), ("std", _is_number), ("input_shape", _is_int)):
         seq = value[name]
@@ -91,6 +107,10 @@ def _network(value: Any) -> NetworkConfig:
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)
+
+
+# Settings that the first runs did not have, with the values that those runs were made with.
+LATER = {"head": "plain", "key_width": 128, "key_scale": 0.0, "key_type": "fp32"}
 
 
 def _spec(value: Any, name: str) -> DataSpec | None:
@@ -102,6 +122,13 @@ def _spec(value: Any, name: str) -> DataSpec | None:
     _want(value["data_dir"] is None or isinstance(value["data_dir"], str), f"{name}.data_dir must be text")
     _want(isinstance(value["options"], Mapping), f"{name}.options must be a mapping")
     return DataSpec.from_json(value)
+
+
+def _added(value: Any) -> tuple[DataSpec, ...]:
+    _want(isinstance(value, list | tuple), "added must be a list")
+    specs = [_spec(each, "added") for each in value]
+    _want(None not in specs, "added must list data, found null")
+    return tuple(spec for spec in specs if spec is not None)
 
 
 def _keys(value: Any, allowed: set[str], what: str) -> None:

@@ -1,4 +1,4 @@
-"""SampleTable as tensors: labels, hashes, and texts as one UTF-8 blob with offsets each.
+"""SampleTable as tensors: labels, hashes, flags where one is set, and texts as one UTF-8 blob with offsets each.
 
 Texts are kept exactly, unpaired surrogates of odd file names included; None is kept apart from the empty text.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.data.identity import SampleTable
+from provnet.data.identity import FLAGS, SampleTable
 from provnet.errors import DataError, IntegrityError
 from provnet.safefile import Layout, compare_layouts, read_layouts, read_tensors
 
@@ -35,6 +35,10 @@ def samples_to_tensors(samples: SampleTable) -> dict[str, Tensor]:
         "sha256": torch.tensor(samples.sha256),
         "pixel_sha256": torch.tensor(samples.pixel_sha256),
     }
+    for name in FLAGS:
+        flags: np.ndarray = getattr(samples, name)
+        if flags.any():  # left out otherwise, as in runs that were never changed
+            tensors[name] = torch.tensor(flags, dtype=torch.uint8)
     for name in _TEXTS:
         texts: Sequence[str | None] = getattr(samples, name)
         raw = [(text or "").encode("utf-8", "surrogatepass") for text in texts]
@@ -57,7 +61,8 @@ def read_samples_file(file: io.BufferedReader) -> SampleTable:
     if n > SAMPLES:
         raise IntegrityError(f"{file.name}: {n:,} samples, at most {SAMPLES:,} are read")
     texts = {name: _length(found, f"{name}.text", file.name) for name in _TEXTS}
-    compare_layouts(found, _layouts(n, classes, texts), file.name)
+    flagged = [name for name in FLAGS if name in found]
+    compare_layouts(found, _layouts(n, classes, texts, flagged), file.name)
     tensors = read_tensors(file)
     try:
         return SampleTable(
@@ -68,6 +73,7 @@ def read_samples_file(file: io.BufferedReader) -> SampleTable:
             class_names=_whole(_texts(tensors, "class_names", file.name)),
             paths=_texts(tensors, "paths", file.name),
             sources=_texts(tensors, "sources", file.name),
+            **{name: _flags(tensors[name], name, file.name) for name in flagged},
         )
     except DataError as error:
         raise IntegrityError(f"{file.name} is damaged: {error}") from None
@@ -79,11 +85,12 @@ def _length(found: dict[str, Layout], name: str, path: str) -> int:
     return found[name].shape[0]
 
 
-def _layouts(n: int, classes: int, texts: dict[str, int]) -> dict[str, Layout]:
+def _layouts(n: int, classes: int, texts: dict[str, int], flagged: Sequence[str]) -> dict[str, Layout]:
     layouts = {
         "labels": Layout("I64", (n,)),
         "sha256": Layout("U8", (n, 32)),
         "pixel_sha256": Layout("U8", (n, 32)),
+        **{name: Layout("U8", (n,)) for name in flagged},
     }
     for name, size in texts.items():
         layouts[f"{name}.text"] = Layout("U8", (size,))
@@ -107,6 +114,12 @@ def _texts(tensors: dict[str, Tensor], name: str, path: str) -> tuple[str | None
         return tuple(texts)
     given = tensors[f"{name}.given"].tolist()
     return tuple(text if there else None for text, there in zip(texts, given, strict=True))
+
+
+def _flags(tensor: Tensor, name: str, path: str) -> np.ndarray:
+    if tensor.numel() and int(tensor.max()) > 1:
+        raise IntegrityError(f"{path} is damaged: {name} holds bytes that are neither 0 nor 1")
+    return tensor.bool().numpy()
 
 
 def _whole(texts: tuple[str | None, ...]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -92,3 +93,35 @@ def own_data(data: Path, tmp_path: Path) -> Path:
 def own_run(run: Path, tmp_path: Path) -> Path:
     """A copy of the run that may be changed."""
     return Path(shutil.copytree(run, tmp_path / "run"))
+
+
+@pytest.fixture
+def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked of a power cut: see tests/modelfile for what is forced to the disk, and when."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+@pytest.fixture(scope="session")
+def banked(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `run`, which has keys, and `more`, other digits under names that the run has; made once."""
+    root = tmp_path_factory.mktemp("banked")
+    arguments = ["--network", "class-independent", "--head", "exemplar", "--epochs", "3", "--batch-size", "8"]
+    assert main(["train", str(trained[0]), "--out", str(root / "run"), *arguments]) == 0
+    data = provnet.open_data("embedded")
+    for label in range(CLASSES):
+        for number, row in enumerate((data.labels == label).nonzero().flatten()[50:52].tolist()):
+            path = root / "more" / "train" / f"digit-{label}" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(data.images[row, 0].numpy()).save(path)
+    return root
+
+
+@pytest.fixture
+def place(banked: Path, tmp_path: Path) -> Path:
+    """A copy of `banked` that may be changed."""
+    return Path(shutil.copytree(banked, tmp_path / "place"))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file in a folder and below, but for locks."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and p.name != ".lock"}

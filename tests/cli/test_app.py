@@ -15,7 +15,7 @@ from provnet.errors import DataError, DiskError, IntegrityError, MemoryLimitErro
 
 from .conftest import Call
 
-COMMANDS = ("demo", "train", "evaluate", "explain", "verify", "info")
+COMMANDS = ("demo", "train", "evaluate", "explain", "add", "withhold", "verify", "info")
 
 
 def test_help_loads_neither_torch_nor_numpy() -> None:

@@ -1,4 +1,4 @@
-"""Make the golden runs: `python -m tests.golden.make` from the root of the project.
+"""Make golden runs: `python -m tests.golden.make NAME...` from the root of the project.
 
 They are kept for ever: a later provnet must read them and say the same. Only a new format version, or a new network,
 is a reason to run this again, and then into a new folder. Weights are multiples of 1/4 and mostly 0, so that sums
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +21,16 @@ from provnet.data.imagedata import DataSpec
 from provnet.indexing import IndexMap
 from provnet.modelfile import Run, RunConfig, write_run
 from provnet.models.config import NetworkConfig
-from provnet.models.provenance import ProvenanceNet, build
+from provnet.models.exemplar import ExemplarHead
+from provnet.models.provenance import ProvenanceNet, ProvenanceOutput, build
 
 HERE = Path(__file__).parent
-NETWORKS = ("single", "class-independent", "class-conditional", "class-conditional-heads")
+PLAIN = ("single", "class-independent", "class-conditional", "class-conditional-heads")
+NETWORKS: dict[str, dict[str, Any]] = {
+    **{name: {"network": name} for name in PLAIN},
+    "keys": {"network": "class-independent", "head": "exemplar", "key_width": 8},
+    "keys-conditional-int8": {"network": "class-conditional", "head": "exemplar", "key_width": 8, "key_type": "int8"},
+}
 LABELS = (0, 1, 0, 2, 2, 1, 0, 2, 0, 1, 2)
 K = 2
 
@@ -52,9 +60,19 @@ def exemplars(network: ProvenanceNet, table: SampleTable, images: torch.Tensor) 
     """Ids of the best K samples of each query."""
     with torch.inference_mode():
         out = network(images)
-    slots = out.index_scores.topk(K, dim=1).indices
-    index = network.index_head.to_index(slots, out.classes)
+    index = network.index_head.to_index(scores_of(network, out).topk(K, dim=1).indices, out.classes)
+    if isinstance(network.index_head, ExemplarHead):
+        best = network.index_head.best(out.index_features, out.classes, K).index
+        assert torch.equal(best, index)
     return [[table.sample_ids[int(i)] for i in row] for row in index]
+
+
+def scores_of(network: ProvenanceNet, out: ProvenanceOutput) -> torch.Tensor:
+    """(B, slots), also of keys."""
+    if out.index_scores is not None:
+        return out.index_scores
+    with torch.inference_mode():
+        return network.index_head(out.index_features, out.classes)
 
 
 def set_weights(network: ProvenanceNet, seed: int) -> None:
@@ -66,6 +84,14 @@ def set_weights(network: ProvenanceNet, seed: int) -> None:
             share = 0.5 if parameter.ndim == 2 and parameter.shape[1] == 4 else 0.06 if parameter.ndim == 2 else 0.02
             kept = torch.rand(parameter.shape, generator=generator) < share
             parameter.copy_(torch.where(kept, coarse, torch.zeros(())))
+        head = network.index_head
+        if isinstance(head, ExemplarHead):
+            head.open_keys(trained=False)
+            index = torch.arange(len(LABELS))
+            head.set_keys(index, torch.randn(len(index), head.keys.shape[1], generator=generator))
+            head.close_keys()
+            head.log_scale.fill_(3.0)
+            head.learned.copy_(torch.tensor([9, len(LABELS)]))
         for module in network.modules():
             if isinstance(module, torch.nn.BatchNorm1d):
                 module.weight.fill_(1.0)
@@ -77,7 +103,7 @@ def telling(network: ProvenanceNet, table: SampleTable) -> bool:
     """Different answers for different inputs, and no two scores so close that rounding could swap them."""
     with torch.inference_mode():
         out = network(inputs())
-    ranked = out.index_scores.sort(1, descending=True).values[:, : K + 1]
+    ranked = scores_of(network, out).sort(1, descending=True).values[:, : K + 1]
     gaps = (ranked[:, :-1] - ranked[:, 1:]).min()
     different = len({tuple(row) for row in exemplars(network, table, inputs())})
     safe = int((network.index_map.sizes[out.classes]).min()) > K
@@ -87,7 +113,8 @@ def telling(network: ProvenanceNet, table: SampleTable) -> bool:
 def golden_run(name: str) -> Run:
     """One tiny run of a network."""
     table = samples()
-    config = NetworkConfig(name, "mlp", (4,), len(table.class_names), mean=(0.5,), std=(2.0,), scale=1.0, alpha=0.25)
+    settings = {"backbone": "mlp", "input_shape": (4,), "classes": len(table.class_names), "alpha": 0.25}
+    config = NetworkConfig(**NETWORKS[name], **settings, mean=(0.5,), std=(2.0,), scale=1.0)
     network = build(config, IndexMap(table.labels, config.classes)).eval()
     for seed in range(1000):
         set_weights(network, seed)
@@ -114,7 +141,7 @@ def expected(run: Run) -> dict[str, object]:
         "inputs": images.tolist(),
         "logits": out.logits.tolist(),
         "classes": out.classes.tolist(),
-        "best_score": out.index_scores.amax(1).tolist(),
+        "best_score": scores_of(run.network, out).amax(1).tolist(),
         "exemplars": best,
         "fingerprint": run.samples.fingerprint,
         "content_root": run.samples.content_root,
@@ -122,7 +149,7 @@ def expected(run: Run) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    for network_name in NETWORKS:
+    for network_name in sys.argv[1:] or NETWORKS:
         made = golden_run(network_name)
         write_run(made, HERE / network_name)
         (HERE / f"{network_name}.json").write_text(json.dumps(expected(made), indent=1) + "\n", "utf-8")

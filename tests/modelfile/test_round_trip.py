@@ -131,7 +131,7 @@ def test_a_network_that_is_not_finite_is_not_written(tmp_path: Path, value: floa
 
 def test_a_network_that_does_not_fit_its_samples_is_not_written(tmp_path: Path) -> None:
     run, other = make_run("single", n=13), make_run("single", n=12)
-    with pytest.raises(IntegrityError, match="12 samples, which need 12 rows"):
+    with pytest.raises(IntegrityError, match="12 samples, for which the index head needs 12 rows"):
         write_run(Run(run.network, run.config, other.samples), tmp_path)
     assert not has_run(tmp_path)
 

@@ -32,6 +32,9 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "class-conditional, off": {"network": "class-conditional", "conditional": False},
     "class-conditional-heads": {"network": "class-conditional-heads"},
     "sharing": {"network": "class-independent", "backbone": "sharing-small", "level": 2},
+    "keys": {"network": "class-independent", "head": "exemplar"},
+    "keys, trained": {"network": "single", "head": "exemplar-trained", "alpha": 0.3},
+    "keys, conditional": {"network": "class-conditional", "head": "exemplar", "key_type": "int8"},
 }
 
 

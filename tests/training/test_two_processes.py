@@ -15,9 +15,10 @@ from safetensors.torch import load_file
 
 from provnet.explanation import explain
 from provnet.modelfile import read_run, verify_files
+from provnet.training.fit import fit
 
-from .made import EPOCHS, SAMPLES, names, pictures
-from .two_processes import COMPARABLE, main
+from .made import EPOCHS, SAMPLES, names, pictures, recipe
+from .two_processes import COMPARABLE, bank, main, without_dropout
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,10 +59,48 @@ def test_two_processes_do_what_one_does(done: Path, name: str) -> None:
     assert two.keys() == one.keys()
     moved = False
     for key in (k for k in one if "support" not in k and k not in ("history", "threshold")):
-        assert torch.allclose(two[key], one[key], rtol=0, atol=1e-5), key
+        # AdamW makes a good part of a step (2e-3) out of the rounding of a gradient near zero
+        assert torch.allclose(two[key], one[key], rtol=0, atol=1e-4), key
         moved |= not torch.equal(two[key], one[key])
     assert moved  # it is not the same computation
     assert torch.allclose(two["history"].float(), one["history"].float(), atol=2e-3)
+
+
+@pytest.mark.parametrize("conditional", [False, True])
+def test_a_bank_split_over_processes_gives_what_the_whole_gives(done: Path, conditional: bool) -> None:
+    head, features, index = bank(conditional)
+    queries = features.clone().requires_grad_()
+    classes = head.index_map.labels[index]
+    loss, hit = head.loss(queries, classes, index, 0.1)
+    loss.sum().backward()
+    found = head.best(queries, classes, 4)
+    totals = head.class_totals(queries)
+    head.observe(index, features)
+    scale = torch.zeros(())
+    for process in (0, 1):
+        part, own = load_file(done / f"parts-{conditional}-{process}.safetensors"), slice(process, None, 2)
+        torch.testing.assert_close(part["loss"], loss.detach()[own], rtol=1e-6, atol=0)
+        assert queries.grad is not None
+        torch.testing.assert_close(
+            part["grad"], queries.grad[own], rtol=1e-6, atol=1e-6 * float(queries.grad.abs().max())
+        )
+        assert part["hit"].tolist() == hit[own].tolist()
+        assert part["index"].tolist() == found.index[own].tolist()
+        torch.testing.assert_close(part["share"], found.log_share[own], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(part["totals"], totals[own], rtol=1e-6, atol=1e-6)
+        assert torch.equal(part["keys"], head.keys)
+        scale += part["scale"]
+    torch.testing.assert_close(scale, head.log_scale.grad, rtol=1e-6, atol=1e-8)
+
+
+def test_another_number_of_processes_goes_on_with_a_checkpoint(done: Path) -> None:
+    """Two processes train an epoch, one goes on: what one process alone would have come to."""
+    with without_dropout():
+        run = fit(pictures(), config=recipe(), out=done / "handed", resume=True, **COMPARABLE["keys"])
+    alone = held(done, "keys", "alone")
+    for key, value in run.network.state_dict().items():
+        if "support" not in key:
+            assert torch.allclose(value, alone[key], rtol=0, atol=1e-5), key
 
 
 def test_the_first_process_writes_a_whole_run(done: Path) -> None:

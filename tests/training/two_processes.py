@@ -16,7 +16,9 @@ import torch
 from safetensors.torch import save_file
 
 from provnet.errors import UsageError
+from provnet.indexing import IndexMap
 from provnet.modelfile import Run
+from provnet.models.exemplar import ExemplarHead
 from provnet.training import fit as fitting
 from provnet.training.fit import fit
 
@@ -27,6 +29,9 @@ COMPARABLE: dict[str, dict[str, Any]] = {
     "class-independent": {"network": "class-independent", "backbone": "sharing-small", "level": 3},
     "single": {"network": "single", "backbone": "sharing-small", "alpha": 0.5},
     "class-conditional": {"network": "class-conditional", "backbone": "sharing-small", "conditional": False},
+    "keys": {"network": "class-independent", "backbone": "sharing-small", "head": "exemplar"},
+    "keys-single": {"network": "single", "backbone": "sharing-small", "head": "exemplar", "alpha": 0.5},
+    "keys-conditional": {"network": "class-conditional", "backbone": "sharing-small", "head": "exemplar"},
 }
 USUAL: dict[str, Any] = {"network": "class-conditional", "backbone": "small"}
 
@@ -73,6 +78,35 @@ def keep(folder: Path, name: str, run: Run) -> None:
     save_file(tensors, folder / f"{name}-{os.environ.get('RANK', 'alone')}.safetensors")
 
 
+def parts(folder: Path, conditional: bool) -> None:
+    """Loss, gradients and the best keys of a bank of 11 that is split over the processes, each with its own queries."""
+    rank = int(os.environ["RANK"])
+    head, features, index = bank(conditional)
+    head.split_keys(rank, 2)
+    own = slice(rank, None, 2)  # three queries for the first, two for the second
+    mine = features[own].clone().requires_grad_()
+    classes = head.index_map.labels[index[own]]
+    loss, hit = head.loss(mine, classes, index[own], 0.1)
+    loss.sum().backward()
+    found = head.best(mine, classes, 4)
+    totals = head.class_totals(mine)
+    assert mine.grad is not None
+    assert head.log_scale.grad is not None
+    head.observe(index[own], features[own])
+    head.join_keys()
+    tensors = {"loss": loss.detach(), "hit": hit, "grad": mine.grad, "scale": head.log_scale.grad, "totals": totals}
+    tensors |= {"index": found.index, "share": found.log_share, "keys": head.keys}
+    save_file({k: v.contiguous() for k, v in tensors.items()}, folder / f"parts-{conditional}-{rank}.safetensors")
+
+
+def bank(conditional: bool) -> tuple[ExemplarHead, torch.Tensor, torch.Tensor]:
+    """Eleven keys of three classes, five queries and the samples that they should find."""
+    torch.manual_seed(3)
+    head = ExemplarHead(6, IndexMap([0, 1, 2, 0, 1, 2, 0, 0, 2, 2, 2]), conditional=conditional)
+    head.set_keys(torch.arange(11), torch.randn(11, 6))
+    return head, torch.randn(5, 6), torch.tensor([2, 10, 0, 7, 5])
+
+
 def main(folder: Path) -> None:
     """Everything that is trained by two processes, and (without torchrun) by one."""
     together = "RANK" in os.environ
@@ -86,6 +120,10 @@ def main(folder: Path) -> None:
         with nullcontext() if resume else interrupted_after(6):
             run = fit(pictures(), config=recipe(), out=folder / "again", resume=resume, checkpoint_seconds=0, **USUAL)
             keep(folder, "again", run)
+    with without_dropout(), interrupted_after(3):  # an epoch by two, the rest by one process: see the test
+        fit(pictures(), config=recipe(), out=folder / "handed", checkpoint_seconds=0, **COMPARABLE["keys"])
+    for conditional in (False, True):
+        parts(folder, conditional)
     for n, batch in ((3, 8), (23, 3)):
         try:
             fit(pictures(n), config=recipe(batch_size=batch))

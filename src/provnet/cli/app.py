@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 import provnet
-from provnet.cli import demo, evaluate, explain, info, train, verify
+from provnet.cli import add, demo, evaluate, explain, info, train, verify, withhold
 from provnet.cli.output import error_line, note
 from provnet.data.files import DataWarning
 from provnet.errors import DiskError, MemoryLimitError, ProvnetError
@@ -133,6 +133,6 @@ def _flushed(code: int) -> int:
 
 INTERRUPTED = 130
 
-for _module in (demo, train, evaluate, explain, verify, info):
+for _module in (demo, train, evaluate, explain, add, withhold, verify, info):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE)(getattr(_module, _name))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from provnet.report.records import ExplanationCard
 
 
-def exemplar_evidence(explanation: Explanation, data: ImageData | None) -> dict[int, Evidence]:
+def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
     """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
     import numpy as np
 

@@ -102,7 +102,8 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
         return None
     seen = seen_in_training(run, test)
     if seen:
-        note(f"{seen:,} of {len(test):,} test samples are also training samples: not unseen", "warning")
+        kind = "samples of the run" if run.samples.added.any() else "training samples"
+        note(f"{seen:,} of {len(test):,} test samples are also {kind}: not unseen", "warning")
     problem = range_problem(run.config.network, test.images.numpy())
     if problem:
         note(f"the test data: {problem}", "warning")
@@ -115,11 +116,17 @@ def _training(
     found = find_training_data(run.config, run.samples, source, data_dir)
     if found.data is None:
         note(f"the training data cannot be opened, so index accuracy is not measured: {found.why}", "warning")
-        return None, None, {"data": None, "left_out": len(run.samples)}
+        return None, None, {"data": None, "left_out": len(run.samples), "withheld": int(run.samples.withheld.sum())}
+    if found.why:
+        note(f"not all training data can be opened: {found.why}", "warning")
     resolved = resolve(run.samples, found.data)
     for line in resolved.facts:
         note(f"training data: {line}", "warning" if resolved.left_out else "note")
-    about = {"data": spec_name(found.data.spec), "left_out": resolved.left_out}
+    withheld = int(run.samples.withheld.sum())
+    if withheld:
+        note(f"{withheld:,} withheld samples cannot be named and are left out of the figures on training samples")
+    names = " and ".join(spec_name(part.spec) for part in found.parts if len(part))
+    about = {"data": names, "left_out": resolved.left_out, "withheld": withheld}
     return (resolved.data if len(resolved.index) else None), resolved.index, about
 
 

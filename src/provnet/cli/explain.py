@@ -49,6 +49,13 @@ def explain(
     log: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append each decision to a hash-chained log (JSON lines).")
     ] = None,
+    weights: Annotated[
+        str,
+        typer.Option(
+            metavar="plain|joint",
+            help="The index branch's own shares, or P(class) times the share within the class.",
+        ),
+    ] = "plain",
     strict: Annotated[
         bool,
         typer.Option("--strict", help="Refuse where an exemplar changed or is missing, or values are out of range."),
@@ -64,7 +71,7 @@ def explain(
         raise UsageError(f"--html and --png name the same file, {html}; give two")
     loaded = read_run(run)
     queries = read_queries(loaded, image, data_dir, strict=strict)
-    explanation = _explained(loaded, queries, k)
+    explanation = _explained(loaded, queries, k, weights)
     records = explanation.to_records([query.name for query in queries])
 
     files: dict[Path, bytes] = {}
@@ -83,16 +90,19 @@ def explain(
             note(f"written: {path}")
 
 
-def _explained(run: Run, queries: list[Query], k: int) -> Explanation:
+def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
     import numpy as np
 
     from provnet.explanation import explain as explain_images
 
-    if k > len(run.samples):
-        note(f"-k {k} is more than the {len(run.samples):,} training samples; all of them are named")
-    found = explain_images(run, np.stack([query.image for query in queries]), k=min(k, len(run.samples)))
+    active = int((~run.samples.withheld).sum())
+    if k > active:
+        kept = "" if active == len(run.samples) else " that are not withheld"
+        note(f"-k {k} is more than the {active:,} training samples{kept}; all of them are named")
+    images = np.stack([query.image for query in queries])
+    found = explain_images(run, images, k=min(k, active), weights=weights)
     fewest = int((found.index >= 0).sum(1).min())
-    if fewest < min(k, len(run.samples)):
+    if fewest < min(k, active):
         note(f"this network looks within the predicted class: where that has fewer than {k} samples, all are named")
     return found
 
@@ -105,7 +115,9 @@ def _pictures(
         if strict:
             raise IntegrityError(f"the training data cannot be opened, so no exemplar can be checked: {found.why}")
         note(f"no pictures of training samples, ids and hashes stand for them: {found.why}", "warning")
-    pictures = exemplar_evidence(explanation, found.data)
+    elif found.why:
+        note(f"not all samples can be checked: {found.why}", "warning")
+    pictures = exemplar_evidence(explanation, found.parts)
     missing = {index: item.note for index, item in pictures.items() if item.picture is None}
     if missing and found.data is not None:
         index, why = next(iter(missing.items()))
@@ -178,8 +190,11 @@ def _show(query: Query, one: Explained) -> None:
         right = query.truth == one.predicted
         head.append("  right" if right else f"  wrong, it is {shown(query.truth)}", "green" if right else "red")
     if not one.supported:
-        head.append("\n  No supporting sample: those below are nearest, but not evidence", "yellow")
+        below = ": those below are nearest, but not evidence" if one.exemplars else ""
+        head.append(f"\n  No supporting sample{below}", "yellow")
     out.print(head, soft_wrap=True)
+    if not one.exemplars:
+        out.print(Text("  No exemplar: all samples of this class are withheld", "yellow"), soft_wrap=True)
     labels = [shown(item.label) for item in one.exemplars]
     names = [shown(item.sample_id) for item in one.exemplars]
     for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):

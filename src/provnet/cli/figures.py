@@ -54,10 +54,14 @@ UNSEEN = {
     "majority_at_1": "majority@1",
     "majority_at_5": "majority@5",
     "majority_at_10": "majority@10",
+    "joint_any_at_1": "any@1 by joint weights",
+    "joint_any_at_5": "any@5 by joint weights",
     "supported.test": "supported",
 }
 OWN = {
     "index_accuracy": "index accuracy, exact",
+    "index_accuracy_learned": "index accuracy, keys as learned",
+    "joint_index_accuracy": "index accuracy by joint weights",
     "index_accuracy_group": "index accuracy, duplicates count as one",
     "index_accuracy_sampled_targets": "index accuracy, sampled targets",
     "index_at_5": "index@5",

@@ -6,6 +6,7 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provnet.cli.banked import bank_counts, count_words
 from provnet.cli.evaluate import NAME
 from provnet.cli.figures import figures_table
 from provnet.cli.options import AsJson, RunFolder
@@ -29,7 +30,7 @@ def info(run: RunFolder, json: AsJson = False) -> None:
         "run": str(run),
         "parameters": _parameters(run, config),
         "model_sha256": model_sha256(run),
-        "samples": len(samples),
+        **bank_counts(config, samples),
         "classes": list(samples.class_names),
         "fingerprint": samples.fingerprint,
         "content_fingerprint": samples.content_root,
@@ -85,13 +86,14 @@ def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> li
         ("run", record["run"]),
         ("network", f"{network.network}, backbone {network.backbone}, input {shape}"),
         ("parameters", "unknown (the backbone was given as an object)" if count is None else f"{count:,}"),
-        ("samples", f"{len(samples):,}"),
+        ("samples", count_words(bank_counts(config, samples))),
         ("classes", f"{len(samples.class_names):,}: {names}"),
         ("fingerprint", samples.fingerprint),
         ("model sha256", record["model_sha256"]),
         ("data", spec_name(config.data)),
         ("test", spec_name(config.test)),
     ]
+    rows += [("added", spec_name(spec)) for spec in config.added]
     if samples.index_ceiling < 1:
         rows.append(("index ceiling", f"{samples.index_ceiling:.4f} (exact duplicates)"))
     if network.alpha:

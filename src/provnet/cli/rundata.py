@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provnet.errors import DataError, ProvnetError, UsageError
+from provnet.cli.runsources import has_changed, open_sources
+from provnet.errors import DataError, ProvnetError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,12 +22,15 @@ class Found:
     """Training data opened again.
 
     Attributes:
-        data: as they are now, in their order of now; None where they cannot be opened.
-        why: why there are none, else empty.
+        data: as they are now, in their order of now; None where they cannot be opened. Of a run whose samples were
+            added or erased those that it holds, in its order.
+        why: why there are none, or not all; else empty.
+        parts: the same by source; each says where its files are.
     """
 
     data: ImageData | None
     why: str = ""
+    parts: tuple[ImageData, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +55,11 @@ def find_training_data(
 ) -> Found:
     """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
     try:
-        return Found(_open_training(config, samples, source, data_dir, progress))
+        if has_changed(config, samples):
+            combined, why = open_sources(config, samples, source, data_dir, progress)
+            return Found(combined.data, why, combined.parts) if combined else Found(None, why)
+        data = _open_training(config, samples, source, data_dir, progress)
+        return Found(data, parts=(data,))
     except ProvnetError as error:
         if source is not None:
             raise
@@ -103,6 +111,7 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
 
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
     """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
+    from provnet.data.combine import with_classes
     from provnet.data.sources import has_split, reopen
 
     spec = run.config.test
@@ -123,32 +132,6 @@ def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progre
             "or bring the data to that shape"
         )
     return with_classes(data, run.samples.class_names)
-
-
-def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
-    """Number the classes as the run does; data may lack classes, but have none that the run does not know.
-
-    >>> import provnet
-    >>> with_classes(provnet.open_data("embedded", limit=10), tuple("9876543210")).samples.labels.max()
-    np.int64(9)
-    """
-    import numpy as np
-
-    from provnet.data.files import shown
-
-    if data.class_names == class_names:
-        return data
-    position = {name: number for number, name in enumerate(class_names)}
-    table = np.array([position.get(name, -1) for name in data.class_names], dtype=np.int64)
-    labels = table[data.samples.labels]
-    if (labels < 0).any():
-        unknown = [name for name in data.class_names if name not in position]
-        known = ", ".join(shown(name) for name in class_names[:8]) + (", ..." if len(class_names) > 8 else "")
-        raise UsageError(
-            f'the data have {len(unknown)} classes that the run does not know, the first "{shown(unknown[0])}"; '
-            f"the run knows {len(class_names)}: {known}"
-        )
-    return replace(data, samples=replace(data.samples, labels=labels, class_names=class_names))
 
 
 def seen_in_training(run: Run, data: ImageData) -> int:

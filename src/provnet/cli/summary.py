@@ -77,11 +77,12 @@ def network_words(data: ImageData, preset: str, given: Mapping[str, Any]) -> str
     from provnet.training.plan import plan
 
     network, backbone = given.get("network", "class-conditional"), given.get("backbone", "auto")
-    shaping = {name: given[name] for name in ("conditional", "alpha", "level") if name in given}
+    shaping = {name: given[name] for name in ("conditional", "alpha", "level", "head", "key_type") if name in given}
     config, index_map = plan(data, network, backbone, preset, **shaping)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))
-    return f"{config.network}, backbone {config.backbone}, {count:,} parameters, preset {preset}"
+    keys = "" if config.head == "plain" else f", {config.head} head"
+    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {preset}"
 
 
 def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:

@@ -44,8 +44,30 @@ def train(
             rich_help_panel=_HOW,
         ),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="plain|exemplar|exemplar-trained",
+            help="Index head: the paper's output layer, or one key per training sample. Default: by preset.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(
+            metavar="fp32|bf16|int8", help="How an exemplar head stores its keys. Default: fp32.", rich_help_panel=_HOW
+        ),
+    ] = None,
     preset: Annotated[
-        str | None, typer.Option(metavar="fast|paper", help="Recipe. Default: fast.", rich_help_panel=_HOW)
+        str | None, typer.Option(metavar="fast|paper|robust", help="Recipe. Default: fast.", rich_help_panel=_HOW)
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="none|auto|NAME",
+            help="Train on changed copies that keep their index: tiny, digits, photos, noise. Default: by preset.",
+            rich_help_panel=_HOW,
+        ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: by preset.", rich_help_panel=_HOW)] = None,
     batch_size: Annotated[int | None, typer.Option(help="Default: by preset.", rich_help_panel=_HOW)] = None,
@@ -136,7 +158,7 @@ def train(
     from provnet.training.config import train_config
     from provnet.training.fit import fit
 
-    config = train_config(preset or "fast", epochs=epochs, batch_size=batch_size, lr=lr, seed=seed)
+    config = train_config(preset or "fast", epochs=epochs, batch_size=batch_size, lr=lr, augment=augment, seed=seed)
     if is_first_process() and out.is_dir() and not resume and not overwrite:
         run_folder.check_before(out, resume=False, overwrite=False)  # before hours of reading pictures
     opening: dict[str, Any] = {
@@ -157,6 +179,8 @@ def train(
         "alpha": alpha,
         "conditional": conditional,
         "level": level,
+        "head": head,
+        "key_type": keys,
         "device": device,
         "devices": devices,
         "checkpoint_seconds": checkpoint_seconds,

@@ -38,7 +38,8 @@ class Comparison:
 
     def lines(self) -> list[str]:
         """Facts for people, one a line; each kind of change names its first samples."""
-        found = [f"{_WORDS[self.verdict]}: {len(self.then):,} samples at training, {len(self.now):,} now"]
+        where = "in the run" if self.then.added.any() else "at training"
+        found = [f"{_WORDS[self.verdict]}: {len(self.then):,} samples {where}, {len(self.now):,} now"]
         counts = Counter(self.status)
         for status, words in _FACTS.items():
             if counts[status]:

@@ -6,7 +6,7 @@ hashed again as the network receives it. What does not match is not shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,10 @@ class Evidence:
     note: str = ""
 
 
-def evidence(samples: SampleTable, data: ImageData | None, index: Iterable[int] | np.ndarray) -> list[Evidence]:
-    """The pictures of some training samples, out of data as they are now.
+def evidence(
+    samples: SampleTable, data: ImageData | Sequence[ImageData] | None, index: Iterable[int] | np.ndarray
+) -> list[Evidence]:
+    """The pictures of some training samples, out of data as they are now, of one source or of several.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=20)
@@ -45,13 +47,19 @@ def evidence(samples: SampleTable, data: ImageData | None, index: Iterable[int] 
     (28, 28)
     """
     wanted = [int(i) for i in np.asarray(index, dtype=np.int64).reshape(-1)]
-    if data is None:
-        return [Evidence(None, MISSING)] * len(wanted)
-    try:
-        root = data_root(data.spec)
-    except UsageError:  # a data set known by name whose folder is gone
-        return [Evidence(None, MISSING)] * len(wanted)
-    return [_show(samples, data, root, i) for i in wanted]
+    places = []
+    for part in [data] if isinstance(data, ImageData) else data or ():
+        try:
+            places.append((part, data_root(part.spec)))
+        except UsageError:  # a data set known by name whose folder is gone
+            continue
+    return [_first_shown([_show(samples, part, root, i) for part, root in places]) for i in wanted]
+
+
+def _first_shown(found: list[Evidence]) -> Evidence:
+    """The first with a picture, else the first that knows more than that there is none."""
+    best = sorted(found, key=lambda item: (item.picture is None, item.note == MISSING))
+    return best[0] if best else Evidence(None, MISSING)
 
 
 def _show(samples: SampleTable, data: ImageData, root: Path | None, i: int) -> Evidence:

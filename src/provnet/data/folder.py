@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from provnet.data.assemble import Opened
 from provnet.data.containers import sniff
 from provnet.data.files import DataWarning, clean_text, shown
 from provnet.data.labels import check_names, class_order
-from provnet.data.pictures import Entry, load_pictures
+from provnet.data.pictures import Entry, bar, load_pictures
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, UsageError
 
@@ -25,6 +24,7 @@ def folder_has_test(root: Path) -> bool:
 
 def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
     """Every picture below the class folders, in the order of their relative paths (compared as bytes)."""
+    _refuse_cache(root, options.cache)
     parts = _parts(root)
     chosen = list(parts) if split == "all" else [split]
     classes = {part: _class_folders(parts[part]) for part in parts}
@@ -32,13 +32,18 @@ def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
     names = class_order(clean.values()) if options.class_names is None else check_names(options.class_names)
     walk = _Walk(root, options.skip_bad)
     entries: list[Entry] = []
-    for part in chosen:
-        for folder in classes[part]:
-            name = clean[folder]
-            if name not in names:
-                raise DataError(f"class folder {shown(folder)} is not among the class names given ({', '.join(names)})")
-            label = names.index(name)
-            entries += [Entry(root / path, path, path, label) for path in walk.files(parts[part] / folder)]
+    with bar("listing pictures", None, options.progress) as advance:
+        for part in chosen:
+            for folder in classes[part]:
+                name = clean[folder]
+                if name not in names:
+                    raise DataError(
+                        f"class folder {shown(folder)} is not among the class names given ({', '.join(names)})"
+                    )
+                label = names.index(name)
+                for path in walk.files(parts[part] / folder):
+                    entries.append(Entry(root / path, path, path, label))
+                    advance()
     entries.sort(key=lambda entry: os.fsencode(entry.relative))
     _refuse_none(root, entries, any(classes.values()), walk)
     walk.warn()
@@ -84,23 +89,23 @@ class _Walk:
         if here in above:
             self._refuse(folder, "the links go in a circle; remove the link")
             return
-        for name in _listing(folder):
-            path = folder / name
+        below = folder.relative_to(self.root).as_posix()
+        for entry in _entries(folder):  # what the folder itself says of them: no question a file, for a million files
             try:
-                if path.is_symlink() and not self._inside(path):
+                if entry.is_symlink() and not self._inside(Path(entry.path)):
                     continue
-                mode = os.stat(path).st_mode  # noqa: PTH116 - one call that follows links and raises
+                is_folder, is_file = entry.is_dir(), entry.is_file()
             except OSError as error:
-                self._refuse(path, f"cannot be read ({error.strerror}); remove or mend it")
+                self._refuse(Path(entry.path), f"cannot be read ({error.strerror}); remove or mend it")
                 continue
-            if stat.S_ISDIR(mode):
-                yield from self.files(path, (*above, here))
-            elif not stat.S_ISREG(mode):
-                self.special.append(self._name(path))
-            elif _is_picture(path):
-                yield path.relative_to(self.root).as_posix()
+            if is_folder:
+                yield from self.files(folder / entry.name, (*above, here))
+            elif not is_file:
+                self.special.append(shown(f"{below}/{entry.name}"))
+            elif _is_picture(entry.path):
+                yield f"{below}/{entry.name}"
             else:
-                self.other.append(self._name(path))
+                self.other.append(shown(f"{below}/{entry.name}"))
 
     def warn(self) -> None:
         """Say what was left out without being an error."""
@@ -144,27 +149,43 @@ def _class_folders(folder: Path) -> list[str]:
 
 def _listing(folder: Path) -> list[str]:
     """Names in a folder in the order of their bytes; hidden ones are left out."""
+    return [entry.name for entry in _entries(folder)]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        return sorted((name for name in os.listdir(folder) if not name.startswith(".")), key=os.fsencode)  # noqa: PTH208
+        with os.scandir(folder) as found:
+            return sorted((e for e in found if not e.name.startswith(".")), key=lambda entry: os.fsencode(entry.name))
     except OSError as error:
         raise DataError(f"{shown(str(folder))}: the folder cannot be read ({error.strerror})") from error
 
 
-def _is_picture(path: Path) -> bool:
-    if path.name.rstrip(". ").lower().endswith(ENDINGS):
+def _is_picture(path: str) -> bool:
+    if path.rstrip(". ").lower().endswith(ENDINGS):
         return True
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123 - a million times: without a Path's detour
             return sniff(file.read(16)) in ("PNG", "JPEG", "WEBP", "GIF", "TIFF")  # signatures that text cannot have
     except OSError:
         return False
+
+
+def _refuse_cache(root: Path, cache: str | None) -> None:
+    """A cache among the pictures would become a class of its own."""
+    if cache is None:
+        return
+    inside = Path(os.path.relpath(os.path.realpath(cache), os.path.realpath(root))).parts
+    if inside and not any(name.startswith(".") for name in inside):  # hidden folders are not listed, ".." is outside
+        raise UsageError(
+            f"the cache {shown(cache)} lies in the data folder; choose a folder outside {shown(str(root))}"
+        )
 
 
 def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Walk) -> None:
     if entries:
         return
     looked = f"looked for {', '.join(ENDINGS)} in one folder a class"
-    if not has_classes and any(_is_picture(root / name) for name in _listing(root) if (root / name).is_file()):
+    if not has_classes and any(_is_picture(str(root / name)) for name in _listing(root) if (root / name).is_file()):
         raise UsageError(f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png")
     bad = f"; left out: {walk.bad[0]}" if walk.bad else ""
     raise UsageError(f"no pictures found under {shown(str(root))}; {looked}{bad}")

@@ -27,6 +27,8 @@ class SampleTable:
         class_names: one name a class, empty classes included.
         paths: relative path of the file, posix form, or None where a sample has no file of its own.
         sources: who contributed the sample (the manifest's `source`), or None.
+        withheld: (N,) bool, samples that are not to be named; None is taken as none of them.
+        added: (N,) bool, samples that came after training (`provnet.bank`); None is taken as none of them.
     """
 
     sample_ids: tuple[str, ...]
@@ -36,6 +38,8 @@ class SampleTable:
     class_names: tuple[str, ...]
     paths: tuple[str | None, ...]
     sources: tuple[str | None, ...]
+    withheld: np.ndarray = None  # type: ignore[assignment]
+    added: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         n = len(self.sample_ids)
@@ -49,6 +53,12 @@ class SampleTable:
             raise DataError(f"labels must lie in 0..{len(self.class_names) - 1}, the classes that have a name")
         if len(self.paths) != n or len(self.sources) != n:
             raise DataError(f"paths and sources must have {n} entries, got {len(self.paths)} and {len(self.sources)}")
+        for name in FLAGS:
+            value = getattr(self, name)
+            if value is None:
+                object.__setattr__(self, name, np.zeros(n, dtype=np.bool_))
+            elif value.shape != (n,) or value.dtype != np.bool_:
+                raise DataError(f"{name} must be bool of shape ({n},), got {value.dtype} of shape {value.shape}")
         if len(set(self.sample_ids)) != n:
             seen: set[str] = set()
             twice = next(i for i in self.sample_ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
@@ -121,4 +131,9 @@ class SampleTable:
             class_names=self.class_names,
             paths=tuple(self.paths[i] for i in rows),
             sources=tuple(self.sources[i] for i in rows),
+            withheld=self.withheld[rows],
+            added=self.added[rows],
         )
+
+
+FLAGS = ("withheld", "added")  # they say what becomes of a sample, not what it is: no fingerprint covers them

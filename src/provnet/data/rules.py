@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from PIL import ImageColor
@@ -48,6 +50,7 @@ class OpenOptions:
     limit: int | None = None
     class_names: tuple[str, ...] | None = None
     progress: bool = False
+    cache: str | None = None
 
     @property
     def rule(self) -> DecodeRule:
@@ -56,8 +59,8 @@ class OpenOptions:
         return DecodeRule(self.mode, self.size, (red, green, blue), self.frame, self.value_range)
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON keeps it; `progress` changes nothing and is left out."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "progress"}
+        """What differs from the defaults, as JSON keeps it; `progress` and `cache` change no picture: left out."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("progress", "cache")}
         kept = {name: value for name, value in found.items() if value != getattr(OpenOptions, name)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
@@ -85,7 +88,18 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
         limit=_whole("limit", values.get("limit"), lowest=1),
         class_names=None if names is None else tuple(names),
         progress=bool(values.get("progress", False)),
+        cache=_cache(values.get("cache", False)),
     )
+
+
+def _cache(value: Any) -> str | None:
+    """The folder of the picture cache: a path, None = $PROVNET_CACHE where that is set, False = none at all."""
+    place = (os.environ.get("PROVNET_CACHE") or False) if value is None else value
+    if place is False:
+        return None
+    if not isinstance(place, str | os.PathLike) or not os.fspath(place):
+        raise UsageError(f"cache must be a folder, None ($PROVNET_CACHE, if set) or False (no cache), got {value!r}")
+    return str(Path(os.fsdecode(place)).expanduser().absolute())
 
 
 def _size(size: Any) -> tuple[int, int] | None:

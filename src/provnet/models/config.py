@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from provnet.errors import UsageError
+from provnet.errors import UsageError, one_of
+
+HEADS = ("plain", "exemplar", "exemplar-trained")
+KEY_TYPES = ("fp32", "bf16", "int8")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,9 @@ class NetworkConfig:
         conditional: concatenate the one-hot class (class-conditional only).
         alpha: label mixing, the probability that the target is another sample of the class.
         level: sharing level of the backbones of app. 7.6.
+        head: a name in HEADS; `plain` is the paper's output layer.
+        key_width, key_scale, key_type: of an exemplar head: features of a key, factor of the cosine (0: learned), how
+            the keys are stored (fp32, bf16 or int8).
     """
 
     network: str
@@ -36,6 +42,10 @@ class NetworkConfig:
     conditional: bool = True
     alpha: float = 0.0
     level: int = 3
+    head: str = "plain"
+    key_width: int = 128
+    key_scale: float = 0.0
+    key_type: str = "fp32"
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha <= 1:
@@ -48,6 +58,12 @@ class NetworkConfig:
             raise UsageError(f"mean and std need one value or {self.input_shape[0]}, got {len(self.mean)}")
         if not all(math.isfinite(v) for v in (*self.mean, *self.std, self.scale)) or min(*self.std, self.scale) <= 0:
             raise UsageError("mean, std and scale must be finite, std and scale above 0")
+        one_of("head", self.head, HEADS)
+        one_of("key_type", self.key_type, KEY_TYPES)
+        if not 1 <= self.key_width <= 4096:
+            raise UsageError(f"key_width must be a whole number from 1 to 4096, got {self.key_width}")
+        if not 0 <= self.key_scale <= 64:
+            raise UsageError(f"key_scale must lie in 0..64, 0 to have it learned; got {self.key_scale}")
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json."""

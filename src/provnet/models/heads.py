@@ -35,11 +35,6 @@ class IndexHead(nn.Module, ABC):
     def to_index(self, slots: Tensor, classes: Tensor) -> Tensor:
         """The global index behind each slot (B, K), given the classes (B,)."""
 
-    @property
-    @abstractmethod
-    def output(self) -> nn.Linear:
-        """The last layer, whose initialisation the paper sets apart."""
-
 
 @final
 class FlatHead(IndexHead):
@@ -66,13 +61,8 @@ class FlatHead(IndexHead):
         """The slot itself."""
         return slots
 
-    @property
-    def output(self) -> nn.Linear:
-        """The last layer."""
-        return self.linear
 
-
-def _within_class(index_map: IndexMap, classes: Tensor) -> Tensor:
+def within_class(index_map: IndexMap, classes: Tensor) -> Tensor:
     """(B, M) bool: local positions below the size of the class."""
     return torch.arange(index_map.largest, device=classes.device) < index_map.sizes[classes].unsqueeze(1)
 
@@ -93,7 +83,7 @@ class SharedHead(IndexHead):
 
     def valid(self, classes: Tensor) -> Tensor:
         """Slots below the size of the class."""
-        return _within_class(self.index_map, classes)
+        return within_class(self.index_map, classes)
 
     def to_slot(self, index: Tensor) -> Tensor:
         """Local position."""
@@ -102,11 +92,6 @@ class SharedHead(IndexHead):
     def to_index(self, slots: Tensor, classes: Tensor) -> Tensor:
         """The sample of that class at that local position."""
         return self.index_map.join(classes.unsqueeze(1).expand_as(slots), slots)
-
-    @property
-    def output(self) -> nn.Linear:
-        """The last layer."""
-        return self.linear
 
 
 @final
@@ -134,7 +119,7 @@ class PerClassHead(IndexHead):
 
     def valid(self, classes: Tensor) -> Tensor:
         """Slots below the size of the class."""
-        return _within_class(self.index_map, classes)
+        return within_class(self.index_map, classes)
 
     def to_slot(self, index: Tensor) -> Tensor:
         """Local position."""
@@ -144,13 +129,10 @@ class PerClassHead(IndexHead):
         """The sample of that class at that local position."""
         return self.index_map.join(classes.unsqueeze(1).expand_as(slots), slots)
 
-    @property
-    def output(self) -> nn.Linear:
-        """The last layer."""
-        return self.linear
 
+PlainHead = FlatHead | SharedHead | PerClassHead  # those of the paper: one output layer, `linear`
 
-INDEX_HEADS: dict[str, type[FlatHead] | type[SharedHead] | type[PerClassHead]] = {
+INDEX_HEADS: dict[str, type[PlainHead]] = {
     "flat": FlatHead,
     "shared": SharedHead,
     "per-class": PerClassHead,

@@ -16,11 +16,12 @@ from provnet.errors import UsageError, choose
 from provnet.indexing import IndexMap
 from provnet.models.backbones import BACKBONES, CUSTOM, branch, output_shape
 from provnet.models.config import NetworkConfig
-from provnet.models.heads import INDEX_HEADS, IndexHead
+from provnet.models.exemplar import ExemplarHead
+from provnet.models.heads import INDEX_HEADS, PlainHead
 from provnet.models.sharing import SHARING, cut_at
 from provnet.models.support import Support
 
-NEVER = -1e4  # the score of a class that cannot be: finite, and its probability is exactly zero
+NEVER = -1e4  # the score of a class that cannot be, or less: finite, and its probability is exactly zero
 
 
 class ProvenanceOutput(NamedTuple):
@@ -30,7 +31,7 @@ class ProvenanceOutput(NamedTuple):
     logits: Tensor  # (B, C) class scores
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
-    index_scores: Tensor  # (B, slots); only the index head knows what a slot is
+    index_scores: Tensor | None  # (B, slots), only the head knows what a slot is; None where keys stand for outputs
 
     @property
     def support_features(self) -> Tensor:
@@ -44,15 +45,20 @@ class Normalise(nn.Module):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, config: NetworkConfig) -> None:
+    def __init__(self, config: NetworkConfig, *, own: bool = True) -> None:
         super().__init__()
-        own = config.backbone != "custom"  # another's code may take the pixels in the order they usually have
+        # another's backbone may take the pixels in the order they usually have
         self.channels_last = own and len(config.input_shape) == 3
         shape = (1, -1) + (1,) * (len(config.input_shape) - 1)
         self.input_shape = config.input_shape
         self.scale = config.scale
         self.register_buffer("mean", torch.tensor(config.mean, dtype=torch.float32).reshape(shape), persistent=False)
         self.register_buffer("std", torch.tensor(config.std, dtype=torch.float32).reshape(shape), persistent=False)
+
+    @property
+    def spread(self) -> Tensor:
+        """The standard deviation of each channel or feature in raw units, to broadcast over one sample."""
+        return self.std[0] * self.scale
 
     def forward(self, images: Tensor) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
@@ -62,7 +68,7 @@ class Normalise(nn.Module):
         values = (images.float() / self.scale - self.mean) / self.std
         if self.channels_last and values.device.type == "cpu":  # convolutions and pooling are a third faster this way
             return torch.empty_like(values, memory_format=torch.channels_last).copy_(values)
-        return values
+        return values.contiguous()
 
 
 class IndexTrunk(nn.Module):
@@ -98,11 +104,11 @@ class ProvenanceNet(nn.Module):
     def __init__(
         self,
         *,
-        normalise: nn.Module,
+        normalise: Normalise,
         backbone: nn.Module,
         task_head: nn.Module | None,
         index_trunk: IndexTrunk,
-        index_head: IndexHead,
+        index_head: PlainHead | ExemplarHead,
         index_map: IndexMap,
         support: Support,
     ) -> None:
@@ -115,7 +121,9 @@ class ProvenanceNet(nn.Module):
         self.index_map = index_map
         self.support = support
         self.has_empty = bool((index_map.sizes == 0).any())
-        if task_head is None:  # (N, C) one-hot labels: a product with it sums over the samples of each class
+        if task_head is None and not isinstance(
+            index_head, ExemplarHead
+        ):  # (N, C) one-hot labels: a product with it sums over the samples of each class
             members = F.one_hot(index_map.labels, index_map.classes).float()
             self.register_buffer("members", members, persistent=False)
 
@@ -125,19 +133,29 @@ class ProvenanceNet(nn.Module):
         if self.task_head is None:
             none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
             index_features = self.index_trunk(features, none)
-            index_scores = self.index_head(index_features, none)
-            logits = self._class_scores(index_scores)
-            return ProvenanceOutput(features, logits, logits.argmax(1), index_features, index_scores)
+            scores = self._index_scores(index_features, none)
+            logits = self._class_scores(index_features, scores)
+            return ProvenanceOutput(features, logits, logits.argmax(1), index_features, scores)
         logits = self._without_empty(self.task_head(features))
         given = logits.argmax(1) if classes is None else classes
         index_features = self.index_trunk(features, given)
-        return ProvenanceOutput(features, logits, given, index_features, self.index_head(index_features, given))
+        return ProvenanceOutput(features, logits, given, index_features, self._index_scores(index_features, given))
+
+    def _index_scores(self, features: Tensor, classes: Tensor) -> Tensor | None:
+        """Scores of an output layer; those of keys are made where they are needed, never all at once."""
+        return None if isinstance(self.index_head, ExemplarHead) else self.index_head(features, classes)
 
     def _without_empty(self, logits: Tensor) -> Tensor:
         """A class without samples keeps its place but is never predicted."""
-        return logits.masked_fill(self.index_map.sizes == 0, NEVER) if self.has_empty else logits
+        if not self.has_empty:
+            return logits
+        never = (logits.detach().amin(1, keepdim=True) + NEVER / 2).clamp(max=NEVER)
+        return torch.where(self.index_map.sizes == 0, never, logits)
 
-    def _class_scores(self, index_scores: Tensor) -> Tensor:
+    def _class_scores(self, features: Tensor, index_scores: Tensor | None) -> Tensor:
+        if isinstance(self.index_head, ExemplarHead):
+            return self.index_head.class_totals(features.detach())
+        assert index_scores is not None
         scores = index_scores.detach().float()
         top = scores.amax(1, keepdim=True)
         with torch.autocast(scores.device.type, enabled=False):
@@ -155,23 +173,31 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     kind = choose("network", config.network, NETWORKS)
     if config.classes != index_map.classes:
         raise UsageError(f"the config has {config.classes} classes, the index map {index_map.classes}")
-    concatenated = config.classes if kind.concatenates and config.conditional else 0
+    by_keys = config.head != "plain"  # keys of all classes share one space: the class is not concatenated
+    concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)
-    head = INDEX_HEADS[kind.head](parts.index_width, index_map)
+    head = _exemplar_head(config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](parts.index_width, index_map)
     task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
         if module is not None:
             _initialise(module)
-    nn.init.normal_(head.output.weight, 0.0, 0.01)
+    if not isinstance(head, ExemplarHead):
+        nn.init.normal_(head.linear.weight, 0.0, 0.01)
     return ProvenanceNet(
-        normalise=Normalise(config),
+        normalise=Normalise(config, own=backbone is None),
         backbone=parts.shared,
         task_head=task_head,
         index_trunk=trunk,
         index_head=head,
         index_map=index_map,
         support=Support(config.classes, parts.support_width),
+    )
+
+
+def _exemplar_head(config: NetworkConfig, kind: Kind, index_map: IndexMap) -> ExemplarHead:
+    return ExemplarHead(
+        config.key_width, index_map, conditional=kind.head != "flat", scale=config.key_scale, stored=config.key_type
     )
 
 
@@ -192,17 +218,22 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
             raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
         cut = cut_at(config.backbone, config.input_shape, config.level if kind.task else 4)
         width = SHARING[config.backbone][3]
-        return _Parts(cut.shared, cut.task, width, cut.index, width, width)
+        index = cut.index if config.head == "plain" else nn.Sequential(cut.index, nn.Linear(width, config.key_width))
+        return _Parts(cut.shared, cut.task, width, index, width, width)
     design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
     shared = backbone if backbone is not None else design.make(config.input_shape)
     features = output_shape(shared, config.input_shape)
     if len(features) != 1:
         raise UsageError(f"a backbone must give (B, D) features, this one gives (B, {', '.join(map(str, features))})")
+    if config.head == "plain":
+        index = branch(features[0] + concatenated, design.trunk, design.last_dropout)
+    else:  # a plain projection: a ReLU would keep all keys in one corner of the sphere
+        index = nn.Sequential(nn.Linear(features[0], config.key_width))
     return _Parts(
         shared,
         branch(features[0], design.task),
         design.task[-1][0] if design.task else features[0],
-        branch(features[0] + concatenated, design.trunk, design.last_dropout),
+        index,
         design.trunk[-1][0],
         features[0],
     )

@@ -1,4 +1,4 @@
-"""TrainConfig: how a network is trained; PRESETS: the paper's recipe and ours."""
+"""TrainConfig: how a network is trained; PRESETS: the paper's recipe and ours. `robust` goes with an exemplar head."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from provnet.data.policy import POLICIES, auto_policy
 from provnet.errors import UsageError, choose, did_you_mean, one_of
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed")
@@ -26,6 +27,8 @@ class TrainConfig:
         smoothing: label smoothing of the index loss, over valid slots only.
         task_weight, index_weight: weights of the two losses (two-branch networks).
         precision: `auto` is bf16-mixed on a GPU that has it, else 32-true.
+        negatives: keys that a sample is told from at each step (exemplar heads); 0 means all.
+        augment: a name in POLICIES, or `auto` to choose it by the shape of the samples; the copies keep their index.
         seed: order, targets, dropout and initial weights are functions of it.
     """
 
@@ -43,10 +46,17 @@ class TrainConfig:
     task_weight: float = 1.0
     index_weight: float = 0.7
     precision: str = "auto"
+    negatives: int = 0
+    augment: str = "none"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least, most in (("epochs", 1, 100_000), ("batch_size", 0, 1_000_000), ("step_every", 1, 100_000)):
+        for name, least, most in (
+            ("epochs", 1, 100_000),
+            ("batch_size", 0, 1_000_000),
+            ("step_every", 1, 100_000),
+            ("negatives", 0, 2**31),
+        ):
             value = getattr(self, name)
             if not isinstance(value, int) or not least <= value <= most:
                 raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value}")
@@ -63,6 +73,7 @@ class TrainConfig:
             raise UsageError(f"seed must lie in 0..2^63-1, got {self.seed}")
         one_of("precision", self.precision, PRECISIONS)
         one_of("schedule", self.schedule, SCHEDULES)
+        one_of("augment", self.augment, ("auto", *POLICIES))
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary."""
@@ -87,15 +98,16 @@ def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
     return replace(choose("preset", preset, PRESETS), **given)
 
 
-def for_samples(config: TrainConfig, n: int) -> TrainConfig:
-    """The recipe for n samples: a batch size left open becomes about n / 32, from 32 to 512.
+def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainConfig:
+    """The recipe for n samples of a shape: a batch size left open becomes about n / 32, from 32 to 512.
 
-    >>> for_samples(train_config("fast"), 4_000).batch_size, for_samples(train_config("fast"), 60_000).batch_size
-    (128, 512)
+    >>> for_samples(train_config("fast"), 4_000, (1, 28, 28)).batch_size
+    128
+    >>> for_samples(train_config("robust"), 60_000, (1, 28, 28)).augment
+    'digits'
     """
-    if config.batch_size:
-        return config
-    return replace(config, batch_size=max(32, min(512, 2 ** round(math.log2(max(n, 2) / 32)))))
+    batch = config.batch_size or max(32, min(512, 2 ** round(math.log2(max(n, 2) / 32))))
+    return replace(config, batch_size=batch, augment=auto_policy(shape) if config.augment == "auto" else config.augment)
 
 
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
@@ -131,4 +143,5 @@ PRESETS: dict[str, TrainConfig] = {
         warmup=3.0,
         task_weight=0.3,
     ),
+    "robust": TrainConfig(preset="robust", epochs=30, augment="auto"),
 }

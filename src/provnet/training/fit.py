@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,14 +16,17 @@ from torch import nn
 
 from provnet.data.batches import bounds, fold
 from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
-from provnet.errors import MemoryLimitError
+from provnet.errors import MemoryLimitError, UsageError
 from provnet.modelfile import Run, RunConfig, read_run, write_run
+from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet, build
 from provnet.support import calibrate
 from provnet.training import folder as run_folder
 from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
 from provnet.training.config import TrainConfig, for_samples, train_config
+from provnet.training.keys import fill_keys, refresh, whole_keys
 from provnet.training.lock import run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, train
 from provnet.training.plan import plan, settings_of, versions
@@ -52,6 +56,8 @@ def fit(
     conditional: bool = True,
     alpha: float = 0.0,
     level: int = 3,
+    head: str = "auto",
+    key_type: str = "fp32",
     config: TrainConfig | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -71,12 +77,15 @@ def fit(
     >>> len(run.samples), run.history.shape
     (40, (1, 40))
     """
-    config = for_samples(config or train_config(), len(data))
+    config = for_samples(config or train_config(), len(data), data.shape)
     custom = backbone if isinstance(backbone, nn.Module) else None
-    shape, index_map = plan(data, network, backbone, config.preset, conditional=conditional, alpha=alpha, level=level)
+    wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level}
+    shape, index_map = plan(data, network, backbone, config.preset, head=head, key_type=key_type, **wishes)
     parameters = check_memory(shape, index_map, config, custom)
     fabric = make_fabric(device, devices, config.precision)
     check_shares(len(data), config.batch_size, fabric.world_size)
+    if shape.head == "exemplar-trained" and fabric.world_size > 1:
+        raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
     path = None if out is None else Path(out)
     settings = settings_of(data, shape, config, fabric)
     with ExitStack() as stack:
@@ -103,6 +112,8 @@ def fit(
         session = Session(path, settings, checkpoint_seconds, progress and fabric.global_rank == 0, on_epoch)
         with _memory_errors_named():
             state = _run(fabric, net, data, TargetSampler(index_map, alpha), config, session, checkpoint)
+        if isinstance(net.index_head, ExemplarHead):
+            refresh(net, data.images, progress=session.progress)
         support = calibrate(net, data.images, config.seed)
         run = Run(
             network=net.cpu().eval(),
@@ -129,23 +140,41 @@ def _run(
     checkpoint: Checkpoint | None,
 ) -> TrainState:
     """Set up, train with checkpoints, progress and log; return the final state."""
+    if isinstance(net.index_head, ExemplarHead):
+        net.index_head.open_keys(trained=session.settings["network"]["head"] == "exemplar-trained")
     parameters = [p for p in net.parameters() if p.requires_grad]
     adamw = torch.optim.AdamW(parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
     model, optimizer = fabric.setup(net, adamw)
     state = fresh_state(len(data), fabric.device)
     if checkpoint is not None:
         state = restore(checkpoint, net, adamw, fabric.device)
+        if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
+            state.sums.zero_()
+            state.record.zero_()
+    if isinstance(net.index_head, ExemplarHead):
+        net.index_head.split_keys(fabric.global_rank, fabric.world_size)
+        if checkpoint is None:
+            fill_keys(net, data.images)
     steps = len(bounds(len(data), config.batch_size, least=2 * fabric.world_size)) * config.epochs
     writes = session.out is not None and fabric.global_rank == 0
     clock = _Clock(session.checkpoint_seconds)
     with (
         stop_on_signal(enabled=writes and fabric.world_size == 1) as stop,
         progress_bar("training", steps, session.progress) as update,
+        warnings.catch_warnings(),
     ):
+        # the weights of a first layer for one channel have the same memory under both strides that DDP compares
+        warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
 
         def keep(state: TrainState) -> None:
-            if writes and (clock.due() or stop.asked):
+            due = writes and (clock.due() or stop.asked)
+            if fabric.world_size > 1 and fabric.broadcast(due):
+                with whole_keys(net):  # of which each process holds a part
+                    if writes:
+                        save_checkpoint(_folder(session), net, adamw, state, session.settings)
+            elif due:
                 save_checkpoint(_folder(session), net, adamw, state, session.settings)
+            if due:
                 clock.reset()
             if stop.asked:
                 raise KeyboardInterrupt
@@ -168,7 +197,7 @@ def _run(
             net=net,
             model=model,
             optimizer=optimizer,
-            data=_on_device(data, fabric.device),
+            data=_training_set(data, fabric.device),
             sampler=sampler,
             config=config,
             state=state,
@@ -204,13 +233,10 @@ def _text(row: Mapping[str, float]) -> str:
     return f"loss {row['loss']:.3f}  class {row['class_accuracy']:.1%}  index {row['index_accuracy']:.1%}"
 
 
-def _on_device(data: ImageData, device: torch.device) -> TrainingSet:
-    """Keep the pictures on the device where they take less than half of its free memory."""
-    images = data.images
-    if device.type == "cuda":
-        fits = images.numel() * images.element_size() < available_memory() // 2
-        images = images.to(device) if fits else images.pin_memory()
-    return TrainingSet(images, data.labels.to(images.device), data.samples.sample_ids)
+def _training_set(data: ImageData, device: torch.device) -> TrainingSet:
+    """The pictures are put on the device where they take less than half of its free memory, else streamed to it."""
+    budget = available_memory() // 2 if device.type == "cuda" else None
+    return TrainingSet(ResidentData(data.images, data.labels, device, budget), data.samples.sample_ids)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from provnet.training import checkpoint as checkpoints
 from provnet.training.lock import NAME as LOCK
 
 LOG = "log.jsonl"
+FREE = "machine.processes: "
 SAMPLES = "samples.safetensors"  # only provnet writes this name: while it is there, the files beside it are a run's
 OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, "evaluation.json", "report.html", SAMPLES)
 
@@ -77,8 +78,8 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "
 
 
 def refuse_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """A run goes on only with the data and settings it began with."""
-    changed = list(differences(then, json.loads(json.dumps(now))))
+    """A run goes on only with the data and settings it began with; the number of processes may be another."""
+    changed = [line for line in differences(then, json.loads(json.dumps(now))) if not line.startswith(FREE)]
     if changed:
         raise IntegrityError(
             f"cannot resume, {len(changed)} settings differ: {'; '.join(changed)}. "

@@ -16,9 +16,12 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import get_total_norm
 
+from provnet.data.augment import POLICIES, augment
 from provnet.data.batches import bounds, fold, order
+from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
 from provnet.errors import NonFiniteError
+from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet
 from provnet.objective import ProvenanceObjective
 from provnet.training.config import TrainConfig, learning_rate
@@ -45,16 +48,10 @@ def fresh_state(n: int, device: torch.device) -> TrainState:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Images and labels on the device where they fit, else on the CPU; ids to name samples in errors."""
+    """Images and labels, wherever they lie; ids to name samples in errors."""
 
-    images: Tensor
-    labels: Tensor
+    samples: ResidentData
     sample_ids: tuple[str, ...]
-
-    def batch(self, index: Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Images and labels of some indices on the device."""
-        where = index.to(self.images.device)
-        return self.images[where].to(device, non_blocking=True), self.labels[where].to(device, non_blocking=True)
 
 
 def train(
@@ -75,45 +72,49 @@ def train(
     `on_step` is called whenever losses were checked to be finite (every step on a CPU, every 50 on a GPU);
     `on_epoch` after an epoch's row was added to the log.
     """
-    n, device = len(data.labels), fabric.device
-    objective = ProvenanceObjective(config.task_weight, config.index_weight, config.smoothing)
+    n, device = len(data.samples), fabric.device
+    objective = ProvenanceObjective(config.task_weight, config.index_weight, config.smoothing, config.negatives)
     batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     check_every = 1 if device.type == "cpu" else 50
+    policy, spread = POLICIES[config.augment], net.normalise.spread
     recent: list[Tensor] = []  # losses and norms of gradients not yet checked
     model.train()
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
     for epoch in range(state.step // len(batches), config.epochs):
-        permutation = order(n, config.seed, epoch).to(device)
+        permutation = order(n, config.seed, epoch).to(data.samples.images.device)
         targets = sampler.draw(config.seed, epoch).to(device)
-        for number in range(state.step % len(batches), len(batches)):
-            start, end = batches[number]
-            index = permutation[start:end][fabric.global_rank :: fabric.world_size]  # this process's share
-            index = index.repeat(2) if end - start == 1 else index  # BatchNorm needs two: a data set of one sample
-            images, labels = data.batch(index, device)
+        left = batches[state.step % len(batches) :]
+        chosen = [_share(permutation[start:end], fabric) for start, end in left]
+        ready = data.samples.batches(chosen)
+        for (start, end), index, (images, labels) in zip(left, chosen, ready, strict=True):
+            index = index.to(device)
             torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(config, state.step, len(batches))
             for norm, momentum in norms:  # plain averages at first: the values that BatchNorm starts with are far off
                 norm.momentum = max(momentum, 1 / (state.step + 1))
+            images = augment(images, index, policy, seed=config.seed, epoch=epoch, std=spread)
             output = model(images, labels)
-            losses = objective(net, output, labels, targets[index])
+            with fabric.autocast():
+                losses = objective(net, output, labels, targets[index])
             share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
             fabric.backward(losses.total * share)  # DDP averages over processes: weigh uneven shares
             steepness = get_total_norm([p.grad for p in net.parameters() if p.grad is not None])
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+            if isinstance(net.index_head, ExemplarHead):
+                net.index_head.observe(index, output.index_features)
             with torch.no_grad():
                 right = output.logits.argmax(1) == labels
-                found = output.index_scores.argmax(1) == net.index_head.to_slot(targets[index])
                 means = torch.stack([losses.total.detach(), losses.task, losses.index]).double() * len(index)
-                state.sums += torch.cat([means, torch.stack([right.sum(), found.sum()]).double()])
+                state.sums += torch.cat([means, torch.stack([right.sum(), losses.found.sum()]).double()])
                 state.record[index] = losses.per_sample
             recent.append(torch.stack([losses.total.detach(), steepness]))
             state.step += 1
-            if len(recent) >= check_every or number == len(batches) - 1:
+            if len(recent) >= check_every or end == n:
                 _check_finite(fabric, recent, state.step, batches, data, config)
                 recent.clear()
-                if number < len(batches) - 1:
+                if end < n:
                     seen = max(end / fabric.world_size, 1)
                     on_step(state, dict(zip(SUMS, (state.sums / seen).tolist(), strict=True)))
         _finish_epoch(fabric, state, epoch, n)
@@ -121,6 +122,11 @@ def train(
         on_epoch(state)
     for norm, momentum in norms:
         norm.momentum = momentum
+
+
+def _share(index: Tensor, fabric: Any) -> Tensor:
+    """What of a batch this process trains on; a data set of one sample is shown twice, as BatchNorm needs two."""
+    return index.repeat(2) if len(index) == 1 else index[fabric.global_rank :: fabric.world_size]
 
 
 def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
@@ -158,7 +164,7 @@ def _check_finite(
     bad = step - len(recent) + first
     what = "gradient" if bool(finite[first, 0]) else "loss"
     epoch, number = divmod(bad, len(batches))
-    index = order(len(data.labels), config.seed, epoch)[slice(*batches[number])].tolist()
+    index = order(len(data.samples), config.seed, epoch)[slice(*batches[number])].tolist()
     names = ", ".join(data.sample_ids[i] for i in index[:8]) + (
         f", and {len(index) - 8} more" if len(index) > 8 else ""
     )

@@ -28,6 +28,8 @@ def plan(
     conditional: bool = True,
     alpha: float = 0.0,
     level: int = 3,
+    head: str = "auto",
+    key_type: str = "fp32",
 ) -> tuple[NetworkConfig, IndexMap]:
     """The network that these data and names ask for, "auto" resolved.
 
@@ -56,8 +58,19 @@ def plan(
         conditional=conditional,
         alpha=alpha,
         level=level,
+        head=auto_head(preset) if head == "auto" else head,
+        key_type=key_type,
     )
     return config, IndexMap(data.samples.labels, len(data.class_names))
+
+
+def auto_head(preset: str) -> str:
+    """The index head that "auto" stands for.
+
+    >>> auto_head("robust"), auto_head("paper")
+    ('exemplar', 'plain')
+    """
+    return "exemplar" if preset == "robust" else "plain"
 
 
 def settings_of(data: ImageData, network: NetworkConfig, config: TrainConfig, fabric: Any) -> dict[str, Any]:

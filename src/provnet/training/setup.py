@@ -97,15 +97,19 @@ def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig,
     own = None if custom is None else _StandIn(output_shape(custom, config.input_shape))
     with torch.device("meta"):
         count = parameter_count(build(config, index_map, own)) + (parameter_count(custom) if custom else 0)
-    slots = index_map.n if config.network in ("single", "class-independent") else index_map.largest
     batch = min(train.batch_size, index_map.n)
-    table = index_map.n * index_map.classes if config.network == "single" else 0  # which sample is in which class
-    need = count * 16 + 12 * batch * slots + 4 * table  # weights, gradients, two moments; scores and their gradients
+    # weights, gradients, two moments; then either keys and the scores of a part, or all scores and their gradients
+    if config.head != "plain":
+        need = count * 16 + 8 * index_map.n * config.key_width * (4 if config.head == "exemplar-trained" else 1)
+    else:
+        slots = index_map.n if config.network in ("single", "class-independent") else index_map.largest
+        table = index_map.n * index_map.classes if config.network == "single" else 0  # which sample is in which class
+        need = count * 16 + 12 * batch * slots + 4 * table
     free = available_memory()
     if need > free:
         raise MemoryLimitError(
             f"training needs about {need / 2**30:.1f} GiB ({count:,} parameters, {index_map.n:,} samples), "
-            f"{free / 2**30:.1f} GiB are free; use a smaller backbone or batch, or a class-conditional network"
+            f"{free / 2**30:.1f} GiB are free; use a smaller backbone or batch, or head exemplar"
         )
     return count
 

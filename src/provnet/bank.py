@@ -1,0 +1,151 @@
+"""The bank of a run: samples withheld, restored, erased and added without training again.
+
+For runs with an exemplar head, where a sample is a key. Each function takes a run and gives back a new one, or the same
+where there is nothing to change; `write_run` keeps it. The network stays as it was trained: an added sample taught it
+nothing, and what it learned from an erased one stays in its weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from provnet.data.combine import data_name, free_ids, together
+from provnet.data.files import shown
+from provnet.data.identity import SampleTable
+from provnet.data.imagedata import ImageData
+from provnet.errors import UsageError, did_you_mean
+from provnet.keybank import PackedKeys, pack
+from provnet.modelfile import Run
+from provnet.models.exemplar import unit
+from provnet.models.rekey import exemplar_head, joined, keys_of, with_keys
+from provnet.newcomers import newcomers
+from provnet.training.keys import AT_ONCE, features_of
+from provnet.training.progress import progress_bar
+
+NOT_TRAINED = -1.0  # the class loss of an added sample in every epoch: it was in none of them
+HINTED = 20_000  # ids that an unknown one is compared with: that takes time
+
+
+def withhold(run: Run, ids: Iterable[str]) -> Run:
+    """These samples are no longer named; their keys stay in the run, and `restore` undoes it.
+
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> import provnet
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> run = withhold(fit(data, head="exemplar", config=train_config(epochs=1)), ["train/3"])
+    >>> 3 in provnet.explain(run, data.images[3:4], k=40).index
+    False
+    """
+    return _flagged(run, ids, withheld=True)
+
+
+def restore(run: Run, ids: Iterable[str]) -> Run:
+    """These samples may be named again."""
+    return _flagged(run, ids, withheld=False)
+
+
+def erase(run: Run, ids: Iterable[str]) -> Run:
+    """These samples are taken out: key, id, hashes, label, path, source and losses. What the weights learned stays.
+
+    A class that loses its last sample keeps its place, but is never predicted.
+    """
+    head = exemplar_head(run.network)
+    kept = np.setdiff1d(np.arange(len(run.samples)), _positions(run, ids))
+    samples = run.samples.select(kept)
+    _refuse_none_left(samples)
+    config = replace(run.config, evaluation=None, erased=run.config.erased + len(run.samples) - len(kept))
+    if not samples.added.any():  # where they came from is forgotten, too
+        config = replace(config, added=())
+    return replace(
+        run,
+        network=with_keys(run.network, torch.from_numpy(samples.labels), keys_of(head, torch.from_numpy(kept))),
+        config=config,
+        samples=samples,
+        history=None if run.history is None else np.ascontiguousarray(run.history[:, kept]),
+    )
+
+
+def add(run: Run, data: ImageData, *, skip_known: bool = False, progress: bool = False) -> Run:
+    """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
+
+    Pixels that are in the bank already are refused by name, or left out with `skip_known`. An id that is taken gets
+    the name of the data in front. The losses of an added sample are -1: it was in no epoch.
+
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> import provnet
+    >>> data = provnet.open_data("embedded")
+    >>> first, config = data.select(torch.arange(40)), train_config(epochs=1)
+    >>> run = fit(first, network="single", head="exemplar", config=config)
+    >>> more = add(run, data.select(torch.arange(40, 42)))
+    >>> provnet.explain(more, data.images[40:42], k=1).index.tolist()
+    [[40], [41]]
+    """
+    head = exemplar_head(run.network)
+    new = newcomers(run, data, skip_known=skip_known)
+    if len(new) == 0:
+        return run
+    ids = free_ids(run.samples.sample_ids, new.samples.sample_ids, data_name(data.spec))
+    samples = together(run.samples, new.samples, ids, added=True)
+    keys = joined([keys_of(head, torch.arange(len(run.samples))), *_keys(run, new, progress)])
+    history = run.history
+    if history is not None:
+        nothing = np.full((len(history), len(new)), NOT_TRAINED, dtype=history.dtype)
+        history = np.concatenate([history, nothing], axis=1)
+    known = (run.config.data, *run.config.added)
+    specs = run.config.added if data.spec in known else (*run.config.added, data.spec)
+    return replace(
+        run,
+        network=with_keys(run.network, torch.from_numpy(samples.labels), keys),
+        config=replace(run.config, evaluation=None, added=specs),
+        samples=samples,
+        history=history,
+    )
+
+
+def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:
+    exemplar_head(run.network)
+    flags = run.samples.withheld.copy()
+    flags[_positions(run, ids)] = withheld
+    if (flags == run.samples.withheld).all():
+        return run
+    samples = replace(run.samples, withheld=flags)
+    _refuse_none_left(samples)
+    return replace(run, samples=samples, config=replace(run.config, evaluation=None))
+
+
+def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
+    """The index of each id; an unknown one is refused with the nearest that is known."""
+    places = run.samples.id_places
+    wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+    if not wanted:
+        raise UsageError("no sample was named; give the ids of some samples of the run")
+    unknown = [name for name in wanted if name not in places]
+    if unknown:
+        near = [name for name in places if len(places) <= HINTED or abs(len(name) - len(unknown[0])) <= 1]
+        hint = did_you_mean(shown(unknown[0]), map(shown, near[:HINTED]))
+        more = f" ({len(unknown):,} such ids)" if len(unknown) > 1 else ""
+        raise UsageError(f'the run has no sample "{shown(unknown[0])}"{more}; it has {len(places):,} others.{hint}')
+    return np.array([places[name] for name in wanted], dtype=np.int64)
+
+
+def _refuse_none_left(samples: SampleTable) -> None:
+    if samples.withheld.all():
+        raise UsageError("no sample would be left to be named; a run needs at least one that is not withheld")
+
+
+def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
+    """The keys of some samples, in the type that the run stores; one pass through the network."""
+    net, head = run.network.eval(), exemplar_head(run.network)
+    made = []
+    with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
+        for start in range(0, len(data), AT_ONCE):
+            images = data.images[start : start + AT_ONCE].to(head.keys.device)
+            made.append(pack(unit(features_of(net, images)), head.stored))
+            update(min(start + AT_ONCE, len(data)), "")
+    return made

@@ -1,0 +1,86 @@
+"""`provnet add`: samples come to a run's bank without training again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from provnet.cli.banked import bank_counts, change_run, note_removed, say_change
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import emit_json, is_first_process, note, say
+from provnet.errors import one_of
+
+if TYPE_CHECKING:
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet add runs/mnist more-digits --skip-known[/bold]"
+
+
+def add(
+    run: RunFolder,
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="Name or path of the data, as for train.", show_default=False),
+    ],
+    split: Annotated[str, typer.Option(metavar="train|test|all", help="Which part of the data.")] = "train",
+    limit: Annotated[int | None, typer.Option(help="At most so many samples, evenly by class.")] = None,
+    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave bad files out and count them.")] = False,
+    skip_known: Annotated[
+        bool, typer.Option("--skip-known", help="Leave out samples whose pixels the run has already.")
+    ] = False,
+    data_dir: DataDir = None,
+    device: Device = None,
+    json: AsJson = False,
+) -> None:
+    """Add samples to a run with an exemplar head, each with the key that the network gives it; nothing is trained.
+
+    Pictures are read by the rules that the training data were read with. Shape, range and classes must be the run's.
+    """
+    from provnet.bank import add as add_to_bank
+
+    one_of("split", split, ("train", "test", "all"))
+    where = pick_device(device)
+    opened: list[ImageData] = []
+
+    def change(loaded: Run) -> Run:
+        from provnet.models.rekey import exemplar_head
+
+        exemplar_head(loaded.network)  # refused before hours of reading pictures
+        opened.append(_open(loaded, data, data_dir, split, limit, skip_bad))
+        loaded.network.to(where)
+        return add_to_bank(loaded, opened[0], skip_known=skip_known, progress=is_first_process())
+
+    found = change_run(run, change)
+    added = len(found.after.samples) - len(found.before.samples)
+    left_out = len(opened[0]) - added
+    if opened[0].skipped:
+        note(f"{len(opened[0].skipped):,} bad files left out; the first: {opened[0].skipped[0]}", "warning")
+    if json:
+        counts = bank_counts(found.after.config, found.after.samples)
+        emit_json({"run": str(run), "added": added, "known": left_out, **counts})
+        note_removed(run, found)
+        return
+    known = f"; {left_out:,} known ones left out" if left_out else ""
+    if added:
+        many = "sample" if added == 1 else "samples"
+        say_change(run, found, f"added {added:,} {many}{known}. The network was not trained on what was added")
+    else:
+        say(f"nothing to add{known}")
+
+
+def _open(run: Run, source: str, data_dir: str | None, split: str, limit: int | None, skip_bad: bool) -> ImageData:
+    """The data, read by the rules of the training data."""
+    from provnet.data.imagedata import DataSpec
+    from provnet.data.sources import reopen
+
+    spec = run.config.data or DataSpec("arrays", "arrays")
+    rules = {name: value for name, value in spec.options.items() if name in RULES}
+    wishes = {"limit": limit, "skip_bad": skip_bad or None}
+    options = {**rules, **{name: value for name, value in wishes.items() if value is not None}}
+    return reopen(replace(spec, split=split, options=options), source, data_dir, progress=is_first_process())
+
+
+RULES = ("size", "mode", "background", "frame", "value_range")

@@ -1,0 +1,87 @@
+"""`provnet withhold`: samples of a run are no longer named, named again, or erased from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provnet.cli.banked import bank_counts, change_run, note_removed, note_strangers, say_change
+from provnet.cli.options import AsJson, RunFolder
+from provnet.cli.output import emit_json, note, say
+from provnet.errors import DataError, UsageError
+
+EXAMPLE = "Example: [bold]provnet withhold runs/mnist --id train/12 --id train/40 --erase[/bold]"
+WEIGHTS = (
+    "The trained weights still carry what they learned from it, and copies of the run and the data themselves are not "
+    "touched; only training again without it removes what was learned"
+)
+
+
+def withhold(
+    run: RunFolder,
+    ids: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="A sample id; may be given again and again.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--list", metavar="FILE", help="A text file (UTF-8) with one sample id a line.")
+    ] = None,
+    erase: Annotated[
+        bool,
+        typer.Option("--erase", help="Take key, id, hashes, label, path, source and losses out of all files."),
+    ] = False,
+    restore: Annotated[bool, typer.Option("--restore", help="Name these samples again.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Withhold samples of a run with an exemplar head: explanations no longer name them, and others take their share.
+
+    They stay in the files and can be restored, unless erased. What the network learned from them stays in its weights.
+    """
+    if erase and restore:
+        raise UsageError("--erase takes samples out for good, --restore names them again; give one of them")
+    wanted = [*(ids or ()), *([] if file is None else read_ids(file))]
+    if not wanted:
+        raise UsageError("no sample was named; give --id ID, more than once for several, or --list FILE")
+
+    from provnet import bank
+
+    action = "erase" if erase else "restore" if restore else "withhold"
+    act = {"erase": bank.erase, "restore": bank.restore, "withhold": bank.withhold}[action]
+    found = change_run(run, lambda loaded: act(loaded, wanted))
+    before, after = found.before.samples, found.after.samples
+    changed = len(before) - len(after) if erase else int((before.withheld != after.withheld).sum())
+    if json:
+        counts = bank_counts(found.after.config, after)
+        emit_json({"run": str(run), "action": action, "changed": changed, **counts})
+        note_removed(run, found)
+    elif changed:
+        say_change(run, found, f"{DONE[action]} {changed:,} {'sample' if changed == 1 else 'samples'}")
+    else:
+        say(f"nothing to change: {'none of them is' if restore else 'all of them are'} withheld")
+    if erase:
+        if changed > int(before.added.sum()) - int(after.added.sum()):  # an added sample taught the network nothing
+            note(WEIGHTS)
+        note_strangers(run)
+
+
+def read_ids(path: Path) -> list[str]:
+    """The lines of a file, without empty ones.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "ids.txt").write_text("train/1\\n\\ntrain/2\\r\\n")
+    ...     read_ids(Path(folder, "ids.txt"))
+    ['train/1', 'train/2']
+    """
+    from provnet.data.files import read_file, shown
+
+    try:
+        text = read_file(path, LARGEST).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{shown(str(path))}: not UTF-8 ({error.reason}); give one id a line") from None
+    return [line for line in text.replace("\r\n", "\n").split("\n") if line]
+
+
+DONE = {"erase": "erased", "restore": "restored", "withhold": "withheld"}
+LARGEST = 2**30  # bytes of a list

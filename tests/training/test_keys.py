@@ -1,0 +1,128 @@
+"""Exemplar heads in training: every network, augmentation, sampled keys, what is refreshed and what was learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from provnet.errors import UsageError
+from provnet.evaluation import evaluate
+from provnet.explanation import explain
+from provnet.modelfile import Run, read_run
+from provnet.models.exemplar import ExemplarHead, unit
+from provnet.models.provenance import NETWORKS
+from provnet.training import loop
+from provnet.training.keys import features_of
+
+from .made import SAMPLES, STEPS, fit, interrupt, pictures, recipe, same_bits
+
+
+def head_of(run: Run) -> ExemplarHead:
+    assert isinstance(run.network.index_head, ExemplarHead)
+    return run.network.index_head
+
+
+@pytest.mark.parametrize("head", ["exemplar", "exemplar-trained"])
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_training_sample_finds_itself_in_every_network(network: str, head: str) -> None:
+    data = pictures()
+    run = fit(data, config=recipe(), network=network, head=head)
+    figures = evaluate(run, train=data)
+    if network.startswith("class-conditional"):  # the class may be predicted wrongly, the sample within it is found
+        assert figures.extra["stage_2"].value == 1
+    else:
+        assert figures.index_accuracy.value == 1
+    assert figures.extra["index_accuracy_learned"].n == SAMPLES
+
+
+def test_refreshed_keys_are_the_features_of_their_own_samples() -> None:
+    data = pictures()
+    run = fit(data, config=recipe(), network="class-independent", head="exemplar")
+    with torch.inference_mode():
+        features = unit(features_of(run.network, data.images))
+    torch.testing.assert_close(head_of(run).keys[head_of(run).rows], features)
+
+
+@pytest.mark.parametrize("key_type", ["fp32", "bf16", "int8"])
+def test_keys_are_stored_and_read_back(tmp_path: Path, key_type: str) -> None:
+    data = pictures()
+    run = fit(
+        data, config=recipe(), network="class-independent", head="exemplar", key_type=key_type, out=tmp_path / "run"
+    )
+    again = read_run(tmp_path / "run")
+    assert torch.equal(head_of(again).keys, head_of(run).keys)
+    found, other = (explain(each, data.images, k=3) for each in (run, again))
+    assert np.array_equal(found.index, other.index)
+    assert np.array_equal(found.index[:, 0], np.arange(SAMPLES))
+    sizes = {"fp32": 4, "bf16": 2, "int8": 1}
+    assert head_of(again).keys.element_size() == sizes[key_type]
+
+
+@pytest.mark.parametrize("changes", [{"preset": "robust"}, {"negatives": 5}, {"preset": "robust", "negatives": 9}])
+def test_with_augmentation_and_sampled_keys_it_resumes_to_the_same_bits(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    wishes: dict[str, Any] = {"network": "class-independent", "head": "exemplar", "config": recipe(**changes)}
+    whole = fit(pictures(), out=tmp_path / "whole", **wishes)
+    for step in (1, 5, STEPS):
+        interrupt(pictures(), tmp_path / str(step), step, **wishes)
+        same_bits(fit(pictures(), out=tmp_path / str(step), resume=True, **wishes), whole)
+
+
+def test_robust_means_keys_and_copies_that_keep_their_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    real = loop.augment
+
+    def augment(images: torch.Tensor, index: torch.Tensor, policy: Any, **rest: Any) -> torch.Tensor:
+        out = real(images, index, policy, **rest)
+        seen.append((index, (out != images).flatten(1).any(1)))
+        assert torch.equal(images, data.images[index])
+        return out
+
+    monkeypatch.setattr(loop, "augment", augment)
+    data = pictures()
+    run = fit(data, config=recipe(preset="robust"), network="class-independent")
+    assert run.config.network.head == "exemplar"
+    assert run.config.training["training"]["augment"] == "tiny"
+    assert torch.cat([index for index, _ in seen]).bincount().tolist() == [3] * SAMPLES
+    assert torch.cat([changed for _, changed in seen]).float().mean() > 0.5
+
+
+def test_the_learned_figure_is_that_of_the_keys_before_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are never moved from where they began find few samples; set at the end, they find all."""
+    data = pictures(120, classes=2)
+    monkeypatch.setattr(ExemplarHead, "observe", lambda self, index, features: None)
+    monkeypatch.setattr("provnet.training.fit.fill_keys", lambda net, images: None)
+    run = fit(data, config=recipe(), network="class-independent", head="exemplar")
+    figures = evaluate(run, train=data)
+    assert figures.index_accuracy.value == 1
+    learned = figures.extra["index_accuracy_learned"].value
+    assert learned is not None
+    assert learned < 0.1
+
+
+def test_joint_weights_follow_the_class_branch() -> None:
+    data = pictures(60)
+    run = fit(data, config=recipe(epochs=8), network="class-independent", head="exemplar")
+    queries = pictures(50, seed=9).images
+    plain, joint = (explain(run, queries, k=60, weights=weights) for weights in ("plain", "joint"))
+    assert np.array_equal(plain.predicted, joint.predicted)
+    for found in (plain, joint):
+        np.testing.assert_allclose(found.weight.sum(1), 1, rtol=1e-4)
+    labels = data.samples.labels
+    by_class = np.zeros((50, 3))
+    for row, (index, weight) in enumerate(zip(joint.index, joint.weight, strict=True)):
+        np.add.at(by_class[row], labels[index], weight)
+    assert np.array_equal(by_class.argmax(1), joint.predicted)
+    np.testing.assert_allclose(by_class.max(1), joint.confidence, rtol=1e-4)
+
+
+def test_unknown_heads_and_weights_are_refused() -> None:
+    with pytest.raises(UsageError, match=r'"exampler".*exemplar'):
+        fit(pictures(), config=recipe(), head="exampler")
+    with pytest.raises(UsageError, match=r'"both".*joint, plain'):
+        explain(fit(pictures(), config=recipe(epochs=1)), pictures().images, weights="both")
