@@ -117,6 +117,14 @@ def train(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave bad files out and count them.", rich_help_panel=_DATA)
     ] = False,
+    cache: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep decoded pictures for the next opening. Default: $PROVNET_CACHE, else none.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(help="At most so many samples of each split, evenly by class.", rich_help_panel=_DATA)
     ] = None,
@@ -170,6 +178,7 @@ def train(
         "value_range": value_range,
         "skip_bad": skip_bad,
         "limit": limit,
+        "cache": cache,
     }
     found = open_data(data, progress=is_first_process(), **{k: v for k, v in opening.items() if v is not None})
     samples, test, test_words = split_off_test(found, holdout)

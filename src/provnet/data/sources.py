@@ -42,6 +42,7 @@ def open_data(
     limit: int | None = None,
     class_names: tuple[str, ...] | list[str] | None = None,
     progress: bool = False,
+    cache: str | os.PathLike[str] | bool | None = None,
 ) -> ImageData:
     """Open a data set, with the identity of every sample.
 
@@ -61,6 +62,8 @@ def open_data(
         limit: at most so many samples, taken evenly from the classes.
         class_names: the classes and their order; default: from the data.
         progress: show a progress bar on stderr where it takes long.
+        cache: a folder that keeps decoded pictures for the next opening of an image folder or manifest; None = that of
+            PROVNET_CACHE, if set; False = none.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]
@@ -69,7 +72,7 @@ def open_data(
     if isinstance(source, ImageData):
         return source
     if isinstance(source, DataSpec):
-        return reopen(source, data_dir=data_dir, progress=progress)
+        return reopen(source, data_dir=data_dir, progress=progress, cache=cache)
     one_of("split", split, ("train", "test", "all"))
     options = make_options(
         {
@@ -82,6 +85,7 @@ def open_data(
             "limit": limit,
             "class_names": class_names,
             "progress": progress,
+            "cache": cache,
         }
     )
     if isinstance(source, str | os.PathLike):
@@ -105,8 +109,11 @@ def reopen(
     source: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    cache: str | os.PathLike[str] | bool | None = False,
 ) -> ImageData:
     """Open what a DataSpec describes, at its old place or at another (`source`), by the same rules.
+
+    Without `cache` every file is read and hashed anew: who reopens data asks whether they are still the same.
 
     >>> len(reopen(open_data("embedded", limit=20).spec))
     20
@@ -122,7 +129,7 @@ def reopen(
             "the data were given as arrays or objects, which a file cannot open again; pass them once more"
         )
     plain = {name: value for name, value in spec.options.items() if name != "holdout"}
-    return _open_spec(spec, make_options({**plain, "progress": progress}))
+    return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
 
 
 def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
