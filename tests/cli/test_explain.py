@@ -73,6 +73,7 @@ def test_the_log_chains_every_decision(run: Path, data: Path, tmp_path: Path, ca
     assert record["input_sha256"] == sha256(picture)
     manifest = json.loads((run / "manifest.json").read_text())
     assert record["model_sha256"] == manifest["files"]["model.safetensors"]["sha256"]
+    assert (record["weights"], record["withheld"]) == ("plain", 0)
     assert set(record["exemplars"][0]) == EXEMPLAR
     log.write_text(log.read_text().replace('"supported":true', '"supported":false').replace("test:0", "test:1"))
     found = call("explain", run, "test:0", "--log", log, "--html", tmp_path / "page.html")

@@ -79,7 +79,7 @@ def explain(
         pictures = _pictures(loaded, explanation, data, data_dir, strict)
         files = _drawn(loaded, explanation, queries, pictures, html, png)
     if log is not None:
-        _append(log, run, loaded, queries, records)
+        _append(log, run, loaded, queries, records, weights)
     _write(files)
     if json:
         emit_json(records)
@@ -162,7 +162,9 @@ def _write(files: dict[Path, bytes]) -> None:
         write_bytes(path, content)
 
 
-def _append(log: Path, folder: Path, run: Run, queries: list[Query], records: list[dict[str, Any]]) -> None:
+def _append(
+    log: Path, folder: Path, run: Run, queries: list[Query], records: list[dict[str, Any]], weights: str
+) -> None:
     """The decision log: what was asked of which model, when, and what it said."""
     import provnet
     from provnet.decisions import append_decisions
@@ -173,6 +175,8 @@ def _append(log: Path, folder: Path, run: Run, queries: list[Query], records: li
         "run": str(folder),
         "model_sha256": model_sha256(folder),
         "data_fingerprint": run.samples.fingerprint,
+        "withheld": int(run.samples.withheld.sum()),
+        "weights": weights,
     }
     append_decisions(
         log, [{**about, "input_sha256": q.sha256, **record} for q, record in zip(queries, records, strict=True)]
