@@ -6,9 +6,9 @@ Exact: top 10 of 60,000 keys with 128 features, ours against faiss IndexFlatIP a
 (`top_k_within`) against the flat faiss search at batch 1. Engine: a million clustered keys, queries that are noisy
 copies of keys, `ann_top_k` against our exact scan at batch 256; recall@10 is measured on those queries, which the index
 was not tuned on. Calls take turns, each after a pause that lets the other library's threads come to rest and a call
-that is not timed. A ratio is the median over turns of one time through the other; quartiles say how far they spread. Bars:
-batch 256 at most 1, batch 1 at most 1.1, slice at most 1/5, engine at most 1/20 at recall@10 of 0.99 or more. Where one
-is missed at the largest number of threads the exit status is 1. `--quick` only shows that it runs.
+that is not timed. A ratio is the median over turns of one time through the other; quartiles say how far they spread.
+Bars: batch 256 at most 1, batch 1 at most 1.1, slice at most 1/5, engine at most 1/20 at recall@10 of 0.99 or more.
+Where one is missed at the largest number of threads the exit status is 1. `--quick` only shows that it runs.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
-    run = fit(data, network="class-independent", head="exemplar", config=config, progress=True)
+    run = fit(data, network="class-independent", head="exemplar", key_width=128, config=config, progress=True)
     seconds = time.perf_counter() - began
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else None
     run.network.to(device)

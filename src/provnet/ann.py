@@ -14,16 +14,19 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
 from provnet.errors import NonFiniteError, UsageError
-from provnet.keybank import PackedKeys, first_not_finite, packed_view
+from provnet.keybank import Array, PackedKeys, first_not_finite, packed_view
 from provnet.retrieval import MARGIN, TopK, rank_rows, recall, top_k
 
-PER_LIST = 40  # keys that each centre is learned from; faiss complains below 39
-ROUNDS = 8  # of k-means
+PER_LIST = 40  # keys that each centre is learned from
+MOST_LISTS = 2**14  # every key is compared with every centre once, and every query
+ROUNDS, LAST_ROUNDS = 8, 2  # of k-means: for the centres of parts, then over all of them
+FEATURES_FROM = 2**16  # keys that the range of a feature is learned from
 NOISE = 0.5  # length of what is added to keys of length 1 where no sample of queries is given
 LENGTH = 0.01  # how far from 1 the length of a key may be: int8 keys are a little off
 
@@ -75,11 +78,14 @@ def build_ann(
     plain = packed_view(keys).unpacked().contiguous()
     _check(plain, k, target, lists)
     n, width = plain.shape
-    lists = lists or max(min(round(4 * math.sqrt(n)), n // PER_LIST), 1)
-    index = faiss.index_factory(width, f"IVF{lists},SQ8", faiss.METRIC_INNER_PRODUCT)
-    index.cp.seed, index.cp.niter, index.cp.max_points_per_centroid = seed, ROUNDS, PER_LIST
-    index.cp.min_points_per_centroid = 1
-    index.train(plain.numpy())
+    lists = lists or max(min(round(16 * math.sqrt(n)), n // PER_LIST, MOST_LISTS), 1)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    learned_from = plain[order[: PER_LIST * lists]].numpy()
+    centres = faiss.IndexFlatIP(width)
+    centres.add(_centres(learned_from, lists, seed))
+    byte = faiss.ScalarQuantizer.QT_8bit
+    index = faiss.IndexIVFScalarQuantizer(centres, width, lists, byte, faiss.METRIC_INNER_PRODUCT)
+    index.train(learned_from[:FEATURES_FROM])
     index.add(plain.numpy())
     asked = _sample(plain, seed) if queries is None else queries
     if len(asked) == 0:
@@ -123,6 +129,31 @@ def ann_top_k(queries: Tensor, ann: Ann, k: int) -> TopK:
     found = rank_rows(plain[enough], ann.keys, rows[enough], k)
     score[enough], row[enough] = found.score, found.row
     return TopK(score, row)
+
+
+def _centres(keys: Array, lists: int, seed: int) -> Array:
+    """Centres of the lists by k-means in two steps: of parts, then within each part, and once more over all of them.
+
+    Straight away over all of them would take some hundred times as long for a million keys.
+    """
+    parts = max(round(math.sqrt(lists)), 1)
+    coarse = _k_means(keys, parts, seed, ROUNDS)
+    part = coarse.index.search(keys, 1)[1][:, 0]
+    order, sizes = np.argsort(part, kind="stable"), np.bincount(part, minlength=parts)
+    ends = np.cumsum(sizes)
+    counts = np.diff(ends * lists // len(keys), prepend=0)  # lists for each part, by its size
+    members = [order[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+    found = [_k_means(keys[m], int(c), seed, ROUNDS).centroids for m, c in zip(members, counts, strict=True) if c]
+    centres: Array = _k_means(keys, lists, seed, LAST_ROUNDS, np.concatenate(found)).centroids
+    return centres
+
+
+def _k_means(keys: Array, count: int, seed: int, rounds: int, start: Array | None = None) -> Any:
+    """Faiss's k-means on the unit sphere."""
+    limits = {"min_points_per_centroid": 1, "max_points_per_centroid": len(keys)}  # all are used, few are no matter
+    found = _faiss().Kmeans(keys.shape[1], count, niter=rounds, seed=seed, spherical=True, **limits)
+    found.train(keys, init_centroids=start)
+    return found
 
 
 def _sample(keys: Tensor, seed: int) -> Tensor:

@@ -105,6 +105,15 @@ def test_the_learned_figure_is_that_of_the_keys_before_they_are_set(monkeypatch:
     assert learned < 0.1
 
 
+@pytest.mark.parametrize(("asked", "width", "parameters"), [(0, 256, 0), (128, 128, 256 * 128 + 128)])
+def test_keys_are_the_features_of_the_backbone_unless_a_width_is_asked_for(
+    asked: int, width: int, parameters: int
+) -> None:
+    run = fit(pictures(), config=recipe(epochs=1), head="exemplar", key_width=asked)
+    assert head_of(run).keys.shape == (SAMPLES, width)
+    assert sum(p.numel() for p in run.network.index_trunk.parameters()) == parameters
+
+
 def test_joint_weights_follow_the_class_branch() -> None:
     data = pictures(60)
     run = fit(data, config=recipe(epochs=8), network="class-independent", head="exemplar")

@@ -77,7 +77,11 @@ def network_words(data: ImageData, preset: str, given: Mapping[str, Any]) -> str
     from provnet.training.plan import plan
 
     network, backbone = given.get("network", "class-conditional"), given.get("backbone", "auto")
-    shaping = {name: given[name] for name in ("conditional", "alpha", "level", "head", "key_type") if name in given}
+    shaping = {
+        name: given[name]
+        for name in ("conditional", "alpha", "level", "head", "key_type", "key_width")
+        if name in given
+    }
     config, index_map = plan(data, network, backbone, preset, **shaping)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))

@@ -58,6 +58,14 @@ def train(
             metavar="fp32|bf16|int8", help="How an exemplar head stores its keys. Default: fp32.", rich_help_panel=_HOW
         ),
     ] = None,
+    key_width: Annotated[
+        int | None,
+        typer.Option(
+            metavar="D",
+            help="Numbers of a key. Default: the backbone's features, if at most 512.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     preset: Annotated[
         str | None, typer.Option(metavar="fast|paper|robust", help="Recipe. Default: fast.", rich_help_panel=_HOW)
     ] = None,
@@ -190,6 +198,7 @@ def train(
         "level": level,
         "head": head,
         "key_type": keys,
+        "key_width": key_width,
         "device": device,
         "devices": devices,
         "checkpoint_seconds": checkpoint_seconds,

@@ -28,8 +28,8 @@ class NetworkConfig:
         alpha: label mixing, the probability that the target is another sample of the class.
         level: sharing level of the backbones of app. 7.6.
         head: a name in HEADS; `plain` is the paper's output layer.
-        key_width, key_scale, key_type: of an exemplar head: features of a key, factor of the cosine (0: learned), how
-            the keys are stored (fp32, bf16 or int8).
+        key_width, key_scale, key_type: of an exemplar head: features of a key (0: the backbone's own, or 128 of them
+            where those are more than 512), factor of the cosine (0: learned), how keys are stored (fp32, bf16, int8).
     """
 
     network: str
@@ -43,7 +43,7 @@ class NetworkConfig:
     alpha: float = 0.0
     level: int = 3
     head: str = "plain"
-    key_width: int = 128
+    key_width: int = 0
     key_scale: float = 0.0
     key_type: str = "fp32"
 
@@ -60,8 +60,8 @@ class NetworkConfig:
             raise UsageError("mean, std and scale must be finite, std and scale above 0")
         one_of("head", self.head, HEADS)
         one_of("key_type", self.key_type, KEY_TYPES)
-        if not 1 <= self.key_width <= 4096:
-            raise UsageError(f"key_width must be a whole number from 1 to 4096, got {self.key_width}")
+        if not 0 <= self.key_width <= 4096:
+            raise UsageError(f"key_width must be a whole number from 0 to 4096, 0 to choose it; got {self.key_width}")
         if not 0 <= self.key_scale <= 64:
             raise UsageError(f"key_scale must lie in 0..64, 0 to have it learned; got {self.key_scale}")
 

@@ -21,6 +21,7 @@ from provnet.models.heads import INDEX_HEADS, PlainHead
 from provnet.models.sharing import SHARING, cut_at
 from provnet.models.support import Support
 
+WIDEST_KEY, NARROW_KEY = 512, 128
 NEVER = -1e4  # the score of a class that cannot be, or less: finite, and its probability is exactly zero
 
 
@@ -176,7 +177,7 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     by_keys = config.head != "plain"  # keys of all classes share one space: the class is not concatenated
     concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)
-    head = _exemplar_head(config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](parts.index_width, index_map)
+    head = (_exemplar_head if by_keys else _plain_head)(parts.index_width, config, kind, index_map)
     task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
@@ -195,10 +196,13 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     )
 
 
-def _exemplar_head(config: NetworkConfig, kind: Kind, index_map: IndexMap) -> ExemplarHead:
-    return ExemplarHead(
-        config.key_width, index_map, conditional=kind.head != "flat", scale=config.key_scale, stored=config.key_type
-    )
+def _plain_head(width: int, _: NetworkConfig, kind: Kind, index_map: IndexMap) -> PlainHead:
+    return INDEX_HEADS[kind.head](width, index_map)
+
+
+def _exemplar_head(width: int, config: NetworkConfig, kind: Kind, index_map: IndexMap) -> ExemplarHead:
+    conditional = kind.head != "flat"
+    return ExemplarHead(width, index_map, conditional=conditional, scale=config.key_scale, stored=config.key_type)
 
 
 class _Parts(NamedTuple):
@@ -218,25 +222,35 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
             raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
         cut = cut_at(config.backbone, config.input_shape, config.level if kind.task else 4)
         width = SHARING[config.backbone][3]
-        index = cut.index if config.head == "plain" else nn.Sequential(cut.index, nn.Linear(width, config.key_width))
-        return _Parts(cut.shared, cut.task, width, index, width, width)
+        if config.head == "plain":
+            return _Parts(cut.shared, cut.task, width, cut.index, width, width)
+        projection, key_width = _projection(width, config)
+        return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, width)
     design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
     shared = backbone if backbone is not None else design.make(config.input_shape)
     features = output_shape(shared, config.input_shape)
     if len(features) != 1:
         raise UsageError(f"a backbone must give (B, D) features, this one gives (B, {', '.join(map(str, features))})")
     if config.head == "plain":
-        index = branch(features[0] + concatenated, design.trunk, design.last_dropout)
-    else:  # a plain projection: a ReLU would keep all keys in one corner of the sphere
-        index = nn.Sequential(nn.Linear(features[0], config.key_width))
+        index, index_width = branch(features[0] + concatenated, design.trunk, design.last_dropout), design.trunk[-1][0]
+    else:
+        index, index_width = _projection(features[0], config)
     return _Parts(
         shared,
         branch(features[0], design.task),
         design.task[-1][0] if design.task else features[0],
         index,
-        design.trunk[-1][0],
+        index_width,
         features[0],
     )
+
+
+def _projection(features: int, config: NetworkConfig) -> tuple[nn.Sequential, int]:
+    """From features to keys, and their width. The features themselves serve best; wide ones are made narrower."""
+    if config.key_width == 0 and features <= WIDEST_KEY:
+        return nn.Sequential(), features
+    width = config.key_width or NARROW_KEY
+    return nn.Sequential(nn.Linear(features, width)), width
 
 
 def _initialise(module: nn.Module) -> None:

@@ -58,6 +58,7 @@ def fit(
     level: int = 3,
     head: str = "auto",
     key_type: str = "fp32",
+    key_width: int = 0,
     config: TrainConfig | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -79,8 +80,8 @@ def fit(
     """
     config = for_samples(config or train_config(), len(data), data.shape)
     custom = backbone if isinstance(backbone, nn.Module) else None
-    wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level}
-    shape, index_map = plan(data, network, backbone, config.preset, head=head, key_type=key_type, **wishes)
+    wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level, "head": head}
+    shape, index_map = plan(data, network, backbone, config.preset, key_type=key_type, key_width=key_width, **wishes)
     parameters = check_memory(shape, index_map, config, custom)
     fabric = make_fabric(device, devices, config.precision)
     check_shares(len(data), config.batch_size, fabric.world_size)

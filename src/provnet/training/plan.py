@@ -30,6 +30,7 @@ def plan(
     level: int = 3,
     head: str = "auto",
     key_type: str = "fp32",
+    key_width: int = 0,
 ) -> tuple[NetworkConfig, IndexMap]:
     """The network that these data and names ask for, "auto" resolved.
 
@@ -60,6 +61,7 @@ def plan(
         level=level,
         head=auto_head(preset) if head == "auto" else head,
         key_type=key_type,
+        key_width=key_width,
     )
     return config, IndexMap(data.samples.labels, len(data.class_names))
 

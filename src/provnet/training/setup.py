@@ -100,7 +100,9 @@ def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig,
     batch = min(train.batch_size, index_map.n)
     # weights, gradients, two moments; then either keys and the scores of a part, or all scores and their gradients
     if config.head != "plain":
-        need = count * 16 + 8 * index_map.n * config.key_width * (4 if config.head == "exemplar-trained" else 1)
+        need = count * 16 + 8 * index_map.n * (config.key_width or 512) * (
+            4 if config.head == "exemplar-trained" else 1
+        )
     else:
         slots = index_map.n if config.network in ("single", "class-independent") else index_map.largest
         table = index_map.n * index_map.classes if config.network == "single" else 0  # which sample is in which class
