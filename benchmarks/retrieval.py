@@ -1,14 +1,16 @@
 """Retrieval on a CPU beside faiss, in one run: our exact scan, a class slice, and our faiss engine; table and JSON.
 
-    python benchmarks/retrieval.py [--out FILE] [--threads 1 2] [--repeats 41] [--quick]
+    python benchmarks/retrieval.py [--out FILE] [--threads 1] [--repeats 41] [--quick]
 
 Exact: top 10 of 60,000 keys with 128 features, ours against faiss IndexFlatIP at batch 256 and 1, and one class of ten
-(`top_k_within`) against the flat faiss search at batch 1. Engine: a million clustered keys, queries that are noisy
-copies of keys, `ann_top_k` against our exact scan at batch 256; recall@10 is measured on those queries, which the index
-was not tuned on. Calls take turns, each after a pause that lets the other library's threads come to rest and a call
-that is not timed. A ratio is the median over turns of one time through the other; quartiles say how far they spread.
-Bars: batch 256 at most 1, batch 1 at most 1.1, slice at most 1/5, engine at most 1/20 at recall@10 of 0.99 or more.
-Where one is missed at the largest number of threads the exit status is 1. `--quick` only shows that it runs.
+(`top_k_within`) against the flat faiss search at batch 1. Engine: a million keys around 20,000 centres, queries that
+are noisy copies of keys, `ann_top_k` against our exact scan at batch 256; recall@10 is measured on these queries, which
+the index was not tuned on. Keys that hardly cluster are shown, too: there an index gains little.
+
+Calls take turns, each after a pause that lets the other library's threads come to rest and a call that is not timed. A
+ratio is the median over turns of one time through the other, with quartiles. With one thread a busy neighbour core does
+not decide it. Bars: batch 256 at most 1, batch 1 at most 1.1, slice at most 1/5, engine at most 1/20 at recall@10 of
+0.99 or more; where one is missed the exit status is 1. `--quick` is small, without bars: it shows that it runs.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ from provnet.ann import ann_top_k, build_ann
 from provnet.retrieval import TopK, recall, top_k, top_k_within
 
 K, WIDTH = 10, 128
-SPREADS = {"clustered": 0.7, "more spread out": 0.8}  # noise around a centre of length 1; only the first has a bar
+SPREADS = {"clustered": 0.7, "hardly clustered": 0.9}  # length of the noise around a centre of length 1
 
 
 def in_turn(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
@@ -93,6 +94,7 @@ def engine(n: int, kind: str, threads: list[int], repeats: int) -> list[dict[str
     keys = torch.randn(n, WIDTH).mul_(SPREADS[kind] / math.sqrt(WIDTH))
     keys = normalize(keys.add_(centres[torch.randint(0, len(centres), (n,))]), out=keys)
     queries = normalize(keys[torch.randint(0, n, (256,))] + 0.3 / math.sqrt(WIDTH) * torch.randn(256, WIDTH))
+    use(max(threads))
     start = time.perf_counter()
     ann = build_ann(keys)
     built = {"lists": ann.lists, "probes": ann.probes, "recall_when_built": round(ann.recall, 4)}
@@ -136,7 +138,7 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=None)
-    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, os.cpu_count() or 1}))
+    parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--repeats", type=int, default=41)
     parser.add_argument("--quick", action="store_true", help="small and without bars")
     given = parser.parse_args()
@@ -152,8 +154,7 @@ def main() -> None:
         rows += told(engine(many, kind, given.threads, max(repeats // 5, 1)), given.quick)
     if given.out is not None:
         given.out.write_text(json.dumps(report | {"rows": rows}, indent=1) + "\n", "utf-8")
-    missed = [row for row in rows if row["met"] is False and row["threads"] == max(given.threads)]
-    sys.exit(1 if missed else 0)
+    sys.exit(1 if any(row["met"] is False for row in rows) else 0)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -187,3 +190,19 @@ WRONG = {
 def test_what_cannot_be_is_refused(ann: Ann, name: str) -> None:
     with pytest.raises(UsageError, match=r"must|needs"):
         WRONG[name](ann)
+
+
+def test_the_benchmark_runs(tmp_path: Path) -> None:
+    script = Path(__file__).parents[1] / "benchmarks/retrieval.py"
+    command = [sys.executable, "-W", "error", str(script), "--quick", "--out", str(tmp_path / "results.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    written = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert [row["what"].split(",")[-1] for row in written["rows"]] == [
+        " batch 256",
+        *[" batch 1"] * 2,
+        *[" batch 256"] * 2,
+    ]
+    assert all(row["recall"] >= 0.95 for row in written["rows"][3:])
+    assert {"commit", "torch", "faiss", "threads", "device"} <= set(written)
+    assert len(done.stdout.splitlines()) == 1 + len(written["rows"])
