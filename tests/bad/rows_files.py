@@ -197,7 +197,9 @@ def _with_twin(samples: Any) -> Any:
         for name in ("sha256", "pixel_sha256", "labels")
     }
     texts = {name: (*getattr(samples, name), getattr(samples, name)[-1]) for name in ("paths", "sources")}
-    return dataclasses.replace(samples, **twice, **texts, sample_ids=(*samples.sample_ids, "one more"))
+    return dataclasses.replace(
+        samples, **twice, **texts, sample_ids=(*samples.sample_ids, "one more"), withheld=None, added=None
+    )
 
 
 DEEP = b'{"a":' + b"[" * 10_000 + b"]" * 10_000 + b"}"

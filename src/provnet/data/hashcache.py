@@ -16,7 +16,6 @@ Each opening that met new pictures adds one safetensors file; after a while they
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
 import os
 import platform
 import secrets
@@ -182,8 +181,8 @@ def _key(root: Path, rule: DecodeRule) -> str:
 @cache
 def _decoder() -> tuple[str, ...]:
     """What turns files into pixels here: our own source, Pillow and its libraries."""
-    folder = importlib.resources.files("provnet.data")
-    source = b"".join(folder.joinpath(name).read_bytes() for name in _SOURCES)
+    folder = Path(__file__).parent
+    source = b"".join((folder / name).read_bytes() for name in _SOURCES)
     parts = [f"{name} {PIL.features.version(name)}" for name in ("pil", "jpg", "zlib", "webp", "libtiff")]
     return hashlib.sha256(source).hexdigest(), np.__version__, platform.machine(), *parts
 
