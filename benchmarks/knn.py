@@ -131,6 +131,7 @@ def measure(data: str, data_dir: str | None, limit: int, epochs: int | None, see
         "samples": len(train),
         "test": len(test),
         "seed": seed,
+        "key_width": run.network.index_head.keys.shape[1],
         "epochs": run.config.training["training"]["epochs"],
         "fit_seconds": round(seconds, 1),
         "class_accuracy": wilson(right, len(test)).to_json(),

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -22,7 +21,6 @@ import time
 from pathlib import Path
 
 BAR = 1 / 8
-ROOT = Path(__file__).parents[1]
 KINDS = {"buffer": "keys without gradient", "parameter": "keys with gradient"}
 
 
@@ -71,7 +69,6 @@ def measure(name: str, kind: str, given: argparse.Namespace) -> dict[str, object
         "all_seconds": [round(t, 3) for t in seconds],
         "value": float(loss),
         "gradient_norm": float(features.grad.norm()),
-        "torch": torch.__version__,
     }
 
 
@@ -93,25 +90,6 @@ def fresh(name: str, kind: str) -> dict[str, object]:
         sys.exit(f"{name}, {kind}: the measurement failed\n{done.stderr}")
     result: dict[str, object] = json.loads(done.stdout)
     return result
-
-
-def commit() -> str:
-    """The commit that was measured, with `+` where the code differs from it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
-        ).stdout.strip()
-
-    changed = git("status", "--porcelain", "--", "src", __file__)
-    return (git("rev-parse", "HEAD") or "unknown") + ("+" if changed else "")
-
-
-def processor() -> str:
-    """The processor's name where the system says it."""
-    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def main() -> None:
@@ -147,14 +125,10 @@ def main() -> None:
     print(f"bar: memory at most 1/{1 / BAR:.0f} of plain: {'met' if met else 'MISSED'}")
     if given.out is not None:
         sizes = {"keys": given.keys, "features": given.features, "batch": given.batch, "chunk": given.chunk}
-        machine = {"device": f"cpu, {processor()}", "cores": os.cpu_count(), "threads": given.threads, "load": load}
-        versions = {
-            "python": platform.python_version(),
-            "torch": results["plain", "buffer"]["torch"],
-            "commit": commit(),
-        }
-        rows = [{k: v for k, v in row.items() if k != "torch"} for row in results.values()]
-        report = {**machine, **versions, "sizes": sizes, "bar": BAR, "met": met, "ratios": ratios, "results": rows}
+        from machine import machine  # only now: its torch would have made this process large
+
+        about = machine() | {"device": "cpu", "threads": given.threads, "load": round(load, 2)}
+        report = {**about, "sizes": sizes, "bar": BAR, "met": met, "ratios": ratios, "results": list(results.values())}
         given.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
     sys.exit(0 if met else 1)
 

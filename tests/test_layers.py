@@ -44,6 +44,8 @@ LAYERS = (
     # training and what is measured
     "training",
     "stats",
+    "curves",
+    "bootstrap",
     "metrics",
     "report",
     "explanation",

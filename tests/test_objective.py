@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from provnet.errors import UsageError
 from provnet.indexing import IndexMap
-from provnet.models.provenance import ProvenanceNet
+from provnet.models.config import NetworkConfig
+from provnet.models.provenance import ProvenanceNet, build
 from provnet.objective import Losses, ProvenanceObjective, index_loss
 from tests.models.made import LAWS, NETWORKS, UNEVEN, scores_of, vectors
 
@@ -130,3 +131,20 @@ def test_weights_that_make_no_sense_are_refused(weights: tuple[float, float]) ->
 def test_smoothing_that_makes_no_sense_is_refused(smoothing: float) -> None:
     with pytest.raises(UsageError, match=r"label smoothing must lie in \[0, 1\), got"):
         ProvenanceObjective(smoothing=smoothing)
+
+
+def test_smoothing_of_the_class_loss_is_in_the_total_alone_and_spares_empty_classes() -> None:
+    index_map = IndexMap([0, 0, 2], classes=3)  # nobody is in class 1
+    net = build(NetworkConfig("class-independent", "mlp", (4,), classes=3), index_map).eval()
+    images, labels = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), index_map.labels
+    output, own = net(images, labels), torch.arange(3)
+    plain, smooth = (
+        ProvenanceObjective(1.0, 0.0, task_smoothing=part)(net, output, labels, own) for part in (0.0, 0.2)
+    )
+    assert torch.equal(plain.per_sample, smooth.per_sample)
+    assert torch.equal(plain.task, smooth.task)
+    logp = output.logits[:, [0, 2]].log_softmax(1)
+    wanted = 0.8 * plain.task - 0.2 * logp.mean()
+    assert torch.allclose(smooth.total, wanted, rtol=1e-5)
+    with pytest.raises(UsageError, match="smoothing"):
+        ProvenanceObjective(task_smoothing=1.0)

@@ -1,17 +1,20 @@
-"""Wilson intervals against scipy's, and what is said where there is nothing to count."""
+"""Intervals of rates against scipy's and against their exact coverage; what is said where nothing is to be counted."""
 
 from __future__ import annotations
 
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.special import betainc
+from scipy.stats import binom, binomtest, norm
+from scipy.stats import t as student
 
 from provnet.errors import UsageError
-from provnet.stats import wilson
+from provnet.stats import Interval, beta_quantile, beta_share, clopper_pearson, t_quantile, wilson
 from tests.models.made import LAWS
 
 
@@ -83,3 +86,67 @@ def test_the_interval_holds_its_rate(n: int) -> None:
     for hits in (0, n):
         found = wilson(hits, n)
         assert found.low <= found.value <= found.high
+
+
+def chances(n: int, p: float) -> np.ndarray:
+    """(n + 1,) binomial probabilities, from logs of factorials."""
+    logs = np.array([math.lgamma(k + 1) for k in range(n + 1)])
+    k = np.arange(n + 1)
+    return np.exp(logs[n] - logs[k] - logs[n - k] + k * math.log(p) + (n - k) * math.log1p(-p))
+
+
+RATES = (0.001, 0.01, 0.037, 0.1, 0.2501, 0.4003, 0.5, 0.68, 0.9, 0.9701, 0.995)
+COUNTS = (5, 10, 30, 100, 250, 1000)
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_wilson_holds_the_rate_as_often_as_it_must(n: int) -> None:
+    """Exact coverage of our interval, against the score test that it turns around: |k - np| <= z sqrt(np(1 - p))."""
+    ends = [wilson(k, n) for k in range(n + 1)]
+    for p in RATES:
+        ours = chances(n, p)[[found.low <= p <= found.high for found in ends]].sum()  # type: ignore[operator]
+        reach = norm.ppf(0.975) * math.sqrt(n * p * (1 - p))
+        inside = [k for k in range(n + 1) if abs(k - n * p) <= reach]
+        wanted = binom.pmf(inside, n, p).sum()
+        assert ours == pytest.approx(wanted, abs=1e-3), (n, p)
+
+
+@pytest.mark.parametrize("n", COUNTS[:-1])
+def test_clopper_pearson_holds_the_rate_at_least_95_times_in_100(n: int) -> None:
+    ends = [clopper_pearson(k, n) for k in range(n + 1)]
+    for p in RATES:
+        inside = [found.low <= p <= found.high for found in ends]  # type: ignore[operator]
+        assert binom.pmf(np.flatnonzero(inside), n, p).sum() >= 0.95, (n, p)
+
+
+@LAWS
+@given(st.integers(1, 1_000_000), st.floats(0, 1))
+def test_clopper_pearson_is_scipys(n: int, share: float) -> None:
+    hits = round(share * n)
+    found, wanted = clopper_pearson(hits, n), binomtest(hits, n).proportion_ci(method="exact")
+    assert found.value == hits / n
+    assert found.low == pytest.approx(wanted.low, abs=1e-8)
+    assert found.high == pytest.approx(wanted.high, abs=1e-8)
+
+
+@LAWS
+@given(st.floats(0, 1), st.floats(0.5, 1e4), st.floats(0.5, 1e4))
+def test_the_incomplete_beta_function_is_scipys(x: float, a: float, b: float) -> None:
+    assert beta_share(x, a, b) == pytest.approx(betainc(a, b, x), abs=1e-9)
+
+
+@pytest.mark.parametrize("df", [1, 1.5, 3, 12.7, 400, 99_999, 1e7])
+def test_students_quantile_is_scipys(df: float) -> None:
+    assert t_quantile(df) == pytest.approx(student.ppf(0.975, df), rel=1e-4)
+
+
+def test_nothing_and_nonsense() -> None:
+    assert clopper_pearson(0, 0).value is None
+    assert "why" not in clopper_pearson(3, 5).to_json()
+    said = Interval(None, 7, None, None, "too few")
+    assert said.to_json() == {"value": None, "n": 7, "low": None, "high": None, "why": "too few"}
+    assert str(said) == "too few"
+    with pytest.raises(UsageError, match=r"successes must lie in 0\.\.n"):
+        clopper_pearson(3, 2)
+    with pytest.raises(UsageError, match="above 0"):
+        beta_quantile(0.5, 0, 1)

@@ -144,8 +144,9 @@ def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
     net, head = run.network.eval(), exemplar_head(run.network)
     made = []
     with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
-        for start in range(0, len(data), AT_ONCE):
-            images = data.images[start : start + AT_ONCE].to(head.keys.device)
+        step = AT_ONCE[head.keys.device.type]
+        for start in range(0, len(data), step):
+            images = data.images[start : start + step].to(head.keys.device)
             made.append(pack(unit(features_of(net, images)), head.stored))
-            update(min(start + AT_ONCE, len(data)), "")
+            update(min(start + step, len(data)), "")
     return made

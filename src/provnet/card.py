@@ -5,6 +5,7 @@ Names come from data that anybody may have made, so they are escaped: nothing in
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ def model_card(
     evaluation: Mapping[str, Any] | None = None,
     added: Sequence[DataSpec] = (),
     erased: int = 0,
+    checks: Mapping[str, Any] | None = None,
     licence: str = "other",
 ) -> str:
     """The whole card as Markdown with YAML front matter."""
@@ -45,8 +47,9 @@ def model_card(
         "A model that answers and names the training samples behind every answer.",
         _WARNING,
         _network(network, parameters),
-        _data(samples, data, added, erased),
+        _data(samples, data, added, erased, (training or {}).get("subset")),
         _evaluation(evaluation),
+        _checks(checks, samples),
         _settings("Training", training),
         _settings("Versions", versions),
         _USE,
@@ -67,6 +70,16 @@ def escape(text: object, most: int = 80) -> str:
     return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
+def bank_state(samples: SampleTable) -> str:
+    """What outcomes of checks belong to: the samples, and which of them may be named.
+
+    >>> import provnet
+    >>> len(bank_state(provnet.open_data("embedded", limit=20).samples))
+    64
+    """
+    return hashlib.sha256(samples.fingerprint.encode() + samples.withheld.tobytes()).hexdigest()
+
+
 def _network(network: NetworkConfig, parameters: int) -> str:
     shape = " x ".join(map(str, network.input_shape))
     rows = {
@@ -80,17 +93,22 @@ def _network(network: NetworkConfig, parameters: int) -> str:
     return "## Network\n\n" + _table(("what", "value"), rows)
 
 
-def _data(samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec], erased: int) -> str:
+def _data(samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec], erased: int, subset: Any) -> str:
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
     named = zip(samples.class_names[:_NAMES], sizes, strict=False)
     more = len(samples.class_names) - _NAMES
     rows = {
         "source": data.source if data else "given as arrays",
-        "training samples": f"{len(samples):,}",
+        "training samples" if subset is None else "indexed training samples": f"{len(samples):,}",
         "fingerprint (contents, labels, order)": samples.fingerprint,
         "fingerprint (contents alone)": samples.content_root,
         "best exact index accuracy that can be had": f"{samples.index_ceiling:.4f}",
     }
+    if isinstance(subset, Mapping):
+        rows["chosen from, by"] = f"{subset.get('of')} samples, {subset.get('select', 'given positions')}"
+        rows["the class branch learned from"] = (
+            "all of them" if subset.get("classes_on") == "all" else "the indexed ones"
+        )
     since = {
         "of these added since training, never trained on": int(samples.added.sum()),
         "of these withheld: explanations do not name them": int(samples.withheld.sum()),
@@ -110,6 +128,29 @@ def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
     lines += ["| measure | value | 95 % interval | n |", "|---|---|---|---|"]
     lines += [_measure(name, value) for name, value in _measures(evaluation)]
     return "\n".join(lines)
+
+
+def _checks(checks: Mapping[str, Any] | None, samples: SampleTable) -> str:
+    """What `provnet check` found; outcomes of another state of the samples are not shown."""
+    title = "## Trust checks\n\n"
+    if not checks:
+        return f"{title}Not checked when this card was written; run `provnet check` on the folder."
+    if checks.get("samples") != bank_state(samples):
+        return f"{title}Checked before samples were added, withheld or erased; run `provnet check` on the folder again."
+    outcomes = checks.get("outcomes")
+    rows = [one for one in outcomes if isinstance(one, Mapping)] if isinstance(outcomes, list | tuple) else []
+    words = {True: "pass", False: "**FAIL**", None: "not measured"}
+    lines = ["| check | outcome | value | 95 % interval | n | bar | remark |", "|---|---|---|---|---|---|---|"]
+    for one in rows:
+        found = one.get("figure")
+        figure: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+        ends = [_number(figure.get(part)) for part in ("value", "low", "high", "n")]
+        interval = f"{ends[1]} to {ends[2]}" if ends[1] and ends[2] else ""
+        state = one.get("passed")
+        outcome = words[state] if state is None or isinstance(state, bool) else "not measured"
+        texts = [escape(one.get(name, ""), 200) for name in ("words", "bar", "note")]
+        lines.append(f"| {texts[0]} | {outcome} | {ends[0]} | {interval} | {ends[3]} | {texts[1]} | {texts[2]} |")
+    return title + "\n".join(lines)
 
 
 def _measures(evaluation: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -252,6 +252,7 @@ def _card(run: Run) -> str:
         evaluation=config.evaluation,
         added=config.added,
         erased=config.erased,
+        checks=config.checks,
     )
 
 

@@ -24,7 +24,7 @@ class Losses:
     task: Tensor
     index: Tensor
     per_sample: Tensor  # (B,)
-    found: Tensor  # (B,) bool: whether the target was the best sample
+    found: Tensor  # (B,) bool: whether the target was the best sample; times the weight where there is one
 
 
 def index_loss(scores: Tensor, valid: Tensor | None, slots: Tensor, smoothing: float) -> Tensor:
@@ -52,29 +52,47 @@ class ProvenanceObjective:
     """Weighted sum of the class and the index loss (§3.2; weights and smoothing as app. 7.2).
 
     A single-branch network has no class loss: its total is the index loss. With `negatives` an exemplar head is trained
-    against so many keys a step instead of all.
+    against so many keys a step instead of all. `task_smoothing` is part of the total alone: the class losses that are
+    reported and kept are those of the labels as given.
     """
 
     task_weight: float = 0.3
     index_weight: float = 0.7
     smoothing: float = 0.05
     negatives: int = 0
+    task_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         weights = self.task_weight, self.index_weight
         if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or sum(weights) == 0:
             raise UsageError(f"loss weights must be 0 or more, finite, not both 0; got {weights[0]}, {weights[1]}")
-        if not 0 <= self.smoothing < 1:
-            raise UsageError(f"label smoothing must lie in [0, 1), got {self.smoothing}")
+        for smoothing in (self.smoothing, self.task_smoothing):
+            if not 0 <= smoothing < 1:
+                raise UsageError(f"label smoothing must lie in [0, 1), got {smoothing}")
 
-    def __call__(self, net: ProvenanceNet, output: ProvenanceOutput, labels: Tensor, targets: Tensor) -> Losses:
-        """Losses of a batch: labels (B,) and target indices (B,)."""
+    def __call__(
+        self,
+        net: ProvenanceNet,
+        output: ProvenanceOutput,
+        labels: Tensor,
+        targets: Tensor,
+        weight: Tensor | None = None,
+    ) -> Losses:
+        """Losses of a batch: labels (B,) and target indices (B,); `weight` (B,) is what each index loss counts."""
         each, found = self._index(net, output, targets)
+        if weight is not None:
+            each, found = each * weight, found * weight
         index = each.mean()
         per_sample = F.cross_entropy(output.logits.float(), labels, reduction="none")
         task = per_sample.mean()
-        total = index if net.task_head is None else self.task_weight * task + self.index_weight * index
+        smoothed = self._smoothed(net, output.logits, labels) if self.task_smoothing else task
+        total = index if net.task_head is None else self.task_weight * smoothed + self.index_weight * index
         return Losses(total, task.detach(), index.detach(), per_sample.detach(), found)
+
+    def _smoothed(self, net: ProvenanceNet, logits: Tensor, labels: Tensor) -> Tensor:
+        """The mean class loss with smoothing over the classes that have samples."""
+        there = (net.index_map.sizes > 0).expand_as(logits) if net.has_empty else None
+        return index_loss(logits, there, labels, self.task_smoothing).mean()
 
     def _index(self, net: ProvenanceNet, output: ProvenanceOutput, targets: Tensor) -> tuple[Tensor, Tensor]:
         head, scores = net.index_head, output.index_scores

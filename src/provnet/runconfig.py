@@ -32,6 +32,7 @@ class RunConfig:
         evaluation: measures with intervals, or None.
         added: how to open the data again whose samples were added after training (`provnet.bank`).
         erased: how many samples were erased since training.
+        checks: what trust checks found (`provnet check`), or None.
     """
 
     network: NetworkConfig
@@ -43,6 +44,7 @@ class RunConfig:
     evaluation: Mapping[str, Any] | None = None
     added: tuple[DataSpec, ...] = ()
     erased: int = 0
+    checks: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json; what became of the bank is left out where nothing did."""
@@ -57,6 +59,7 @@ class RunConfig:
             "evaluation": dict(self.evaluation) if self.evaluation is not None else None,
             **({"added": added} if added else {}),
             **({"erased": self.erased} if self.erased else {}),
+            **({"checks": dict(self.checks)} if self.checks is not None else {}),
         }
 
     @classmethod
@@ -68,12 +71,13 @@ class RunConfig:
         True
         """
         _want(isinstance(value, Mapping), "the config must be a mapping")
-        value = {"added": [], "erased": 0, **value}
+        value = {"added": [], "erased": 0, "checks": None, **value}
         _keys(value, set(cls.__dataclass_fields__), "the config")
         for name in ("training", "support", "versions"):
             _want(isinstance(value[name], Mapping), f"{name} must be a mapping")
         _want(all(isinstance(v, str) for v in value["versions"].values()), "versions must be text")
         _want(value["evaluation"] is None or isinstance(value["evaluation"], Mapping), "evaluation must be a mapping")
+        _want(value["checks"] is None or isinstance(value["checks"], Mapping), "checks must be a mapping")
         _want(type(value["erased"]) is int and value["erased"] >= 0, "erased must be a whole number")
         return cls(
             network=_network(value["network"]),
@@ -85,6 +89,7 @@ class RunConfig:
             evaluation=value["evaluation"],
             added=_added(value["added"]),
             erased=value["erased"],
+            checks=value["checks"],
         )
 
 

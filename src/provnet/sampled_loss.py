@@ -61,5 +61,5 @@ def sampled_cross_entropy(
 def _sample_rows(n: int, count: int, target: Tensor, generator: torch.Generator) -> Tensor:
     """`count` different rows of n in rising order: all targets, the others drawn evenly; nothing waits for a GPU."""
     rank = torch.randperm(n, generator=generator, device=generator.device).to(target.device)
-    rank[target] = -1
+    rank.index_fill_(0, target, -1)
     return rank.topk(count, largest=False).indices.sort().values

@@ -22,10 +22,13 @@ MEASURED = 10_000
 CALIBRATED = 2_000
 
 
-def calibrate(net: ProvenanceNet, images: Tensor, seed: int, level: float = LEVEL) -> dict[str, Any]:
+def calibrate(
+    net: ProvenanceNet, images: Tensor, seed: int, level: float = LEVEL, labels: Tensor | None = None
+) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
-    Uses at most 10,000 training samples to measure and 2,000 distorted ones to set the threshold.
+    Uses at most 10,000 training samples to measure and 2,000 distorted ones to set the threshold. `labels` are those of
+    the images, where not all of them are indexed.
     """
     device = next(net.parameters()).device
     pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
@@ -35,7 +38,8 @@ def calibrate(net: ProvenanceNet, images: Tensor, seed: int, level: float = LEVE
         features = torch.cat([net(b.to(device)).support_features for b in torch.split(images[chosen], 256)])
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(fold(seed, 6))
-        net.support.fit(features.clone(), net.index_map.labels[chosen.to(device)])
+        known = net.index_map.labels if labels is None else labels
+        net.support.fit(features.clone(), known[chosen.to(known.device)].to(device))
     copies = [add_noise(images[pick[:CALIBRATED]], seed)]
     if images.ndim == 4:
         copies.append(shift(images[pick[:CALIBRATED]], seed))

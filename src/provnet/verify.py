@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from provnet.data.compare import Comparison, compare
+from provnet.data.compare import Comparison, compare, held
 from provnet.data.imagedata import ImageData
 from provnet.errors import IntegrityError, ProvnetError
 from provnet.modelfile import FileCheck, read_run, read_samples, verify_files
@@ -65,5 +65,8 @@ def verify(folder: str | Path, data: ImageData | None = None) -> Verification:
     except ProvnetError as error:
         return Verification(where, (*checks, FileCheck("contents", str(error), error.exit_code or 6)))
     note = "ok (weights not loaded: they need the backbone object)" if custom else "ok"
-    comparison = compare(samples, data.samples) if data is not None else None
+    comparison = None
+    if data is not None:
+        now, some = data.samples, "subset" in config.training  # a run that indexes some samples knows those alone
+        comparison = compare(samples, now.select(held(samples, now)) if some else now)
     return Verification(where, (*checks, FileCheck("contents", note)), comparison)

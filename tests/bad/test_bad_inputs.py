@@ -15,10 +15,22 @@ import pytest
 
 from provnet.errors import ProvnetError
 
-from . import rows_arrays, rows_changed, rows_files, rows_folders, rows_names, rows_pictures, rows_runs, rows_tables
+from . import (
+    rows_arrays,
+    rows_changed,
+    rows_disk,
+    rows_files,
+    rows_folders,
+    rows_forged,
+    rows_names,
+    rows_pictures,
+    rows_runs,
+    rows_tables,
+)
 from .entry import Entry, Place, Said, tree
 
-MODULES = (rows_pictures, rows_folders, rows_names, rows_tables, rows_arrays, rows_changed, rows_files, rows_runs)
+PICTURES = (rows_pictures, rows_folders, rows_names)
+MODULES = (*PICTURES, rows_tables, rows_arrays, rows_changed, rows_files, rows_forged, rows_runs, rows_disk)
 TABLE: list[Entry] = [entry for module in MODULES for entry in module.ROWS]
 REQUIRED = {*range(1, 37), *range(40, 64), 65, 66, *range(68, 78)}
 

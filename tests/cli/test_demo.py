@@ -9,6 +9,8 @@ import pytest
 
 from provnet.cli import demo
 from provnet.cli.demo import choose_inputs, run_demo
+from provnet.cli.demo_more import planted
+from provnet.data.sources import open_data
 from provnet.modelfile import read_run
 
 from .conftest import Call
@@ -29,6 +31,20 @@ def test_a_small_demo_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert run.config.evaluation is not None
     assert run.config.evaluation["class_accuracy"]["n"] == 60
     assert (tmp_path / "demo" / "evaluation.json").exists()
+    for tool in ("debug", "audit"):
+        assert f'href="{tool}/report.html"' in page
+        assert (tmp_path / "demo" / tool / "report.html").exists()
+    assert "Wrong labels found" in out
+
+
+def test_planted_labels_are_wrong_and_the_right_ones_are_kept() -> None:
+    data = open_data("embedded", limit=100)
+    changed, right = planted(data, seed=1)
+    differ = np.flatnonzero(changed.samples.labels != data.samples.labels)
+    assert len(differ) == len(right) == 10
+    names = data.class_names
+    assert {data.samples.sample_ids[i]: names[data.samples.labels[i]] for i in differ} == right
+    assert changed.samples.sample_ids == data.samples.sample_ids
 
 
 def test_the_command_takes_a_folder(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

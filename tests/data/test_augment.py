@@ -1,38 +1,17 @@
-"""Augmentation: a pure function of (seed, epoch, index), within the bounds of its policy."""
+"""Changed copies that keep their index: what each change does, and that a copy depends on its sample alone."""
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
-from provnet.data.augment import POLICIES, Policy, augment, auto_policy
-from provnet.data.batches import keyed_generator
-from provnet.errors import UsageError
-
-EVERYTHING = Policy(
-    shift=3, fill="reflect", scale=(0.8, 1.3), rotate=20.0, warp_share=0.7, flip=True, brightness=0.1, contrast=0.2,
-    erase=0.2, erase_fill="mean", erase_share=0.6, noise=0.1, keep=0.1,
-)  # fmt: skip
-
-
-def pictures(n: int, *shape: int) -> Tensor:
-    return torch.randint(0, 256, (n, *shape), dtype=torch.uint8, generator=keyed_generator(n, *shape))
-
-
-def made(images: Tensor, policy: Policy | str, seed: int = 0, epoch: int = 0) -> Tensor:
-    return augment(images, torch.arange(len(images)), policy, seed=seed, epoch=epoch)
-
-
-def alike(picture: Tensor, n: int) -> Tensor:
-    return picture.expand(n, *picture.shape).contiguous()
+from provnet.data.augment import POLICIES, Policy, augment
+from tests.data.augmented import EVERYTHING, alike, made, pictures
 
 
 @pytest.mark.parametrize("policy", [*POLICIES.values(), EVERYTHING], ids=[*POLICIES, "everything"])
@@ -235,56 +214,6 @@ def test_no_samples_give_no_copies() -> None:
     assert made(pictures(0, 3, 8, 8), "photos").shape == (0, 3, 8, 8)
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (3, 4, 4), (1, 1, 100), (3, 224, 224)])
-def test_the_policy_chosen_fits_the_shape(shape: tuple[int, ...]) -> None:
-    images = pictures(4, *shape)
-    assert not torch.equal(made(images, replace(POLICIES[auto_policy(shape)], keep=0.0)), images)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"shift": -1}, "shift must be a whole number"),
-        ({"shift": 1.5}, "shift must be a whole number"),
-        ({"shift": True}, "shift must be a whole number"),
-        ({"fill": "reflct"}, 'Did you mean "reflect"'),
-        ({"erase_fill": "noise"}, "unknown erase_fill"),
-        ({"flip": 0.5}, "flip must be True or False"),
-        ({"noise": float("nan")}, "noise must be a number from 0 to 1, got nan"),
-        ({"noise": 25}, "noise must be a number from 0 to 1, got 25"),
-        ({"keep": "1"}, "keep must be a number"),
-        ({"rotate": 91}, "rotate must be degrees from 0 to 90"),
-        ({"scale": (1.1, 0.9)}, "scale must be"),
-        ({"scale": 1.1}, "scale must be"),
-        ({"scale": (0.0, 1.0)}, "scale must be"),
-        ({"scale": (1.0, float("nan"))}, "scale must be"),
-    ],
-)
-def test_a_policy_out_of_bounds_is_refused(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        Policy(**changes)
-
-
-def test_what_cannot_be_augmented_is_refused() -> None:
-    images, index = pictures(4, 1, 8, 8), torch.arange(4)
-    for bad, rows, policy, words in (
-        (images[:, 0], index, "digits", "takes uint8 pictures"),
-        (images.long(), index, "digits", "takes uint8 pictures"),
-        (images.flatten(1), index, "digits", "takes uint8 pictures"),
-        (images, index.int(), "digits", "one int64 index a sample, 4 here"),
-        (images, index[:3], "digits", "one int64 index a sample, 4 here"),
-        (images, index, Policy(shift=8), "too much for pictures of 8 x 8"),
-        (images, index, "digit", 'Did you mean "digits"'),
-    ):
-        with pytest.raises(UsageError, match=words):
-            augment(bad, rows, policy, seed=0, epoch=0)
-
-
-@pytest.mark.parametrize("policy", [*POLICIES.values(), EVERYTHING])
-def test_a_policy_goes_through_json(policy: Policy) -> None:
-    assert Policy(**json.loads(json.dumps(policy.to_json()))) == policy
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
 @pytest.mark.parametrize("policy", [*POLICIES.values(), EVERYTHING, replace(EVERYTHING, fill="zero")])
@@ -299,3 +228,9 @@ def test_a_gpu_gives_the_bytes_of_the_cpu(policy: Policy, shape: tuple[int, ...]
     values = images.float().flatten(1)
     here = augment(values, index, policy, seed=5, epoch=0)
     assert torch.equal(augment(values.cuda(), index.cuda(), policy, seed=5, epoch=0).cpu(), here)
+
+
+def test_noise_comes_to_its_share_of_the_samples() -> None:
+    out = made(torch.full((2000, 1, 6, 6), 128, dtype=torch.uint8), Policy(noise=1.0, noise_share=0.3))
+    assert float((out != 128).flatten(1).any(1).float().mean()) == pytest.approx(0.3, abs=0.04)
+    assert Policy(noise=0.5, noise_share=0.0).idle

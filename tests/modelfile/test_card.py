@@ -61,7 +61,8 @@ def test_no_name_becomes_markup(name: str) -> None:
         assert not re.search(mark, card), mark
     lines = card.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
-        "# Provenance network: class-conditional", "## Network", "## Data", "## Evaluation", "## Training", "## Use",
+        "# Provenance network: class-conditional", "## Network", "## Data", "## Evaluation", "## Trust checks",
+        "## Training", "## Use",
     ]  # fmt: skip
     assert lines.count("---") == 2
     for line in lines:

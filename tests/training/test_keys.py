@@ -15,7 +15,7 @@ from provnet.explanation import explain
 from provnet.modelfile import Run, read_run
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import NETWORKS
-from provnet.training import loop
+from provnet.training import step as one_step
 from provnet.training.keys import features_of
 
 from .made import SAMPLES, STEPS, fit, interrupt, pictures, recipe, same_bits
@@ -75,7 +75,7 @@ def test_with_augmentation_and_sampled_keys_it_resumes_to_the_same_bits(
 
 def test_robust_means_keys_and_copies_that_keep_their_index(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
-    real = loop.augment
+    real = one_step.augment
 
     def augment(images: torch.Tensor, index: torch.Tensor, policy: Any, **rest: Any) -> torch.Tensor:
         out = real(images, index, policy, **rest)
@@ -83,7 +83,7 @@ def test_robust_means_keys_and_copies_that_keep_their_index(monkeypatch: pytest.
         assert torch.equal(images, data.images[index])
         return out
 
-    monkeypatch.setattr(loop, "augment", augment)
+    monkeypatch.setattr(one_step, "augment", augment)
     data = pictures()
     run = fit(data, config=recipe(preset="robust"), network="class-independent")
     assert run.config.network.head == "exemplar"

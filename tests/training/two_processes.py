@@ -21,8 +21,11 @@ from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
 from provnet.training import fit as fitting
 from provnet.training.fit import fit
+from provnet.training.subset import IndexSubset
 
 from .made import pictures, recipe
+
+SOME = IndexSubset(np.array([1, 2, 3, 7, 8, 12, 18, 20]))
 
 # No BatchNorm in app. 7.6: without dropout, what two processes do together is what one does.
 COMPARABLE: dict[str, dict[str, Any]] = {
@@ -32,6 +35,13 @@ COMPARABLE: dict[str, dict[str, Any]] = {
     "keys": {"network": "class-independent", "backbone": "sharing-small", "head": "exemplar"},
     "keys-single": {"network": "single", "backbone": "sharing-small", "head": "exemplar", "alpha": 0.5},
     "keys-conditional": {"network": "class-conditional", "backbone": "sharing-small", "head": "exemplar"},
+    "subset": {"network": "class-independent", "backbone": "sharing-small", "index_subset": SOME},
+    "subset-keys": {
+        "network": "class-independent",
+        "backbone": "sharing-small",
+        "head": "exemplar",
+        "index_subset": SOME,
+    },
 }
 USUAL: dict[str, Any] = {"network": "class-conditional", "backbone": "small"}
 

@@ -14,7 +14,23 @@ from typing import Annotated, Any
 import typer
 
 import provnet
-from provnet.cli import add, demo, evaluate, explain, info, train, verify, withhold
+from provnet.cli import (
+    add,
+    audit,
+    check,
+    credit,
+    debug,
+    demo,
+    evaluate,
+    explain,
+    info,
+    member,
+    robustness,
+    train,
+    verify,
+    withhold,
+)
+from provnet.cli import map as map_
 from provnet.cli.output import error_line, note
 from provnet.data.files import DataWarning
 from provnet.errors import DiskError, MemoryLimitError, ProvnetError
@@ -133,6 +149,22 @@ def _flushed(code: int) -> int:
 
 INTERRUPTED = 130
 
-for _module in (demo, train, evaluate, explain, add, withhold, verify, info):
+for _module in (
+    demo,
+    train,
+    evaluate,
+    explain,
+    debug,
+    audit,
+    member,
+    robustness,
+    map_,
+    credit,
+    check,
+    add,
+    withhold,
+    verify,
+    info,
+):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE)(getattr(_module, _name))

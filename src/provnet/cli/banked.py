@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provnet.cli.evaluate import NAME as EVALUATION
 from provnet.cli.output import note, say
 from provnet.data.files import shown
 from provnet.errors import DiskError
@@ -15,8 +14,6 @@ from provnet.errors import DiskError
 if TYPE_CHECKING:
     from provnet.data.identity import SampleTable
     from provnet.modelfile import Run, RunConfig
-
-REPORT = "report.html"
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +32,7 @@ def change_run(folder: Path, change: Callable[[Run], Run]) -> Change:
     may name samples that are to be erased.
     """
     from provnet.modelfile import has_run, read_run, read_samples, write_run
-    from provnet.training.folder import tidy
+    from provnet.training.folder import REPORTS, tidy
     from provnet.training.lock import run_lock
 
     if not has_run(folder):
@@ -46,7 +43,7 @@ def change_run(folder: Path, change: Callable[[Run], Run]) -> Change:
         after = change(before)
         if after is before:
             return Change(before, after)
-        removed = tuple(name for name in (EVALUATION, REPORT) if _removed(folder / name))
+        removed = tuple(name for name in REPORTS if _removed(folder / name))
         write_run(after, folder)
         return Change(before, after, removed)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
+from provnet.cli.demo_more import ask_membership, find_planted
 from provnet.cli.evaluate import write_evaluation
 from provnet.cli.figures import figures_table
 from provnet.cli.output import facts, note, say, show
@@ -35,7 +36,7 @@ def demo(
     ),
     seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
 ) -> None:
-    """Train on 4,000 digits, evaluate on 1,000 others, explain ten of them, and leave one page to open."""
+    """Train on 4,000 digits, evaluate, explain ten others, find planted wrong labels; leave a page to open."""
     run_demo(out, seed=seed)
 
 
@@ -76,8 +77,9 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     }
     write_evaluation(out, found.to_json(), about)
     explanation = explain(run, test.images, k=5)
+    findings = find_planted(out, seed=seed, epochs=epochs, limit=limit) + ask_membership(out, seed=seed, limit=limit)
     seconds = (train_seconds, time.perf_counter() - began)
-    report = make_report(run, data, test, course, found, explanation, seconds)
+    report = replace(make_report(run, data, test, course, found, explanation, seconds), findings=findings)
     return _finish(report, found, out, began)
 
 
@@ -160,6 +162,7 @@ def make_report(
         versions=run.config.versions,
         next_steps=(
             NextStep(f"provnet explain {folder} test:0..9 --html because.html", "explain ten other test digits"),
+            NextStep(f"provnet debug {folder} --out debugged", "look for wrong labels and odd digits in the data"),
             NextStep(f"provnet verify {folder}", "check every file and every training sample by its hash"),
             NextStep("provnet train PATH/TO/PICTURES --holdout 0.1 --out runs/mine", "train on your own pictures"),
         ),
@@ -175,6 +178,7 @@ def _finish(report: DemoReport, found: Evaluation, out: Path, began: float) -> P
     write_bytes(path, demo_html(report).encode("utf-8", "backslashreplace"))
     show(figures_table(found.to_json()))
     wrong = sum(card.truth != card.predicted for card in report.explanations)
+    show(facts([(item.title, str(item.figure)) for item in report.findings], "Wrong labels, and who was in the data"))
     say(f"explained {len(report.explanations)} test digits, {wrong} of them answered wrong")
     note(f"trained in {seconds(report.train_seconds)}, all in {seconds(time.perf_counter() - began)}")
     say(f"report: {path.absolute()}", "bold")

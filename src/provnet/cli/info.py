@@ -100,6 +100,8 @@ def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> li
         rows.append(("alpha", f"{network.alpha:g}"))
     settings = config.training.get("training", config.training)
     rows.append(("settings", _words(settings)))
+    if config.training.get("subset"):
+        rows.append(("subset", _words(config.training["subset"])))
     if config.training.get("machine"):
         rows.append(("machine", _words(config.training["machine"])))
     if config.support:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from provnet.cli.runsources import has_changed, open_sources
+from provnet.cli.runsources import KEY, has_changed, open_sources, rest_words
 from provnet.errors import DataError, ProvnetError
 
 if TYPE_CHECKING:
@@ -23,14 +23,16 @@ class Found:
 
     Attributes:
         data: as they are now, in their order of now; None where they cannot be opened. Of a run whose samples were
-            added or erased those that it holds, in its order.
+            added or erased those that it holds, in its order; of a run that indexes some samples those alone.
         why: why there are none, or not all; else empty.
         parts: the same by source; each says where its files are.
+        rest: what changed among samples that were trained on without an index; else empty.
     """
 
     data: ImageData | None
     why: str = ""
     parts: tuple[ImageData, ...] = ()
+    rest: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +60,8 @@ def find_training_data(
         if has_changed(config, samples):
             combined, why = open_sources(config, samples, source, data_dir, progress)
             return Found(combined.data, why, combined.parts) if combined else Found(None, why)
-        data = _open_training(config, samples, source, data_dir, progress)
-        return Found(data, parts=(data,))
+        data, rest = _open_training(config, samples, source, data_dir, progress)
+        return Found(data, parts=(data,), rest=rest)
     except ProvnetError as error:
         if source is not None:
             raise
@@ -68,17 +70,21 @@ def find_training_data(
 
 def _open_training(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, progress: bool
-) -> ImageData:
+) -> tuple[ImageData, str]:
     import numpy as np
 
-    from provnet.data.compare import compare
+    from provnet.data.compare import compare, held
     from provnet.data.sources import reopen
 
     spec = config.data or _nowhere("train")
     data = reopen(spec, source, data_dir, progress)
-    narrowing = {"limit", "holdout"} & set(spec.options)
+    narrowing, rest = {"limit", "holdout"} & set(spec.options), ""
+    if KEY in config.training:
+        rows = held(samples, data.samples)
+        rest = rest_words(config, data, rows)
+        data = data.select(rows) if len(rows) else data
     if not narrowing or data.samples.fingerprint == samples.fingerprint:
-        return data
+        return data, rest
     # renamed or added files make `limit` and `holdout` choose others: look among all samples instead
     options = {name: value for name, value in spec.options.items() if name not in narrowing}
     everything = reopen(replace(spec, options=options), source, data_dir, progress)
@@ -86,7 +92,7 @@ def _open_training(
     named = [everything.samples.id_places.get(name, -1) for name in samples.sample_ids]
     rows = np.unique(np.concatenate([places, np.array(named, dtype=np.int64)]))
     rows = rows[rows >= 0]
-    return everything.select(rows) if len(rows) else data
+    return (everything.select(rows) if len(rows) else data), rest
 
 
 def resolve(samples: SampleTable, data: ImageData) -> Resolved:
@@ -112,13 +118,14 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
     """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
     from provnet.data.combine import with_classes
+    from provnet.data.imagedata import AFTER_READING
     from provnet.data.sources import has_split, reopen
 
     spec = run.config.test
     if source is not None:
         split = "test" if has_split(source, "test", data_dir) else "all"
         given = run.config.data or _nowhere(split)
-        dropped = {"limit", "holdout", "class_names"}
+        dropped = {"limit", "class_names", "root", *AFTER_READING}
         options = {name: value for name, value in given.options.items() if name not in dropped}
         data = reopen(replace(given, split=split, options=options), source, data_dir, progress)
     elif spec is None:
@@ -155,10 +162,14 @@ def spec_name(spec: DataSpec | None) -> str:
     >>> spec_name(DataSpec("mnist", "idx", "test", options={"limit": 50}))
     'mnist, split test, limit 50'
     """
+    from provnet.data.apply import KEY, decision_words
+    from provnet.data.imagedata import AFTER_READING
+
     if spec is None:
         return "none"
     words = [spec.source, f"split {spec.split}"]
-    words += [f"{name} {value}" for name, value in spec.options.items() if name not in ("holdout", "class_names")]
+    words += [f"{name} {value}" for name, value in spec.options.items() if name not in ("class_names", *AFTER_READING)]
+    words += [decision_words(value) for name, value in spec.options.items() if name == KEY]
     words += [f"{fraction:.0%} held out, side {side}" for fraction, side in spec.options.get("holdout", ())]
     return ", ".join(words)
 

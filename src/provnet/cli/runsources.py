@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from provnet.errors import ProvnetError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from provnet.data.combine import Combined
     from provnet.data.identity import SampleTable
     from provnet.data.imagedata import DataSpec, ImageData
     from provnet.modelfile import RunConfig
+
+
+KEY = "subset"  # of a run's settings, see training.subset
 
 
 def has_changed(config: RunConfig, samples: SampleTable) -> bool:
@@ -45,6 +51,18 @@ def open_sources(
     if found is None or found.missing == 0:
         return found, "" if found else "; ".join(why)
     return (found if len(found.data) else Combined(good[0], (good[0],), len(samples))), "; ".join(why)
+
+
+def rest_words(config: RunConfig, data: ImageData, rows: np.ndarray) -> str:
+    """What became of samples that taught the class branch alone: the run knows their contents as a whole."""
+    import numpy as np
+
+    about = config.training[KEY]
+    then = about.get("rest_content") if isinstance(about, Mapping) else None
+    rest = np.setdiff1d(np.arange(len(data)), rows)
+    if then is None or data.samples.select(rest).content_root == then:
+        return ""
+    return f"the other samples, which have no index, are not those of training time: {len(rest):,} now"
 
 
 def _open(

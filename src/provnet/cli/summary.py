@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def split_off_test(data: ImageData, fraction: float | None) -> tuple[ImageData, DataSpec | None, str]:
     """Training data, how to open the run's own test split again, and that in words."""
+    from provnet.data.apply import KEY
     from provnet.data.holdout import holdout
     from provnet.data.sources import has_split
 
@@ -30,7 +31,8 @@ def split_off_test(data: ImageData, fraction: float | None) -> tuple[ImageData, 
             raise UsageError(f"--holdout {fraction} holds out no sample: every class keeps one; give a larger fraction")
         return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
     if has_split(data.spec, "test"):
-        return data, replace(data.spec, split="test"), f"the test split of {data.spec.source}"
+        options = {name: value for name, value in data.spec.options.items() if name != KEY}
+        return data, replace(data.spec, split="test", options=options), f"the test split of {data.spec.source}"
     return data, None, "none; with --holdout 0.1 a tenth is held out, so that evaluate can tell class accuracy"
 
 
@@ -95,7 +97,7 @@ def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
     from provnet.stats import wilson
 
     samples, last = run.samples, read_course(folder)[-1]
-    n = len(samples)
+    n, learned = len(samples), run.config.training["data"]["samples"]  # the second: also those without an index
     return {
         "run": str(folder),
         "network": run.config.network.network,
@@ -109,7 +111,7 @@ def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
         "epochs": last["epoch"],
         "seconds": round(seconds, 3),
         "loss": last["loss"],
-        "class_accuracy": wilson(round(last["class_accuracy"] * n), n).to_json(),
+        "class_accuracy": wilson(round(last["class_accuracy"] * learned), learned).to_json(),
         "index_accuracy": wilson(round(last["index_accuracy"] * n), n).to_json(),
     }
 

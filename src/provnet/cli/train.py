@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from provnet.cli.options import AsJson, DataDir, Device, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
+from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
 from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result, split_off_test
 from provnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from provnet.data.imagedata import ImageData
 
 EXAMPLE = "Example: [bold]provnet train mnist --data-dir data --out runs/mnist[/bold]"
 _DATA, _HOW, _RUN = "Data", "Network and recipe", "The run"
@@ -40,7 +44,7 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="paper-single, paper, small, residual, mlp, or one of app. 7.6. Default: auto, by shape and preset.",
+            help="paper-single, paper, small, medium, residual, mlp, or one of app. 7.6. Default: by shape and preset.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -144,6 +148,27 @@ def train(
             rich_help_panel=_DATA,
         ),
     ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            "--apply",
+            metavar="CSV",
+            help="Decisions of `provnet debug --review`, edited: samples to keep, relabel or drop.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    root: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder that a manifest's paths are relative to. Default: that of the CSV file.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    index_subset: Asked = None,
+    select: Select = None,
+    select_from: SelectFrom = None,
+    subset_classes_on: ClassesOn = None,
     device: Device = None,
     devices: Annotated[
         int | None, typer.Option(help="Processes to train with. Default: 1.", rich_help_panel=_RUN)
@@ -186,9 +211,12 @@ def train(
         "value_range": value_range,
         "skip_bad": skip_bad,
         "limit": limit,
+        "root": root,
         "cache": cache,
     }
     found = open_data(data, progress=is_first_process(), **{k: v for k, v in opening.items() if v is not None})
+    if apply is not None:
+        found = _decided(found, apply)
     samples, test, test_words = split_off_test(found, holdout)
     wishes: dict[str, Any] = {
         "network": network,
@@ -204,8 +232,9 @@ def train(
         "checkpoint_seconds": checkpoint_seconds,
     }
     given = {name: value for name, value in wishes.items() if value is not None}
+    subset = chosen_subset(samples, index_subset, select, subset_classes_on, select_from, given, config.seed)
     if not json:
-        words = network_words(samples, config.preset, given)
+        words = network_words(samples if subset is None else samples.select(subset.rows), config.preset, given)
         show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
     for warning in data_warnings(samples):
         note(warning, "warning")
@@ -219,6 +248,7 @@ def train(
             resume=resume,
             overwrite=overwrite,
             test=test,
+            index_subset=subset,
             progress=True,
             **given,
         )
@@ -229,9 +259,24 @@ def train(
     if not is_first_process():
         return
     result = run_result(run, out, time.perf_counter() - began)
+    if subset is not None:
+        result["subset"] = subset_record(run, samples)
     if json:
         emit_json(result)
     elif done:
         say(f"{out}: this run is finished already, nothing to do")
     else:
+        if subset is not None:
+            show_subset(result["subset"])
         show_result(result, out)
+
+
+def _decided(data: ImageData, path: Path) -> ImageData:
+    """The data after the decisions of a file, and a word on what they changed."""
+    from provnet.data.apply import KEY, apply_decisions, decision_words
+    from provnet.data.decisions_file import read_decisions
+
+    changed = apply_decisions(data, read_decisions(path))
+    remembered = changed.spec.options.get(KEY)
+    note("no decision changes anything" if remembered is None else f"{path}: {decision_words(remembered)}")
+    return changed

@@ -50,6 +50,8 @@ def verify(
         if found.data is not None and not found.why:
             result = replace(result, comparison=compare(samples, found.data.samples))
     code = result.exit_code
+    if found.rest:
+        code = code or IntegrityError.exit_code
     if strict and result.verdict != "same":
         code = code or IntegrityError.exit_code
     if json:
@@ -79,6 +81,7 @@ def _record(result: Verification, found: Found, code: int) -> dict[str, Any]:
         "files": [{"name": check.name, "ok": not check.exit_code, "why": check.why} for check in result.files],
         "data": about,
         "data_not_compared": found.why if compared is None else None,
+        **({"rest": found.rest} if found.rest else {}),
     }
 
 
@@ -94,6 +97,8 @@ def _show(result: Verification, found: Found, *, no_data: bool, code: int) -> No
         good = result.verdict not in ("edited", "other")
         for line in result.comparison.lines():
             out.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
-    elif not no_data:
+    if found.rest:
+        out.print(Text("data    ", "bold red"), Text(shown(found.rest)), sep="", soft_wrap=True)
+    elif result.comparison is None and not no_data:
         out.print(Text("data    ", "yellow"), Text(f"not compared: {shown(found.why)}"), sep="", soft_wrap=True)
     out.print(Text("verified", "bold green") if code == 0 else Text(f"not verified (exit code {code})", "bold red"))

@@ -21,18 +21,20 @@ from provnet.errors import UsageError, choose
 __all__ = ["POLICIES", "Policy", "augment", "auto_policy"]
 
 # The draws of a sample: what each is for. New ones go to the end, so that the others keep their values.
-DRAWS = 15
-KEEP, DOWN, RIGHT, WARP, SCALE, ROTATE, FLIP, BRIGHTNESS, CONTRAST, ERASE, AREA, ASPECT, TOP, LEFT, SIGMA = range(DRAWS)
+DRAWS = 16
+KEEP, DOWN, RIGHT, WARP, SCALE, ROTATE, FLIP, BRIGHTNESS, CONTRAST, ERASE, AREA, ASPECT, TOP, LEFT, SIGMA = range(15)
+NOISY = 15
 PIXELS = 64  # number of the first draw of the noise; below it is room for more draws of a sample
 
 
 def augment(
-    images: Tensor, index: Tensor, policy: Policy | str, *, seed: int, epoch: int, std: Tensor | None = None
+    images: Tensor, index: Tensor, policy: Policy | str, *, seed: int, epoch: int | Tensor, std: Tensor | None = None
 ) -> Tensor:
     """The changed copy of each sample for this epoch: same shape, type and device (the very tensor if nothing changes).
 
     Pictures are uint8 (B, C, H, W). Floats, (B, F) or (B, C, H, W), get noise alone: their range and background are
     not known. `std` is the spread of each feature, a shape of one sample or a part that broadcasts (default 1).
+    `epoch` may be a tensor, see `sample_keys`.
 
     >>> images = torch.arange(2 * 64, dtype=torch.uint8).view(2, 1, 8, 8)
     >>> both = augment(images, torch.tensor([4, 9]), "tiny", seed=0, epoch=2)
@@ -47,7 +49,7 @@ def augment(
     drawn = uniform(keys, 0, DRAWS)
     each = (-1,) + (1,) * (images.ndim - 1)  # one number a sample, to broadcast
     kept = (drawn[:, KEEP] < policy.keep).view(each)
-    sigma = (drawn[:, SIGMA] * policy.noise).view(each)
+    sigma = torch.where(drawn[:, NOISY] < policy.noise_share, drawn[:, SIGMA] * policy.noise, 0.0).view(each)
     if images.dtype != torch.uint8:
         noise = normal(keys, PIXELS, images[0].numel()).view(images.shape) * sigma
         noise = noise if std is None else noise * std.to(images.device, torch.float32)

@@ -89,6 +89,20 @@ def compare(then: SampleTable, now: SampleTable) -> Comparison:
     return _conclude(positions, status, taken, then, now)
 
 
+def held(then: SampleTable, now: SampleTable) -> np.ndarray:
+    """Rising positions of the samples of then in a table that may hold more; a name counts where content is gone.
+
+    >>> import provnet
+    >>> table = provnet.open_data("embedded", limit=30).samples
+    >>> held(table.select(np.array([4, 9])), table).tolist()
+    [4, 9]
+    """
+    places = compare(then, now).positions
+    named = np.array([now.id_places.get(name, -1) for name in then.sample_ids], dtype=np.int64)
+    rows = np.unique(np.where(places >= 0, places, named))
+    return np.asarray(rows[rows >= 0])
+
+
 def _conclude(
     positions: np.ndarray, status: list[str], taken: set[int], then: SampleTable, now: SampleTable
 ) -> Comparison:

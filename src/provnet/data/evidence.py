@@ -16,7 +16,7 @@ import torch
 from provnet.data.files import read_file
 from provnet.data.hashing import hash_bytes, hash_pixels
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import AFTER_READING, ImageData
 from provnet.data.images import decode
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources import data_root
@@ -113,7 +113,7 @@ def _from_memory(samples: SampleTable, data: ImageData, place: int, i: int) -> E
 
 
 def _rule(data: ImageData) -> DecodeRule:
-    return make_options({name: value for name, value in data.spec.options.items() if name != "holdout"}).rule
+    return make_options({name: value for name, value in data.spec.options.items() if name not in AFTER_READING}).rule
 
 
 CHANGED = "changed since training"

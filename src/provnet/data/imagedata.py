@@ -13,6 +13,8 @@ from torch import Tensor
 from provnet.data.identity import SampleTable
 from provnet.errors import DataError
 
+AFTER_READING = ("decisions", "holdout")  # options that choose and relabel among what was read, in this order
+
 
 @dataclass(frozen=True)
 class DataSpec:
@@ -25,7 +27,7 @@ class DataSpec:
         split: `train`, `test` or `all`.
         data_dir: the folder that names resolve under, or None.
         options: everything else that changes the pictures (`size`, `mode`, `background`, `frame`, `value_range`,
-            `skip_bad`, `limit`, `holdout`).
+            `skip_bad`, `limit`, `root`, and those of AFTER_READING).
     """
 
     source: str

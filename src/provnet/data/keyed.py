@@ -18,14 +18,27 @@ AUGMENTATION = 4  # fourth kind of randomness beside order (1), targets (2) and 
 LANES = 4  # numbers of 16 bits in a word
 
 
-def sample_keys(index: Tensor, *, seed: int, epoch: int) -> Tensor:
+def sample_keys(index: Tensor, *, seed: int, epoch: int | Tensor) -> Tensor:
     """One 64-bit key a sample, (B,) int64 indices -> (B,) int64.
+
+    An epoch given as a tensor is one that `epoch_salt` made, with the seed in it: a recorded step reads it anew.
 
     >>> a, b = (sample_keys(torch.tensor(rows), seed=0, epoch=1) for rows in ([7, 3, 5], [5, 7]))
     >>> bool(a[0] == b[1]), bool(a[2] == b[0]), len(set(a.tolist()))
     (True, True, 3)
     """
-    return _mix(index * _GOLDEN + fold(seed, epoch, AUGMENTATION))
+    return _mix(index * _GOLDEN + (epoch if isinstance(epoch, Tensor) else epoch_salt(seed, epoch)))
+
+
+def epoch_salt(seed: int, epoch: int) -> int:
+    """What tells the keys of one epoch from those of another.
+
+    >>> index = torch.arange(3)
+    >>> given = torch.tensor(epoch_salt(5, 1))
+    >>> torch.equal(sample_keys(index, seed=5, epoch=1), sample_keys(index, seed=5, epoch=given))
+    True
+    """
+    return fold(seed, epoch, AUGMENTATION)
 
 
 def words(keys: Tensor, first: int, count: int) -> Tensor:

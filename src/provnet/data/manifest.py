@@ -1,4 +1,4 @@
-"""CSV manifests: `path,label[,id,source]`, paths relative to the folder of the CSV file."""
+"""CSV manifests: `path,label[,id,source]`, paths relative to the folder of the CSV file, or to `root`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def open_manifest(path: Path, split: str, options: OpenOptions) -> Opened:
     """The pictures that a manifest names, in its order; labels are text, whatever they look like."""
     del split  # a manifest is one list: all of it is for training
     file = shown(path.name)
+    folder = path.parent if options.root is None else Path(options.root)
     rows, bad = [], []
     for row in read_rows(path):
-        problem = _outside(path.parent, row.path)
+        problem = _outside(folder, row.path)
         if problem is None:
             rows.append(row)
             continue
@@ -47,7 +48,7 @@ def open_manifest(path: Path, split: str, options: OpenOptions) -> Opened:
         raise DataError(f"{file}: names no pictures" + (f"; the first left out: {bad[0]}" if bad else ""))
     labels, names = encode_text([row.label for row in rows], options.class_names)
     entries = [
-        Entry(path.parent / row.path, row.path, row.sample_id, int(label), row.source)
+        Entry(folder / row.path, row.path, row.sample_id, int(label), row.source)
         for row, label in zip(rows, labels, strict=True)
     ]
     opened = load_pictures(entries, names, options)
@@ -121,7 +122,7 @@ def _records(text: str, file: str) -> Iterator[tuple[int, list[str]]]:
 def _outside(folder: Path, relative: str) -> str | None:
     """Why a path cannot be used, or None."""
     if posixpath.isabs(relative) or Path(relative).is_absolute():
-        return "is an absolute path; paths must be relative to the folder of the CSV file"
+        return "is an absolute path; paths must be relative to the folder of the CSV file (or to root)"
     if relative == ".." or relative.startswith("../"):
         return "leads out of the folder of the CSV file"
     root = os.path.realpath(folder)

@@ -27,6 +27,7 @@ class Policy:
         erase_fill: what it is filled with, `zero` or the picture's `mean` colour.
         erase_share: share of samples that get one.
         noise: largest sigma on [0, 1] pixels (of a feature's spread for floats), drawn for each sample from 0 up.
+        noise_share: share of samples that get noise.
         keep: share of samples left exactly as they are.
     """
 
@@ -42,6 +43,7 @@ class Policy:
     erase_fill: str = "zero"
     erase_share: float = 1.0
     noise: float = 0.0
+    noise_share: float = 1.0
     keep: float = 0.0
 
     def __post_init__(self) -> None:
@@ -51,7 +53,7 @@ class Policy:
             raise UsageError(f"flip must be True or False, got {self.flip}")
         one_of("fill", self.fill, FILLS)
         one_of("erase_fill", self.erase_fill, ERASE_FILLS)
-        for name in ("brightness", "contrast", "erase", "noise", "warp_share", "erase_share", "keep"):
+        for name in ("brightness", "contrast", "erase", "noise", "warp_share", "erase_share", "noise_share", "keep"):
             if not _number(value := getattr(self, name)) or not 0 <= value <= 1:
                 raise UsageError(f"{name} must be a number from 0 to 1, got {value}")
         if not _number(self.rotate) or not 0 <= self.rotate <= 90:
@@ -69,7 +71,7 @@ class Policy:
     @property
     def idle(self) -> bool:
         """Whether nothing can happen to any picture."""
-        strengths = (self.shift, self.warps, self.flip, self.brightness, self.contrast, self.noise)
+        strengths = (self.shift, self.warps, self.flip, self.brightness, self.contrast, self.noise * self.noise_share)
         return self.keep == 1 or not (any(strengths) or (self.erase and self.erase_share))
 
     def to_json(self) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class OpenOptions:
     skip_bad: bool = False
     limit: int | None = None
     class_names: tuple[str, ...] | None = None
+    root: str | None = None
     progress: bool = False
     cache: str | None = None
 
@@ -87,6 +88,7 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
         skip_bad=bool(values.get("skip_bad", False)),
         limit=_whole("limit", values.get("limit"), lowest=1),
         class_names=None if names is None else tuple(names),
+        root=_root(values.get("root")),
         progress=bool(values.get("progress", False)),
         cache=_cache(values.get("cache", False)),
     )
@@ -100,6 +102,15 @@ def _cache(value: Any) -> str | None:
     if not isinstance(place, str | os.PathLike) or not os.fspath(place):
         raise UsageError(f"cache must be a folder, None ($PROVNET_CACHE, if set) or False (no cache), got {value!r}")
     return str(Path(os.fsdecode(place)).expanduser().absolute())
+
+
+def _root(value: Any) -> str | None:
+    """The folder of a manifest's pictures."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+        raise UsageError(f"root must be a folder, got {value!r}")
+    return str(Path(os.fsdecode(value)).expanduser().absolute())
 
 
 def _size(size: Any) -> tuple[int, int] | None:

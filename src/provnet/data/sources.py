@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from provnet.data.apply import apply_recorded
 from provnet.data.arrays import open_arrays, open_dataset
 from provnet.data.assemble import Opened
 from provnet.data.cifar import cifar_has_test, is_cifar10, is_cifar100, open_cifar10, open_cifar100
@@ -19,7 +20,7 @@ from provnet.data.files import read_start, shown
 from provnet.data.folder import folder_has_test, open_folder
 from provnet.data.holdout import apply_holdout
 from provnet.data.idx import find_idx, idx_has_test, open_idx
-from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.imagedata import AFTER_READING, DataSpec, ImageData
 from provnet.data.manifest import open_manifest
 from provnet.data.names import NAMES, data_folder, locate
 from provnet.data.npz import npz_has_test, open_npz
@@ -41,6 +42,7 @@ def open_data(
     skip_bad: bool = False,
     limit: int | None = None,
     class_names: tuple[str, ...] | list[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
     progress: bool = False,
     cache: str | os.PathLike[str] | bool | None = None,
 ) -> ImageData:
@@ -61,6 +63,7 @@ def open_data(
         skip_bad: leave bad files out and list them in `skipped`, instead of refusing the whole.
         limit: at most so many samples, taken evenly from the classes.
         class_names: the classes and their order; default: from the data.
+        root: the folder that a manifest's paths are relative to; default: that of the CSV file.
         progress: show a progress bar on stderr where it takes long.
         cache: a folder that keeps decoded pictures for the next opening of an image folder or manifest; None = that of
             PROVNET_CACHE, if set; False = none.
@@ -84,6 +87,7 @@ def open_data(
             "skip_bad": skip_bad,
             "limit": limit,
             "class_names": class_names,
+            "root": root,
             "progress": progress,
             "cache": cache,
         }
@@ -128,7 +132,7 @@ def reopen(
         raise UsageError(
             "the data were given as arrays or objects, which a file cannot open again; pass them once more"
         )
-    plain = {name: value for name, value in spec.options.items() if name != "holdout"}
+    plain = {name: value for name, value in spec.options.items() if name not in AFTER_READING}
     return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
 
 
@@ -198,7 +202,9 @@ def data_root(spec: DataSpec) -> Path | None:
     if spec.kind not in ("folder", "csv"):
         return None
     place = _place(spec) if spec.source in NAMES else Path(spec.source)  # a path may be gone by now
-    return place.parent if place is not None and spec.kind == "csv" else place
+    if place is None or spec.kind != "csv":
+        return place
+    return Path(spec.options["root"]) if "root" in spec.options else place.parent
 
 
 def _place(spec: DataSpec) -> Path | None:
@@ -221,7 +227,7 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
         if named is not None and options.class_names is None:
             options = replace(options, class_names=named)
         opened = _READERS[spec.kind](place, split, options)
-    return apply_holdout(_wrap(opened, spec))
+    return apply_holdout(apply_recorded(_wrap(opened, spec)))
 
 
 def _wrap(opened: Opened, spec: DataSpec) -> ImageData:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from provnet.errors import UsageError
+from provnet.models.wide import WideLinear
 
 Shape = tuple[int, ...]
 
@@ -36,7 +37,7 @@ def branch(inputs: int, layers: tuple[tuple[int, float], ...], last_dropout: flo
     """
     parts: list[nn.Module] = []
     for width, dropout in layers:
-        parts += [nn.Linear(inputs, width), nn.BatchNorm1d(width), nn.ReLU()]
+        parts += [WideLinear(inputs, width), nn.BatchNorm1d(width), nn.ReLU()]
         parts += [nn.Dropout(dropout)] if dropout else []
         inputs = width
     parts += [nn.Dropout(last_dropout)] if last_dropout else []
@@ -113,18 +114,32 @@ class Residual(nn.Module):
 
 
 def residual(shape: Shape) -> nn.Module:
-    """A modern residual CNN for colour pictures: 64-128-256-512 with two residual blocks, 512 x 2x2 -> 512 features."""
+    """A residual CNN for colour pictures: 64-128-256-512 with three residual blocks, the top of each of 512 maps."""
     c = _pictures_only("residual", shape)
     return nn.Sequential(
         conv_block(c, 64, None),
         conv_block(64, 128, _pool()),
         Residual(128),
         conv_block(128, 256, _pool()),
+        Residual(256),
         conv_block(256, 512, _pool()),
         Residual(512),
+        nn.AdaptiveMaxPool2d((1, 1)),
+        nn.Flatten(),
+    )
+
+
+def medium(shape: Shape) -> nn.Module:
+    """For many small grey pictures: conv 32-64-128 with two residual blocks, 128 x 2x2 = 512 features."""
+    c = _pictures_only("medium", shape)
+    return nn.Sequential(
+        conv_block(c, 32, None),
+        conv_block(32, 64, _pool()),
+        Residual(64),
+        conv_block(64, 128, _pool()),
+        Residual(128),
         nn.AdaptiveMaxPool2d((2, 2)),
         nn.Flatten(),
-        branch(2048, ((512, 0.0),)),
     )
 
 
@@ -151,6 +166,7 @@ BACKBONES: dict[str, Design] = {
     "paper-single": Design(paper_single, task=((512, 0.2),), trunk=((4096, 0.4), (2048, 0.2)), last_dropout=0.1),
     "paper": Design(paper_two_branch, task=((512, 0.2),), trunk=((2048, 0.2), (1024, 0.1))),
     "small": Design(small, task=((128, 0.1),), trunk=((512, 0.0),)),
+    "medium": Design(medium, task=(), trunk=((512, 0.0),)),
     "residual": Design(residual, task=(), trunk=((1024, 0.0),)),
     "mlp": Design(mlp, task=(), trunk=((256, 0.0),)),
 }

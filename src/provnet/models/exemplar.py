@@ -11,6 +11,7 @@ Letters: B batch, D features, N samples, C classes, M size of the largest class,
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
@@ -32,6 +33,8 @@ MOMENTUM = 0.5
 SCALE = 16.0  # what a learned scale starts with
 LARGEST_SCALE = 64.0
 SCORES = {"cpu": 2**22, "cuda": 2**27}  # held at a time in a scan
+CHUNK = {"cpu": 8192, "cuda": 65_536}  # keys scored at a time in the loss
+MOST_ONES = 64  # classes of a part whose sums are made by a product
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class ExemplarHead(IndexHead):
         self.stored = stored
         self.shard = shard_of(index_map.n, 0, 1)
         starts = torch.cumsum(index_map.sizes, 0) - index_map.sizes
+        self.ends: list[int] = torch.cumsum(index_map.sizes, 0).tolist()  # known without asking the device
         rows = starts[index_map.labels] + index_map.local
         self.register_buffer("keys", torch.zeros(index_map.n, features, dtype=choose("key type", stored, DTYPES)))
         self.register_buffer("steps", torch.zeros(index_map.n) if stored == "int8" else None)  # of int8 keys
@@ -160,7 +164,13 @@ class ExemplarHead(IndexHead):
             generator = torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index]
             queries, rate = self.scale * unit(features), negatives / len(keys)
             return sampled_cross_entropy(
-                queries, keys, self.rows[index], rate=rate, generator=generator, smoothing=smoothing
+                queries,
+                keys,
+                self.rows[index],
+                rate=rate,
+                generator=generator,
+                smoothing=smoothing,
+                chunk=CHUNK[device.type],
             )
         shares = shares_of(len(index), self.shard, features.device)
         queries, rows = gather(self.scale * unit(features), shares), gather(self.rows[index], shares)
@@ -168,7 +178,8 @@ class ExemplarHead(IndexHead):
         if self.conditional:
             given = gather(classes, shares)
             span = self.starts[given], self.starts[given] + self.index_map.sizes[given]
-        found = index_cross_entropy(queries, keys, rows, smoothing=smoothing, span=span, shard=self.shard)
+        chunk = CHUNK[keys.device.type]
+        found = index_cross_entropy(queries, keys, rows, smoothing=smoothing, span=span, shard=self.shard, chunk=chunk)
         return IndexLoss(found.loss[shares.own], found.hit[shares.own])
 
     @torch.no_grad()
@@ -222,7 +233,7 @@ class ExemplarHead(IndexHead):
         sums = queries.new_zeros(self.index_map.classes, len(queries))
         for start, part in self._parts(len(queries)):
             weights = torch.exp(scale * (part @ queries.t()) - scale)  # a cosine is at most 1: nothing overflows
-            sums.index_add_(0, self._labels(start, len(part)), weights)
+            self._add_by_class(sums, start, weights)
         sums = sum_over(sums, self.shard)[:, shares.own]
         return sums.t().clamp_min(torch.finfo(torch.float32).tiny).log() + scale
 
@@ -255,6 +266,19 @@ class ExemplarHead(IndexHead):
         bank, size = self.bank, max(1, SCORES[self.keys.device.type] // max(batch, 1))
         for start in range(0, len(bank), size):
             yield start, bank.unpacked(slice(start, start + size))
+
+    def _add_by_class(self, sums: Tensor, start: int, weights: Tensor) -> None:
+        """Add the weights (n, B) of the keys from `start` on to the sums (C, B) of their classes.
+
+        On a GPU many rows that go to few places wait for each other: there a product with ones does it.
+        """
+        labels, first = self._labels(start, len(weights)), self.shard.first + start
+        low, high = (bisect_right(self.ends, row) for row in (first, first + len(weights) - 1))
+        if not weights.is_cuda or high - low > MOST_ONES:
+            sums.index_add_(0, labels, weights)
+        else:
+            ones = torch.arange(low, high + 1, device=labels.device).unsqueeze(1) == labels
+            sums[low : high + 1] += ones.to(weights.dtype) @ weights
 
     def _labels(self, start: int, count: int) -> Tensor:
         first = self.shard.first + start

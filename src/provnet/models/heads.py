@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from provnet.indexing import IndexMap
+from provnet.models.wide import WideLinear
 
 
 class IndexHead(nn.Module, ABC):
@@ -43,7 +44,7 @@ class FlatHead(IndexHead):
     def __init__(self, features: int, index_map: IndexMap) -> None:
         super().__init__()
         self.index_map = index_map
-        self.linear = nn.Linear(features, index_map.n)
+        self.linear = WideLinear(features, index_map.n)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """(B, D) -> (B, N); the classes are not used."""
@@ -74,7 +75,7 @@ class SharedHead(IndexHead):
     def __init__(self, features: int, index_map: IndexMap) -> None:
         super().__init__()
         self.index_map = index_map
-        self.linear = nn.Linear(features, index_map.largest)
+        self.linear = WideLinear(features, index_map.largest)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """(B, D), (B,) -> (B, M), masked to the size of each class."""
@@ -107,7 +108,7 @@ class PerClassHead(IndexHead):
     def __init__(self, features: int, index_map: IndexMap) -> None:
         super().__init__()
         self.index_map = index_map
-        self.linear = nn.Linear(features, index_map.n)
+        self.linear = WideLinear(features, index_map.n)
         self.register_buffer("starts", torch.cumsum(index_map.sizes, 0) - index_map.sizes, persistent=False)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:

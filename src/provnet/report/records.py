@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from provnet.stats import Interval
+
 Picture: TypeAlias = npt.NDArray[np.uint8]
 """uint8 pixels, (H, W) grey or (H, W, 3) colour."""
 
@@ -88,6 +90,16 @@ class FileRow:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """A figure of another tool, one sentence on what it measures, and the page that shows more."""
+
+    title: str
+    figure: Interval
+    meaning: str
+    link: str
+
+
+@dataclass(frozen=True)
 class NextStep:
     """A command to try next, and what it does in a few words."""
 
@@ -121,6 +133,7 @@ class DemoReport:
         versions: name -> version of what it ran with.
         next_steps: commands to try next.
         facts: more `(name, value)` lines for the run's identity.
+        findings: what other tools found, with links to their pages.
     """
 
     data: str
@@ -144,6 +157,7 @@ class DemoReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     next_steps: tuple[NextStep, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
 
 
 def evaluation_rows(evaluation: Mapping[str, Any], prefix: str = "") -> tuple[EvaluationRow, ...]:

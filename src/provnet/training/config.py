@@ -24,7 +24,7 @@ class TrainConfig:
         batch_size: 0 lets `for_samples` choose it by the size of the data.
         schedule: `one-cycle` (linear up for `warmup` epochs, cosine to zero) or `step` (linear up, then times
             `step_factor` every `step_every` epochs).
-        smoothing: label smoothing of the index loss, over valid slots only.
+        smoothing, task_smoothing: label smoothing of the index loss and of the class loss, over valid slots only.
         task_weight, index_weight: weights of the two losses (two-branch networks).
         precision: `auto` is bf16-mixed on a GPU that has it, else 32-true.
         negatives: keys that a sample is told from at each step (exemplar heads); 0 means all.
@@ -43,6 +43,7 @@ class TrainConfig:
     step_every: int = 8
     step_factor: float = 0.6
     smoothing: float = 0.05
+    task_smoothing: float = 0.0
     task_weight: float = 1.0
     index_weight: float = 0.7
     precision: str = "auto"
@@ -66,7 +67,11 @@ class TrainConfig:
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
                 raise UsageError(f"{name} must be finite and not negative (lr above 0), got {value}")
-        for name, parts in (("betas", self.betas), ("smoothing", (self.smoothing,))):
+        for name, parts in (
+            ("betas", self.betas),
+            ("smoothing", (self.smoothing,)),
+            ("task_smoothing", (self.task_smoothing,)),
+        ):
             if not all(0 <= part < 1 for part in parts):
                 raise UsageError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
         if not 0 <= self.seed < 2**63:

@@ -33,8 +33,10 @@ from provnet.training.plan import plan, settings_of, versions
 from provnet.training.progress import progress_bar
 from provnet.training.setup import available_memory, check_disk, check_memory, check_shares, make_fabric
 from provnet.training.stop import stop_on_signal
+from provnet.training.subset import Indexed, IndexSubset, narrowed
 
 EpochCallback = Callable[[Mapping[str, Any]], None]
+SCALE = "index_head.log_scale"  # decay would draw it to 0, and all samples would look alike
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Session:
     checkpoint_seconds: float
     progress: bool
     on_epoch: EpochCallback | None
+    recorded: bool
 
 
 def fit(
@@ -59,6 +62,7 @@ def fit(
     head: str = "auto",
     key_type: str = "fp32",
     key_width: int = 0,
+    index_subset: IndexSubset | None = None,
     config: TrainConfig | None = None,
     out: Path | str | None = None,
     resume: bool = False,
@@ -69,8 +73,13 @@ def fit(
     checkpoint_seconds: float = 60.0,
     progress: bool = False,
     on_epoch: EpochCallback | None = None,
+    recorded: bool = True,
 ) -> Run:
     """Train a provenance network on `data` and return the run; with `out` it is also written there, step by step.
+
+    `recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be: on a
+    CPU, in several processes, with data that do not fit the GPU, with a backbone of your own. With `index_subset` only
+    some samples are indexed, and the run's sample table holds those alone (`training.subset`).
 
     >>> import provnet
     >>> data = provnet.open_data("embedded").select(torch.arange(40))
@@ -78,17 +87,19 @@ def fit(
     >>> len(run.samples), run.history.shape
     (40, (1, 40))
     """
+    data, indexed = narrowed(data, index_subset, network)
     config = for_samples(config or train_config(), len(data), data.shape)
     custom = backbone if isinstance(backbone, nn.Module) else None
     wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level, "head": head}
     shape, index_map = plan(data, network, backbone, config.preset, key_type=key_type, key_width=key_width, **wishes)
+    index_map = indexed.map(index_map)
     parameters = check_memory(shape, index_map, config, custom)
     fabric = make_fabric(device, devices, config.precision)
     check_shares(len(data), config.batch_size, fabric.world_size)
     if shape.head == "exemplar-trained" and fabric.world_size > 1:
         raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
     path = None if out is None else Path(out)
-    settings = settings_of(data, shape, config, fabric)
+    settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
     with ExitStack() as stack:
         checkpoint = None
         if path is not None:
@@ -110,17 +121,21 @@ def fit(
         stack.enter_context(_randomness_put_back(fabric.device))
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
-        session = Session(path, settings, checkpoint_seconds, progress and fabric.global_rank == 0, on_epoch)
+        shown = progress and fabric.global_rank == 0
+        session = Session(path, settings, checkpoint_seconds, shown, on_epoch, recorded and custom is None)
         with _memory_errors_named():
-            state = _run(fabric, net, data, TargetSampler(index_map, alpha), config, session, checkpoint)
-        if isinstance(net.index_head, ExemplarHead):
-            refresh(net, data.images, progress=session.progress)
-        support = calibrate(net, data.images, config.seed)
+            training = _training_set(data, indexed, fabric.device)
+            sampler = indexed.sampler(index_map, alpha, data.labels)
+            state = _run(fabric, net, training, sampler, config, session, checkpoint)
+            images = training.samples.images
+            if isinstance(net.index_head, ExemplarHead):
+                refresh(net, indexed.images(images), progress=session.progress)
+            support = calibrate(net, images, config.seed, labels=training.samples.labels)
         run = Run(
-            network=net.cpu().eval(),
+            network=_plain(net),
             config=RunConfig(shape, data.spec, test, settings, support, versions(), None),
-            samples=data.samples,
-            history=np.stack(state.history),
+            samples=indexed.table(data.samples),
+            history=indexed.columns(np.stack(state.history)),
             folder=path,
         )
         if path is not None:
@@ -134,7 +149,7 @@ def fit(
 def _run(
     fabric: Any,
     net: ProvenanceNet,
-    data: ImageData,
+    training: TrainingSet,
     sampler: TargetSampler,
     config: TrainConfig,
     session: Session,
@@ -143,10 +158,13 @@ def _run(
     """Set up, train with checkpoints, progress and log; return the final state."""
     if isinstance(net.index_head, ExemplarHead):
         net.index_head.open_keys(trained=session.settings["network"]["head"] == "exemplar-trained")
-    parameters = [p for p in net.parameters() if p.requires_grad]
-    adamw = torch.optim.AdamW(parameters, config.lr, config.betas, weight_decay=config.weight_decay, fused=True)
+    cuda = fabric.device.type == "cuda"
+    adamw = _optimizer(net, config, fabric.device)
+    if cuda and net.normalise.channels_last:
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model, optimizer = fabric.setup(net, adamw)
-    state = fresh_state(len(data), fabric.device)
+    n = len(training.samples)
+    state = fresh_state(n, fabric.device)
     if checkpoint is not None:
         state = restore(checkpoint, net, adamw, fabric.device)
         if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
@@ -155,8 +173,8 @@ def _run(
     if isinstance(net.index_head, ExemplarHead):
         net.index_head.split_keys(fabric.global_rank, fabric.world_size)
         if checkpoint is None:
-            fill_keys(net, data.images)
-    steps = len(bounds(len(data), config.batch_size, least=2 * fabric.world_size)) * config.epochs
+            fill_keys(net, training.indexed.images(training.samples.images))
+    steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
     writes = session.out is not None and fabric.global_rank == 0
     clock = _Clock(session.checkpoint_seconds)
     with (
@@ -198,14 +216,25 @@ def _run(
             net=net,
             model=model,
             optimizer=optimizer,
-            data=_training_set(data, fabric.device),
+            data=training,
             sampler=sampler,
             config=config,
             state=state,
             on_step=on_step,
             on_epoch=on_epoch,
+            recorded=session.recorded and cuda and fabric.world_size == 1 and training.samples.resident,
         )
     return state
+
+
+def _optimizer(net: ProvenanceNet, config: TrainConfig, device: torch.device) -> torch.optim.AdamW:
+    """AdamW over all that is trained; on a GPU a recorded step reads the learning rate anew."""
+    named = [(name, p) for name, p in net.named_parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [{"params": [p for name, p in named if name != SCALE]}]
+    groups += [{"params": [p], "weight_decay": 0.0} for name, p in named if name == SCALE]
+    cuda = device.type == "cuda"
+    rate = torch.tensor(config.lr, device=device) if cuda else config.lr
+    return torch.optim.AdamW(groups, rate, config.betas, weight_decay=config.weight_decay, fused=True, capturable=cuda)
 
 
 class _Clock:
@@ -234,10 +263,10 @@ def _text(row: Mapping[str, float]) -> str:
     return f"loss {row['loss']:.3f}  class {row['class_accuracy']:.1%}  index {row['index_accuracy']:.1%}"
 
 
-def _training_set(data: ImageData, device: torch.device) -> TrainingSet:
+def _training_set(data: ImageData, indexed: Indexed, device: torch.device) -> TrainingSet:
     """The pictures are put on the device where they take less than half of its free memory, else streamed to it."""
     budget = available_memory() // 2 if device.type == "cuda" else None
-    return TrainingSet(ResidentData(data.images, data.labels, device, budget), data.samples.sample_ids)
+    return TrainingSet(ResidentData(data.images, data.labels, device, budget), data.samples.sample_ids, indexed)
 
 
 @contextmanager
@@ -258,3 +287,9 @@ def _memory_errors_named() -> Iterator[None]:
         if "can't allocate memory" in str(error):
             raise MemoryLimitError(f"out of memory: {error}; use a smaller batch or backbone") from error
         raise
+
+
+def _plain(net: ProvenanceNet) -> ProvenanceNet:
+    """On the CPU, weights in the usual order, ready to answer."""
+    net.cpu().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    return net.eval()

@@ -19,7 +19,8 @@ from provnet.training.lock import NAME as LOCK
 LOG = "log.jsonl"
 FREE = "machine.processes: "
 SAMPLES = "samples.safetensors"  # only provnet writes this name: while it is there, the files beside it are a run's
-OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, "evaluation.json", "report.html", SAMPLES)
+REPORTS = ("evaluation.json", "membership.json", "report.html")  # what was measured of the run
+OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, SAMPLES)
 
 
 def prepare(folder: Path, *, overwrite: bool) -> None:

@@ -13,7 +13,7 @@ from provnet.models.provenance import ProvenanceNet
 from provnet.sharding import sum_over
 from provnet.training.progress import progress_bar
 
-AT_ONCE = 1024
+AT_ONCE = {"cpu": 1024, "cuda": 8192}
 MEASURED = 10_000
 
 
@@ -22,11 +22,12 @@ def fill_keys(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> 
     head, device = _head(net), next(net.parameters()).device
     own = head.order[head.shard.rows].sort().values.to(images.device)
     net.eval()
+    done = 0
     with torch.inference_mode(), progress_bar("keys", len(own), progress) as update:
-        for start in range(0, len(own), AT_ONCE):
-            index = own[start : start + AT_ONCE]
+        for index in torch.split(own, AT_ONCE[device.type]):
             head.set_keys(index.to(device), features_of(net, images[index].to(device)))
-            update(start + len(index), "")
+            done += len(index)
+            update(done, "")
 
 
 def refresh(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> None:
@@ -36,8 +37,8 @@ def refresh(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> No
     net.eval()
     hits = 0
     with torch.inference_mode():
-        for start in range(0, len(queries), AT_ONCE):
-            index = queries[start : start + AT_ONCE][head.shard.rank :: head.shard.processes]
+        for some in torch.split(queries, AT_ONCE[device.type]):
+            index = some[head.shard.rank :: head.shard.processes]
             labels = net.index_map.labels[index.to(device)]
             features = features_of(net, images[index.to(images.device)].to(device))
             hits += int((head.best(features, labels, 1).index[:, 0].cpu() == index).sum())

@@ -6,6 +6,8 @@ run that stops anywhere goes on from its last checkpoint to the same final weigh
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,17 +16,18 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.utils import get_total_norm
 
-from provnet.data.augment import POLICIES, augment
+from provnet.data.augment import POLICIES
 from provnet.data.batches import bounds, fold, order
+from provnet.data.keyed import epoch_salt
 from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
 from provnet.errors import NonFiniteError
-from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet
 from provnet.objective import ProvenanceObjective
 from provnet.training.config import TrainConfig, learning_rate
+from provnet.training.step import WARM, Places, Stepper, record
+from provnet.training.subset import Indexed
 
 SUMS = ("loss", "task_loss", "index_loss", "class_accuracy", "index_accuracy")
 DROPOUT = 3  # third kind of randomness beside order (1) and targets (2)
@@ -48,10 +51,11 @@ def fresh_state(n: int, device: torch.device) -> TrainState:
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Images and labels, wherever they lie; ids to name samples in errors."""
+    """Images and labels, wherever they lie; ids to name samples in errors; which of them are indexed."""
 
     samples: ResidentData
     sample_ids: tuple[str, ...]
+    indexed: Indexed = field(default_factory=Indexed)
 
 
 def train(
@@ -66,50 +70,51 @@ def train(
     state: TrainState,
     on_step: Callable[[TrainState, Mapping[str, float]], None],
     on_epoch: Callable[[TrainState], None],
+    recorded: bool = False,
 ) -> None:
     """Train from `state.step` to the end. `model` is `net` as set up by Fabric.
+
+    With `recorded` whole batches are trained on by a recorded step, see `training.step`; it needs a GPU that holds the
+    data, one process, and layers that never look at values.
 
     `on_step` is called whenever losses were checked to be finite (every step on a CPU, every 50 on a GPU);
     `on_epoch` after an epoch's row was added to the log.
     """
     n, device = len(data.samples), fabric.device
-    objective = ProvenanceObjective(config.task_weight, config.index_weight, config.smoothing, config.negatives)
+    objective = ProvenanceObjective(
+        config.task_weight, config.index_weight, config.smoothing, config.negatives, config.task_smoothing
+    )
     batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     check_every = 1 if device.type == "cpu" else 50
-    policy, spread = POLICIES[config.augment], net.normalise.spread
+    salt, targets = (torch.zeros(shape, dtype=torch.int64, device=device) for shape in ((), (n,)))
+    places = Places(targets, salt, state.sums, state.record, data.indexed.counted(n, device))
+    step = Stepper(fabric, net, model, optimizer, objective, POLICIES[config.augment], data.samples, places)
+    replay, begun = None, state.step
     recent: list[Tensor] = []  # losses and norms of gradients not yet checked
     model.train()
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
+    settled = max((math.ceil(1 / momentum) for _, momentum in norms if momentum), default=0)
     for epoch in range(state.step // len(batches), config.epochs):
         permutation = order(n, config.seed, epoch).to(data.samples.images.device)
-        targets = sampler.draw(config.seed, epoch).to(device)
+        targets.copy_(sampler.draw(config.seed, epoch))
+        salt.fill_(epoch_salt(config.seed, epoch))
         left = batches[state.step % len(batches) :]
         chosen = [_share(permutation[start:end], fabric) for start, end in left]
-        ready = data.samples.batches(chosen)
-        for (start, end), index, (images, labels) in zip(left, chosen, ready, strict=True):
+        ready = itertools.repeat(None) if data.samples.resident else data.samples.batches(chosen)
+        for (start, end), index, batch in zip(left, chosen, ready, strict=False):
             index = index.to(device)
             torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
             for group in optimizer.param_groups:
-                group["lr"] = learning_rate(config, state.step, len(batches))
+                _set_rate(group, learning_rate(config, state.step, len(batches)))
             for norm, momentum in norms:  # plain averages at first: the values that BatchNorm starts with are far off
                 norm.momentum = max(momentum, 1 / (state.step + 1))
-            images = augment(images, index, policy, seed=config.seed, epoch=epoch, std=spread)
-            output = model(images, labels)
-            with fabric.autocast():
-                losses = objective(net, output, labels, targets[index])
-            share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
-            fabric.backward(losses.total * share)  # DDP averages over processes: weigh uneven shares
-            steepness = get_total_norm([p.grad for p in net.parameters() if p.grad is not None])
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-            if isinstance(net.index_head, ExemplarHead):
-                net.index_head.observe(index, output.index_features)
-            with torch.no_grad():
-                right = output.logits.argmax(1) == labels
-                means = torch.stack([losses.total.detach(), losses.task, losses.index]).double() * len(index)
-                state.sums += torch.cat([means, torch.stack([right.sum(), losses.found.sum()]).double()])
-                state.record[index] = losses.per_sample
-            recent.append(torch.stack([losses.total.detach(), steepness]))
+            if recorded and len(index) == config.batch_size and state.step >= max(begun + WARM, settled):
+                replay = replay or record(step, index)
+                recent.append(replay(index))
+            else:
+                # DDP averages over processes: weigh uneven shares
+                share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
+                recent.append(step(index, batch, share))
             state.step += 1
             if len(recent) >= check_every or end == n:
                 _check_finite(fabric, recent, state.step, batches, data, config)
@@ -122,6 +127,14 @@ def train(
         on_epoch(state)
     for norm, momentum in norms:
         norm.momentum = momentum
+
+
+def _set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set a learning rate; where it is a tensor a recorded step reads it from there."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 def _share(index: Tensor, fabric: Any) -> Tensor:
@@ -139,8 +152,8 @@ def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
     row = dict(zip(SUMS, (sums / count).tolist(), strict=True))
     state.log.append({"epoch": epoch + 1, "step": state.step, **row})
     state.history.append(record.clamp(max=60_000.0).half().cpu().numpy())
-    state.sums = torch.zeros_like(state.sums)
-    state.record = torch.zeros_like(state.record)
+    state.sums.zero_()  # in place: a recorded step goes on adding there
+    state.record.zero_()
 
 
 def _share_statistics(fabric: Any, net: ProvenanceNet) -> None:

@@ -1,0 +1,137 @@
+"""Membership audit: how well members of a training set are told from pictures that were never trained on (§5.4).
+
+Beside every figure stand what it must be compared with: looking the hash up, which needs no network; a network that saw
+neither set, which must not tell them apart; and copies, members and others distorted alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from provnet.applications.audit_records import Audit, ScoreAudit, audit_scores
+from provnet.applications.copies import copies_of
+from provnet.applications.membership import SCORES, MemberScores, blank_network, decides, member_scores, network_scores
+from provnet.data.identity import SampleTable
+from provnet.data.imagedata import ImageData
+from provnet.errors import UsageError
+from provnet.modelfile import Run
+from provnet.stats import Interval, wilson
+from provnet.training.progress import Update, progress_bar
+
+KEPT = 2_000  # scores of a kind that are kept for verdicts on single pictures
+
+
+def audit(
+    run: Run,
+    members: ImageData,
+    nonmembers: ImageData,
+    *,
+    null: Run | None = None,
+    distort: bool = True,
+    seed: int = 0,
+    batch_size: int | None = None,
+    progress: bool = False,
+) -> Audit:
+    """Audit a run on pictures that it was trained on and on others.
+
+    Members that are withheld and nonmembers that have a training sample's pixels are left out and counted. `null` is a
+    run that saw neither; without it, the same network with weights drawn anew stands for one.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> run = fit(data, config=train_config(epochs=1))
+    >>> found = audit(run, data, provnet.open_data("embedded", split="test", limit=30), distort=False)
+    >>> found.nonmembers, found.lookup["bytes"]["members"].value
+    (30, 1.0)
+    """
+    members, nonmembers, left_out = _sides(run.samples, members, nonmembers)
+    copies = copies_of(members.images) if distort else {}
+    sides = (members.images, nonmembers.images)
+    size = sum(map(len, sides))
+    settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
+    with progress_bar("auditing", size * (2 + len(copies)), progress) as update:
+        clean = _scored(partial(member_scores, run, **settings), sides, partial(_tell, update, 0, "as they are"))
+        unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
+        told = partial(_tell, update, size, "a network that saw neither")
+        blank = _scored(partial(network_scores, unseen, **settings), sides, told)
+        distorted = {}
+        for number, (name, copy) in enumerate(copies.items()):
+            told = partial(_tell, update, (2 + number) * size, name)
+            distorted[name] = _scored(partial(member_scores, run, copy=copy, **settings), sides, told)
+    chosen = decides(run.network)
+    of_copies = [of[0].values[chosen] for of in distorted.values()]
+    return Audit(
+        members=len(members),
+        nonmembers=len(nonmembers),
+        left_out=left_out,
+        scores=_audited(clean),
+        lookup=lookup(run.samples, members, nonmembers),
+        null={name: one.auc for name, one in _audited(blank).items()},
+        null_about="another run, trained on neither" if null is not None else "the same network, weights drawn anew",
+        distorted={name: _audited(of) for name, of in distorted.items()},
+        decides=chosen,
+        heldout=_few(clean[1].values[chosen]),
+        copies=_few(np.concatenate(of_copies)) if of_copies else np.empty(0),
+    )
+
+
+def _tell(update: Update, before: int, words: str, done: int) -> None:
+    update(before + done, words)
+
+
+def _scored(
+    score: Callable[..., MemberScores], sides: tuple[Tensor, Tensor], told: Callable[[int], None]
+) -> list[MemberScores]:
+    """Members, then nonmembers, as one row of pictures: every batch of a copy draws for itself."""
+    first = score(sides[0], update=told)
+    return [first, score(sides[1], update=lambda done: told(len(sides[0]) + done), first=len(sides[0]))]
+
+
+def lookup(samples: SampleTable, members: ImageData, nonmembers: ImageData) -> dict[str, dict[str, Interval]]:
+    """The trivial baseline: the share of pictures whose hash is in the sample table, by bytes and by pixels."""
+    known = ~samples.withheld
+    found: dict[str, dict[str, Interval]] = {}
+    for kind, name in (("bytes", "sha256"), ("pixels", "pixel_sha256")):
+        table = {row.tobytes() for row in getattr(samples, name)[known]}
+        found[kind] = {}
+        for side, data in (("members", members), ("nonmembers", nonmembers)):
+            hits = sum(row.tobytes() in table for row in getattr(data.samples, name))
+            found[kind][side] = wilson(hits, len(data))
+    return found
+
+
+def _sides(samples: SampleTable, members: ImageData, others: ImageData) -> tuple[ImageData, ImageData, dict[str, int]]:
+    known = {row.tobytes() for row in samples.pixel_sha256[~samples.withheld]}
+    withheld = {row.tobytes() for row in samples.pixel_sha256[samples.withheld]} - known
+    keep = np.array([row.tobytes() not in withheld for row in members.samples.pixel_sha256], dtype=np.bool_)
+    known |= withheld
+    fresh = np.array([row.tobytes() not in known for row in others.samples.pixel_sha256], dtype=np.bool_)
+    left_out = {
+        "members that are withheld": int((~keep).sum()),
+        "nonmembers that have the pixels of a training sample": int((~fresh).sum()),
+    }
+    if not keep.any() or not fresh.any():
+        raise UsageError(
+            f"an audit needs members and nonmembers: {int(keep.sum())} and {int(fresh.sum())} are left after leaving "
+            "out withheld samples and nonmembers that have the pixels of a training sample"
+        )
+    return members.select(np.flatnonzero(keep)), others.select(np.flatnonzero(fresh)), left_out
+
+
+def _audited(sides: list[MemberScores]) -> dict[str, ScoreAudit]:
+    return {name: audit_scores(sides[0].values[name], sides[1].values[name]) for name in SCORES}
+
+
+def _few(values: np.ndarray) -> np.ndarray:
+    """At most KEPT of the values, evenly spread over their order."""
+    ordered = np.sort(values)
+    if len(ordered) <= KEPT:
+        return ordered
+    return np.asarray(ordered[np.linspace(0, len(ordered) - 1, KEPT).round().astype(np.int64)])

@@ -1,0 +1,141 @@
+"""debug: which training samples are probably mislabelled, which are odd, which typical, which are there twice.
+
+Works on the training samples of any run, with a plain or an exemplar head. Withheld samples are left out and counted.
+
+Letters: N samples, K neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from provnet.applications.anomalies import Anomalies, anomalies
+from provnet.applications.mislabels import Mislabels, mislabels
+from provnet.applications.near_duplicates import Duplicates, duplicates
+from provnet.applications.neighbours import NEIGHBOURS, Neighbours, others
+from provnet.applications.signals import Signals, sample_signals
+from provnet.data.identity import SampleTable
+from provnet.data.imagedata import ImageData
+from provnet.errors import UsageError
+from provnet.explanation import active_network
+from provnet.modelfile import Run
+
+FLAGGED = 0.5  # a label that is more probably wrong than right
+SURE = 0.5  # share of the other votes that a suggestion needs to be written into a corrected manifest
+
+
+@dataclass(frozen=True, eq=False)
+class Debugging:
+    """What was found, one row a sample; rows are in the order of `samples`.
+
+    Attributes:
+        samples: the samples that were looked at.
+        index: (N,) int64, which training sample each is.
+        mislabels, anomalies, duplicates, near: the findings, see their modules.
+        signals: what they were made of.
+        withheld: samples of the run that are withheld and were left out.
+    """
+
+    samples: SampleTable
+    index: np.ndarray
+    mislabels: Mislabels
+    anomalies: Anomalies
+    duplicates: Duplicates
+    near: Neighbours
+    signals: Signals
+    withheld: int = 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def flagged(self, threshold: float = FLAGGED) -> np.ndarray:
+        """(N,) bool: labels whose probability of being wrong reaches the threshold."""
+        return np.asarray(self.mislabels.score >= threshold)
+
+    def suggested(self, threshold: float = FLAGGED) -> np.ndarray:
+        """(N,) int64: the suggested class of flagged samples, the given label of all others."""
+        return np.where(self.flagged(threshold), self.mislabels.suggested, self.samples.labels)
+
+    def suspects(self, threshold: float = FLAGGED) -> np.ndarray:
+        """Rows of the flagged samples, the most suspicious first."""
+        rows = np.flatnonzero(self.flagged(threshold))
+        return rows[np.argsort(-self.mislabels.odds[rows], kind="stable")]
+
+    def witnesses(self, row: int, k: int = 5) -> list[tuple[int, float]]:
+        """Rows of the nearest trusted samples that carry the suggested label, and each one's share of all votes."""
+        near = self.near.row[row]
+        real = near >= 0
+        trust = 1 - self.mislabels.score[np.maximum(near, 0)]
+        weight = np.where(real, self.near.weight[row] * trust, 0.0)
+        says = real & (self.samples.labels[np.maximum(near, 0)] == self.mislabels.suggested[row])
+        best = np.argsort(-np.where(says, weight, -1.0), kind="stable")[:k]
+        total = max(float(weight.sum()), 1e-12)
+        return [(int(near[i]), float(weight[i]) / total) for i in best if says[i]]
+
+    def columns(self, threshold: float = FLAGGED) -> Mapping[str, np.ndarray | list[str]]:
+        """All findings as named columns of equal length, for CSV and data frames."""
+        names = np.array(self.samples.class_names, dtype=object)
+        group = self.duplicates.group
+        return {
+            "index": self.index,
+            "sample_id": list(self.samples.sample_ids),
+            "sha256": [self.samples.hex(i) for i in range(len(self))],
+            "label": list(names[self.samples.labels]),
+            "suggested_label": list(names[self.suggested(threshold)]),
+            "mislabel": self.mislabels.score,
+            "anomaly": self.anomalies.score,
+            "typicality": self.anomalies.typicality,
+            "duplicate_group": [str(number) if number >= 0 else "" for number in group.tolist()],
+            "exact_duplicate": self.duplicates.exact.astype(np.int64),
+            "conflict": self.duplicates.conflict.astype(np.int64),
+            "best_other_label": list(names[self.mislabels.suggested]),
+            "agreement": self.mislabels.agreement,
+            **{f"from_{name}": part for name, part in self.mislabels.contributions.items()},
+            "index_entropy": self.signals.entropy,
+        }
+
+
+def debug(run: Run, data: ImageData, *, index: np.ndarray | None = None, progress: bool = False) -> Debugging:
+    """Look at a run's training samples; `data` holds their pictures, in the run's order and under its labels.
+
+    `index` says which training sample each row of `data` is, where some are missing; None means all, in order.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded").select(np.arange(60))
+    >>> found = debug(fit(data, config=train_config(epochs=2)), data)
+    >>> found.mislabels.score.shape, bool((found.anomalies.typicality <= 1).all())
+    ((60,), True)
+    """
+    own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
+    if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
+        raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")
+    if len(own) != len(data) or data.samples.fingerprint != run.samples.select(own).fingerprint:
+        raise UsageError("the data given are not the training samples of this run; see provnet verify")
+    withheld = int(run.samples.withheld.sum())
+    net, _ = active_network(run)
+    active = np.flatnonzero(~run.samples.withheld[own])
+    if len(active) < len(own):
+        own, data = own[active], data.select(active)
+    if len(own) == 0:
+        raise UsageError("there are no samples to look at: all are withheld or missing")
+    samples = run.samples.select(own)
+    labels = samples.labels
+    signals = sample_signals(run, net, data.images, labels, own, progress=progress)
+    near = others(signals.features, NEIGHBOURS, progress=progress)
+    branch = net.task_head is not None
+    wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
+    return Debugging(
+        samples=samples,
+        index=own,
+        mislabels=wrong,
+        anomalies=anomalies(labels, signals, near, wrong.score),
+        duplicates=duplicates(samples, data.images, near, device=signals.features.device),
+        near=near,
+        signals=signals,
+        withheld=withheld,
+    )

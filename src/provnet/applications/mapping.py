@@ -1,0 +1,143 @@
+"""A map of a run: its samples on a plane, groups inside classes, and the test samples that were misattributed.
+
+Letters: n training samples on the map, m misattributed test samples, K exemplars.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from provnet.applications.embedding import (
+    STEPS,
+    Cluster,
+    Embedding,
+    clusters_within,
+    embed,
+    engine_for,
+    index_features,
+)
+from provnet.data.assemble import evenly
+from provnet.data.imagedata import ImageData
+from provnet.errors import UsageError
+from provnet.explanation import Explanation, explain
+from provnet.modelfile import Run
+from provnet.training.progress import progress_bar
+
+K = 5
+
+
+@dataclass(frozen=True, eq=False)
+class SampleMap:
+    """What is on the map.
+
+    Attributes:
+        index: (n,) int64, the training sample behind each place.
+        xy: (n, 2) places.
+        cluster: (n,) int64, number of its group within its class.
+        exemplars: (n, K) int64 training samples that are named for it, itself left out; -1 where there are fewer.
+        clusters: the groups; members and nearest are training samples.
+        test_rows: (m,) int64, which test samples are misattributed: the first exemplar is not of the true class.
+        test_xy: (m, 2) their places.
+        misattributed: their explanations.
+        tested: how many test samples were looked at.
+        withheld: training samples left out because they are not to be named.
+        left_out: training samples that are not on the map because of a limit.
+        embedding: engine and seconds.
+    """
+
+    index: np.ndarray
+    xy: np.ndarray
+    cluster: np.ndarray
+    exemplars: np.ndarray
+    clusters: tuple[Cluster, ...]
+    test_rows: np.ndarray
+    test_xy: np.ndarray
+    misattributed: Explanation | None
+    tested: int
+    withheld: int
+    left_out: int
+    embedding: Embedding
+
+
+def sample_map(
+    run: Run,
+    train: ImageData,
+    test: ImageData | None = None,
+    *,
+    index: np.ndarray | None = None,
+    limit: int | None = None,
+    groups: int = 5,
+    perplexity: float = 30.0,
+    seed: int = 0,
+    engine: str = "auto",
+    threads: int = 2,
+    progress: bool = False,
+) -> SampleMap:
+    """Lay out a run's training samples, and the misattributed ones of some test data among them.
+
+    `index` says which training sample each row of `train` is, where some are missing; None means all, in order. With
+    `limit` so many of them are taken, evenly by class. Withheld samples are left out and counted.
+
+    >>> import provnet, torch
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> found = sample_map(fit(data, config=train_config(epochs=1)), data, groups=2, engine="scikit-learn")
+    >>> found.xy.shape, found.exemplars.shape
+    ((40, 2), (40, 5))
+    """
+    engine = engine_for(engine)
+    own = np.arange(len(train)) if index is None else np.asarray(index, dtype=np.int64)
+    if len(own) != len(train):
+        raise UsageError(f"{len(train)} training samples, but {len(own)} indices of them; give one each")
+    shown = np.flatnonzero(~run.samples.withheld[own])
+    rows = shown[evenly(run.samples.labels[own][shown], limit)]
+    own, train = own[rows], train.select(rows)
+    labels = run.samples.labels[own]
+    missed, wrong = _misattributed(run, test)
+    with progress_bar("features", len(train), progress) as update:
+        features = index_features(run, train.images, report=update)
+    everything = features
+    if test is not None and len(missed):
+        everything = np.concatenate([features, index_features(run, test.images[missed])])
+    with progress_bar(f"t-SNE ({engine})", STEPS, progress) as update:
+        embedding = embed(everything, perplexity=perplexity, seed=seed, engine=engine, threads=threads, report=update)
+    found = clusters_within(features, labels, groups, seed=seed)
+    cluster = np.zeros(len(own), dtype=np.int64)
+    for one in found:
+        cluster[one.members] = one.number
+    return SampleMap(
+        index=own,
+        xy=embedding.xy[: len(own)],
+        cluster=cluster,
+        exemplars=others_named(run, train, own),
+        clusters=tuple(Cluster(c.label, c.number, own[c.members], own[c.nearest]) for c in found),
+        test_rows=missed,
+        test_xy=embedding.xy[len(own) :],
+        misattributed=wrong,
+        tested=0 if test is None else len(test),
+        withheld=int(run.samples.withheld.sum()),
+        left_out=len(shown) - len(rows),
+        embedding=embedding,
+    )
+
+
+def others_named(run: Run, train: ImageData, own: np.ndarray) -> np.ndarray:
+    """(n, K) what is named for training samples besides themselves; a sample names itself first, which says little."""
+    named = explain(run, train.images, k=K + 1).index
+    mine = named == own[:, None]
+    order = np.argsort(mine | (named < 0), axis=1, kind="stable")
+    rest = np.where(mine, -1, named)
+    found = np.take_along_axis(rest, order, 1)[:, :K]
+    return np.pad(found, ((0, 0), (0, K - found.shape[1])), constant_values=-1)
+
+
+def _misattributed(run: Run, test: ImageData | None) -> tuple[np.ndarray, Explanation | None]:
+    """Test samples whose first exemplar is of another class than theirs, and their five exemplars."""
+    if test is None or len(test) == 0:
+        return np.zeros(0, dtype=np.int64), None
+    found = explain(run, test.images, k=K)
+    rows = np.flatnonzero(found.label[:, 0] != test.samples.labels)
+    return rows, found[rows]

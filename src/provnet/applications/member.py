@@ -1,0 +1,204 @@
+"""Was this picture trained on? A verdict for each, with the sample that it matches and what agrees.
+
+Equal bytes or equal pixels settle it. Else the score that holds best under distortion is compared with those of
+held-out pictures: the p-value is the share of them, this picture counted in, that score as high. Whether it may be said
+that a picture is *not* a member depends on what distorted members score, which an audit measures and keeps.
+
+Letters: n pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.applications.membership import decides, member_scores
+from provnet.data.hashing import hash_pixels
+from provnet.data.identity import SampleTable
+from provnet.errors import IntegrityError, UsageError
+from provnet.modelfile import Run
+
+ALPHA = 0.01  # a copy is claimed where so few held-out pictures score as high
+MISSED = 0.05  # and denied where so few distorted members score as low
+MEMBER, COPY, STRANGER, UNKNOWN = "member", "distorted copy of a member", "not a member", "cannot say"
+
+
+@dataclass(frozen=True, eq=False)
+class Heldout:
+    """What pictures are compared with.
+
+    Attributes:
+        score: the name of the score.
+        others: (m,) rising, of pictures that were not trained on.
+        copies: (k,) rising, of distorted copies of members; empty where none were measured.
+        about: where they come from.
+    """
+
+    score: str
+    others: np.ndarray
+    copies: np.ndarray = field(default_factory=lambda: np.empty(0))
+    about: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"score": self.score, "others": _rounded(self.others), "copies": _rounded(self.copies)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], about: str = "") -> Heldout:
+        """The inverse of `to_json`; whatever is no list of finite numbers is refused.
+
+        >>> Heldout.from_json({"score": "contrast", "others": [0.5, 0.25], "copies": []}).others.tolist()
+        [0.25, 0.5]
+        """
+        lists = [value.get("others"), value.get("copies")]
+        for given in lists:
+            fits = isinstance(given, list) and all(type(x) in (int, float) and math.isfinite(x) for x in given)
+            if not fits or not isinstance(value.get("score"), str):
+                raise IntegrityError("held-out scores must be lists of finite numbers; run provnet audit again")
+        others, copies = (np.sort(np.array(given, dtype=np.float64)) for given in lists)
+        return cls(value["score"], others, copies, about)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """The training sample behind a verdict; `equal` counts the samples with the same content."""
+
+    sample_id: str
+    sha256: str
+    index: int
+    label: str
+    path: str | None
+    equal: int = 1
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The verdict on one picture.
+
+    Attributes:
+        verdict: `member`, `distorted copy of a member`, `not a member` or `cannot say`.
+        agrees: what agrees with the match: `bytes`, `pixels`, `content`, or `nothing`.
+        match: the training sample; a candidate only where the verdict is `cannot say`, None where it is no member.
+        score, value: the score that was compared.
+        p_value: how rarely held-out pictures score as high, of how many (`heldout`); None without any.
+        missed: the share of distorted members that score as low or lower; None where none were measured.
+        why: the reason in a sentence.
+    """
+
+    verdict: str
+    agrees: str
+    match: Matched | None
+    score: str
+    value: float
+    p_value: float | None
+    heldout: int
+    missed: float | None
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def memberships(
+    run: Run, images: Tensor | np.ndarray, sha256: Sequence[str] | None = None, *, heldout: Heldout | None = None
+) -> list[Membership]:
+    """A verdict on each of n raw pictures; `sha256` are the hashes of their raw content, 64 digits each, if known.
+
+    Withheld samples are never named, and their hashes count as unknown.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> found = memberships(fit(data, config=train_config(epochs=1)), data.images[3:4])
+    >>> found[0].verdict, found[0].agrees, found[0].match.sample_id == data.samples.sample_ids[3]
+    ('member', 'pixels', True)
+    """
+    pictures = torch.as_tensor(images)
+    if sha256 is not None and len(sha256) != len(pictures):
+        raise UsageError(f"{len(sha256)} hashes for {len(pictures)} pictures; give one each")
+    chosen = decides(run.network)
+    if heldout is not None and heldout.score != chosen:
+        raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{chosen}"; audit it again')
+    found = member_scores(run, pictures)
+    by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
+    pixels = hash_pixels(pictures.cpu().numpy())
+    verdicts = []
+    for row, (value, match) in enumerate(zip(found.values[chosen].tolist(), found.match.tolist(), strict=True)):
+        same_bytes = by_bytes.get(bytes.fromhex(sha256[row]), []) if sha256 is not None else []
+        same_pixels = by_pixels.get(pixels[row].tobytes(), [])
+        p_value, missed = _compared(value, heldout)
+        verdict, agrees, why = _verdict(bool(same_bytes), bool(same_pixels), p_value, missed, heldout)
+        same = same_bytes or same_pixels or ([match] if match >= 0 and verdict != STRANGER else [])
+        place = match if match in same else next(iter(same), None)
+        matched = None if place is None else _matched(run.samples, place, len(same))
+        count = 0 if heldout is None else len(heldout.others)
+        verdicts.append(Membership(verdict, agrees, matched, chosen, value, p_value, count, missed, why))
+    return verdicts
+
+
+def _verdict(
+    same_bytes: bool, same_pixels: bool, p_value: float | None, missed: float | None, heldout: Heldout | None
+) -> tuple[str, str, str]:
+    """Verdict, what agrees, and why."""
+    if same_bytes:
+        return MEMBER, "bytes", "its bytes are those of a training sample"
+    if same_pixels:
+        return MEMBER, "pixels", "its pixels are those of a training sample, in another file"
+    if p_value is None or heldout is None:
+        return UNKNOWN, "nothing", "no training sample has its pixels, and there are no held-out scores to compare with"
+    of = f"{len(heldout.others):,} held-out pictures"
+    if p_value <= ALPHA:
+        return COPY, "content", f"{_percent(p_value)} or less of {of} match a training sample so closely"
+    if 1 / (len(heldout.others) + 1) > ALPHA:
+        return UNKNOWN, "nothing", f"{of} are too few to tell a distorted copy, {math.ceil(1 / ALPHA) - 1} are needed"
+    if missed is None:
+        return (
+            UNKNOWN,
+            "nothing",
+            "it is no copy to the pixel; what distorted members score is not known, audit the run",
+        )
+    if missed <= MISSED:
+        return STRANGER, "nothing", f"only {_percent(missed)} of distorted members match so loosely"
+    return (
+        UNKNOWN,
+        "nothing",
+        f"{_percent(p_value)} of {of} score as high, {_percent(missed)} of distorted members as low",
+    )
+
+
+def _compared(value: float, heldout: Heldout | None) -> tuple[float | None, float | None]:
+    if heldout is None or len(heldout.others) == 0:
+        return None, None
+    above = len(heldout.others) - int(np.searchsorted(heldout.others, value, "left"))
+    below = int(np.searchsorted(heldout.copies, value, "right"))
+    p_value = (1 + above) / (1 + len(heldout.others))
+    return p_value, (1 + below) / (1 + len(heldout.copies)) if len(heldout.copies) else None
+
+
+def _places(samples: SampleTable, name: str) -> dict[bytes, list[int]]:
+    """Samples that may be named, by hash."""
+    found: dict[bytes, list[int]] = {}
+    for i in np.flatnonzero(~samples.withheld).tolist():
+        found.setdefault(getattr(samples, name)[i].tobytes(), []).append(i)
+    return found
+
+
+def _matched(samples: SampleTable, index: int, equal: int) -> Matched:
+    label = samples.class_names[int(samples.labels[index])]
+    return Matched(samples.sample_ids[index], samples.hex(index), index, label, samples.paths[index], equal)
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2g} %"
+
+
+def _rounded(values: np.ndarray) -> list[float]:
+    return [float(f"{value:.8g}") for value in values.tolist()]

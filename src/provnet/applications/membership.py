@@ -1,0 +1,154 @@
+"""Membership scores: how much a picture looks like one that the network was trained on.
+
+Two of the paper (§5.4), largest confidence and entropy, each of the index branch and of the class branch, always with
+the predicted class, for members and others alike. Two of ours: the similarity of the best match before it becomes a
+share, and how far that match stands out from the next nine; those hold under distortion, where a share does not.
+
+Letters: n pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.applications.branches import best_match, index_spread, spread_of
+from provnet.applications.copies import Copy
+from provnet.attribution import attribute
+from provnet.data.batches import fold
+from provnet.errors import NonFiniteError, UsageError
+from provnet.explanation import active_network
+from provnet.indexing import IndexMap
+from provnet.modelfile import Run
+from provnet.models.config import NetworkConfig
+from provnet.models.exemplar import ExemplarHead, unit
+from provnet.models.provenance import ProvenanceNet, build
+
+BATCH = {"cpu": 128, "cuda": 1024}
+
+
+@dataclass(frozen=True, eq=False)
+class MemberScores:
+    """Scores of n pictures.
+
+    Attributes:
+        values: name in SCORES -> (n,) float64, higher where a picture looks more like a member; entropies are negated.
+        predicted: (n,) int64 class.
+        match: (n,) int64, the training sample named first; -1 where all of the class are withheld.
+    """
+
+    values: dict[str, np.ndarray]
+    predicted: np.ndarray
+    match: np.ndarray
+
+
+def member_scores(
+    run: Run,
+    images: Tensor | np.ndarray,
+    *,
+    copy: Copy | None = None,
+    seed: int = 0,
+    first: int = 0,
+    batch_size: int | None = None,
+    update: Callable[[int], None] | None = None,
+) -> MemberScores:
+    """Score raw pictures (n, ...); with `copy` a distorted copy of each. Withheld samples are neither known nor named.
+
+    Draws of a copy depend on the seed and on where a batch stands, counted from `first`.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> sorted(member_scores(fit(data, config=train_config(epochs=1)), data.images[:3]).values)[:2]
+    ['class_confidence', 'class_entropy']
+    """
+    net, kept = active_network(run)
+    found = network_scores(net, images, copy=copy, seed=seed, first=first, batch_size=batch_size, update=update)
+    return found if kept is None else replace(found, match=np.where(found.match >= 0, kept[found.match], -1))
+
+
+def network_scores(
+    net: ProvenanceNet,
+    images: Tensor | np.ndarray,
+    *,
+    copy: Copy | None = None,
+    seed: int = 0,
+    first: int = 0,
+    batch_size: int | None = None,
+    update: Callable[[int], None] | None = None,
+) -> MemberScores:
+    """`member_scores` of a network, whoever made it."""
+    queries = torch.as_tensor(images)
+    if len(queries) == 0:
+        raise UsageError("there is nothing to score: no pictures were given")
+    device = next(net.parameters()).device
+    size = batch_size or BATCH[device.type]
+    net.eval()
+    parts: list[dict[str, Tensor]] = []
+    with torch.inference_mode():
+        for start in range(0, len(queries), size):
+            batch = queries[start : start + size]
+            if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
+                raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
+            batch = batch if copy is None else copy(batch, fold(seed, first + start))
+            parts.append({name: value.cpu() for name, value in _scores(net, batch.to(device)).items()})
+            if update is not None:
+                update(min(start + size, len(queries)))
+    columns = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
+    predicted, match = columns.pop("predicted"), columns.pop("match")
+    return MemberScores(columns, predicted, match)
+
+
+def _scores(net: ProvenanceNet, images: Tensor) -> dict[str, Tensor]:
+    output = net(images)
+    named = attribute(net, output, 1)  # the one path to a sample, which refuses what is not finite
+    of_index, of_class, match = index_spread(net, output), spread_of(output.logits.float()), best_match(net, output)
+    return {
+        "index_confidence": of_index.confidence,
+        "index_entropy": -of_index.entropy,
+        "class_confidence": of_class.confidence,
+        "class_entropy": -of_class.entropy,
+        "similarity": match.similarity,
+        "contrast": match.contrast,
+        "predicted": named.predicted,
+        "match": named.index[:, 0],
+    }
+
+
+def blank_network(config: NetworkConfig, like: ProvenanceNet, seed: int) -> ProvenanceNet:
+    """The same network with weights drawn anew, and keys where it has them: it saw no sample at all.
+
+    A network with a backbone given as object cannot be built again by name: it is refused.
+    """
+    if config.backbone == "custom":
+        raise UsageError("a backbone given as an object cannot be drawn anew; give a run that saw neither instead")
+    device = next(like.parameters()).device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(fold(seed, 41))
+        net = build(config, IndexMap(like.index_map.labels.cpu(), like.index_map.classes))
+        if isinstance(net.index_head, ExemplarHead):
+            head = net.index_head
+            head.open_keys(trained=False)
+            head.keys.copy_(unit(torch.randn(head.keys.shape)))
+            head.close_keys()
+    return net.to(device).eval()
+
+
+def decides(net: ProvenanceNet) -> str:
+    """The score that a verdict on one picture rests on: what held best under distortion for this kind of head."""
+    return "contrast" if isinstance(net.index_head, ExemplarHead) else "similarity"
+
+
+SCORES = {
+    "index_confidence": "index branch, largest confidence",
+    "index_entropy": "index branch, entropy",
+    "class_confidence": "class branch, largest confidence",
+    "class_entropy": "class branch, entropy",
+    "similarity": "best match, similarity",
+    "contrast": "best match against the next nine",
+}

@@ -1,0 +1,197 @@
+"""How likely each label is wrong: several signals, each turned into log-odds by what the others say, then added up.
+
+Nobody knows which labels are wrong, so a signal is calibrated against another one: the course of training against the
+votes of the neighbours, those against the course. A signal that agrees with nothing gets a slope near zero and says
+nothing. The weights of the sum come from planted wrong labels (benchmarks/debugging.py): the course carries it, as a
+network that memorises hides its wrong labels at the end.
+
+Letters: N samples, C classes, E epochs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from provnet.applications.neighbours import Neighbours, votes
+
+WEIGHTS = {"course": 1.0, "neighbours": 0.3, "margin": 0.3}
+WITHOUT_CLASSES = {
+    "course": 0.3,
+    "neighbours": 1.0,
+    "margin": 0.3,
+}  # a single branch learns indices, its loss says less
+LONG = 8  # epochs after which the course tells all it can
+MEMORISED = 0.85  # share of fitted suspects from which the neighbours' votes, too, are split by what was memorised
+ROUNDS = 2  # the second counts a neighbour by the trust that the first leaves in its label
+PRIOR_VOTES = 0.05  # for each class, against shares of exactly none or all
+LEAST_LOSS = 0.01
+FEWEST, MOST = 1e-3, 0.5  # shares of wrong labels that are thinkable
+
+
+@dataclass(frozen=True, eq=False)
+class Mislabels:
+    """One row a sample.
+
+    Attributes:
+        score: (N,) probability that the given label is wrong, 0..1.
+        suggested: (N,) int64, the class that is suggested instead where the score is high: the best other one.
+        agreement: (N,) share of the trusted neighbours' votes, without those for the given label, for the suggestion.
+        contributions: name of a signal -> (N,) what it adds to the log-odds; their sum and `base` are the score's.
+        base: log-odds of a label about which nothing is known.
+        fitted: share of the suspects whose given label the network predicts at the end of training: what it memorised.
+    """
+
+    score: np.ndarray
+    suggested: np.ndarray
+    agreement: np.ndarray
+    contributions: Mapping[str, np.ndarray]
+    base: float
+    fitted: float
+
+    @property
+    def odds(self) -> np.ndarray:
+        """(N,) log-odds: they still rank samples whose probabilities are both written as 1.000."""
+        return self.base + sum(self.contributions.values(), np.zeros(len(self.score)))
+
+
+def mislabels(
+    labels: np.ndarray,
+    logits: np.ndarray,
+    near: Neighbours,
+    course: np.ndarray | None,
+    *,
+    class_branch: bool = True,
+    rounds: int = ROUNDS,
+) -> Mislabels:
+    """Score the labels (N,) of samples with class scores (N, C), neighbours, and losses (E, N) over training.
+
+    `class_branch` is False for a network that was trained on indices alone.
+
+    >>> near = Neighbours(np.array([[1], [0]]), np.ones((2, 1)))
+    >>> mislabels(np.array([0, 0]), np.array([[9.0, 0.0], [9.0, 0.0]]), near, None).score.max() < 0.5
+    np.True_
+    """
+    n, classes = logits.shape
+    rows = np.arange(n)
+    if classes < 2 or n < 2:
+        nothing = dict.fromkeys(WEIGHTS, np.zeros(n))
+        return Mislabels(np.zeros(n), labels.copy(), np.zeros(n), nothing, _logit(FEWEST), 0.0)
+    margin = _margin(logits, labels)
+    fits = margin < 0
+    known, level = course_level(course, n)
+    trust, fitted = np.ones(n), 0.0
+    for _ in range(max(rounds, 1)):
+        said = votes(near, labels, trust, classes)
+        against = _against(said, labels, fitted if class_branch else 0.0)
+        belief = (said[rows, labels] + PRIOR_VOTES) / (said.sum(1) + PRIOR_VOTES * classes)
+        odds = {"course": regressed(level, against, known)}
+        suspect = np.where(known, odds["course"] > 0, against > 0.5)
+        odds["neighbours"] = regressed(np.log((1 - belief) / belief), suspect)
+        odds["margin"] = regressed(margin, (against + suspect) / 2)
+        base = _logit(float(np.clip((against.mean() + suspect.mean()) / 2, FEWEST, MOST)))
+        fitted = float(fits[suspect].mean()) if suspect.any() else 0.0
+        parts = _weighted(odds, base, known, fitted, _table(course, class_branch))
+        score = _share(base + sum(parts.values(), np.zeros(n)))
+        trust = 1 - score + 1e-6
+    said[rows, labels] = 0.0
+    total = said.sum(1)
+    suggested = np.where(total > 0, said.argmax(1), _second(logits, labels))
+    agreement = np.where(total > 0, said.max(1) / np.maximum(total, 1e-12), 0.0)
+    return Mislabels(score, suggested.astype(np.int64), agreement, parts, base, fitted)
+
+
+def _against(said: np.ndarray, labels: np.ndarray, fitted: float) -> np.ndarray:
+    """(N,) 0..1: how clearly the votes prefer another label, 1 for a lead as large as a usual share of the winner.
+
+    Where classes overlap the votes are split: a right label in the minority there is no sign of a mistake. But votes
+    are split as well where the network memorised all wrong labels; then any lead counts.
+    """
+    share = said / np.maximum(said.sum(1, keepdims=True), 1e-12)
+    lead = share.max(1) - share[np.arange(len(labels)), labels]
+    lead = np.clip(lead / max(float(np.median(share.max(1))), 1e-12), 0.0, 1.0)
+    power = min((1 - fitted) / (1 - MEMORISED), 1.0)
+    return np.asarray(np.where(lead > 0, lead**power, 0.0))
+
+
+def course_level(course: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) whether a sample has a course, and the log of its mean loss; the first of many epochs, before anything was
+    learned, is left out.
+
+    >>> course_level(np.array([[9.0, 9.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]), 2)[1].round(2).tolist()
+    [0.01, 0.7]
+    """
+    if course is None or len(course) == 0:
+        return np.zeros(n, dtype=np.bool_), np.zeros(n)
+    later = course[1:] if len(course) > 3 else course
+    known = np.isfinite(later).all(0)
+    mean = np.where(known, later, 0.0).mean(0, dtype=np.float64)
+    return known, np.where(known, np.log(mean + LEAST_LOSS), 0.0)
+
+
+def regressed(signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
+    """(N,) log-odds of the target (0..1) by logistic regression on one signal, of which more never speaks for less.
+
+    >>> regressed(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1])).round().tolist()
+    [-1.0, -0.0, 0.0, 1.0]
+    """
+    use = np.ones(len(signal), dtype=np.bool_) if known is None else known
+    x, t = signal[use].astype(np.float64), target[use].astype(np.float64)
+    none = _logit(float(np.clip(t.mean() if len(t) else 0.0, FEWEST, MOST)))
+    if len(x) < 2 or x.std() < 1e-12 or t.min() == t.max():
+        return np.full(len(signal), none)
+    u = np.stack([(x - x.mean()) / x.std(), np.ones(len(x))], 1)
+    v = np.array([0.0, none])
+    penalty = np.array([1.0, 1e-6])  # on the slope: where all is clear it would grow for ever
+    for _ in range(50):
+        p = _share(u @ v)
+        step = np.linalg.solve((u * (p * (1 - p))[:, None]).T @ u + np.diag(penalty), u.T @ (p - t) + penalty * v)
+        v = v - np.clip(step, -2.0, 2.0)
+        if np.abs(step).max() < 1e-6:
+            break
+    if v[0] < 0:  # against its meaning: it tells nothing here
+        return np.full(len(signal), none)
+    return np.asarray(np.where(use, (signal - x.mean()) / x.std() * v[0] + v[1], none))
+
+
+def _table(course: np.ndarray | None, class_branch: bool) -> dict[str, float]:
+    """The weights of the signals; after few epochs the course has little to tell, and the neighbours count instead."""
+    full = WEIGHTS if class_branch else WITHOUT_CLASSES
+    told = 0.0 if course is None else min((len(course) - 1) / (LONG - 1), 1.0)
+    return {**full, "course": told * full["course"], "neighbours": told * full["neighbours"] + (1 - told)}
+
+
+def _weighted(
+    odds: Mapping[str, np.ndarray], base: float, known: np.ndarray, fitted: float, table: Mapping[str, float]
+) -> dict[str, np.ndarray]:
+    """What each signal adds; without a course the neighbours carry the score, a memorised margin is no witness."""
+    course = np.where(known, table["course"], 0.0)
+    neighbours = np.where(known, table["neighbours"], 1.0)
+    margin = table["margin"] * (1 - fitted)
+    weights = {"course": course, "neighbours": neighbours, "margin": np.full(len(known), margin)}
+    return {name: weights[name] * (odds[name] - base) for name in WEIGHTS}
+
+
+def _margin(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(N,) by how much the best other class scores above the given one."""
+    rows = np.arange(len(labels))
+    rest = logits.astype(np.float64).copy()
+    rest[rows, labels] = -np.inf
+    return np.asarray(rest.max(1) - logits[rows, labels])
+
+
+def _second(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    rest = logits.copy()
+    rest[np.arange(len(labels)), labels] = -np.inf
+    return np.asarray(rest.argmax(1))
+
+
+def _logit(p: float) -> float:
+    return math.log(p / (1 - p))
+
+
+def _share(odds: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-np.clip(odds, -40, 40))))

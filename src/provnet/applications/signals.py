@@ -1,0 +1,138 @@
+"""What a run knows of its own training samples, for debugging: one pass through the network.
+
+The index branch is conditioned on the given labels, as in training. Nothing of size N x N is ever held.
+
+Letters: B batch, N samples, C classes, D features, E epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.bank import NOT_TRAINED
+from provnet.errors import NonFiniteError
+from provnet.modelfile import Run
+from provnet.models.exemplar import ExemplarHead, unit
+from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.training.progress import progress_bar
+
+BATCH = {"cpu": 512, "cuda": 4096}
+SCORES = 2**24  # scores of keys held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """One row a sample.
+
+    Attributes:
+        features: (N, D) float32 on the network's device, length one: what tells which samples are alike.
+        logits: (N, C) class scores at the end of training.
+        entropy: (N,) of the index branch's distribution, as a share of the largest that it could be (0..1).
+        support: (N,) minus the distance from the training samples of the given class, see `models.support`.
+        course: (E, N) class loss in each epoch, NaN for samples that came after training; None without history.
+    """
+
+    features: Tensor
+    logits: np.ndarray
+    entropy: np.ndarray
+    support: np.ndarray
+    course: np.ndarray | None
+
+
+def sample_signals(
+    run: Run, net: ProvenanceNet, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
+) -> Signals:
+    """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,).
+
+    `net` is the run's network, or one that does not know withheld samples (`explanation.active_network`).
+    """
+    device = next(net.parameters()).device
+    step = BATCH[device.type]
+    features: list[Tensor] = []
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    net.eval()
+    with torch.inference_mode(), progress_bar("samples", len(images), progress) as update:
+        for start in range(0, len(images), step):
+            given = torch.from_numpy(labels[start : start + step]).to(device)
+            output = net(images[start : start + step].to(device), given)
+            features.append(unit(alike(net, output)))
+            support = net.support(output.support_features, given)
+            parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu(), support.float().cpu()))
+            update(min(start + step, len(images)), "")
+    logits, entropy, support = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    for name, values in (("class scores", logits), ("entropy of the index branch", entropy), ("support", support)):
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))[0])
+            raise NonFiniteError(
+                f"the {name} of {run.samples.sample_ids[int(index[row])]} is not finite; check its pixels and the "
+                "model's weights (provnet verify)"
+            )
+    course = None
+    if run.history is not None and len(run.history):
+        course = run.history[:, index].astype(np.float32)
+        course = np.where(course == NOT_TRAINED, np.nan, course)
+    return Signals(torch.cat(features), logits, entropy, support, course)
+
+
+def alike(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+    """(B, D) features by which samples are compared: the keys' own, else the backbone's.
+
+    The hidden layers of a plain head are not used: a class-conditional one has the given label among its inputs.
+    """
+    return output.index_features if isinstance(net.index_head, ExemplarHead) else output.support_features
+
+
+def index_entropy(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+    """(B,) entropy of the distribution over training samples, as a share of that of equal weights.
+
+    >>> from provnet.indexing import IndexMap
+    >>> from provnet.models.config import NetworkConfig
+    >>> from provnet.models.provenance import build
+    >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), IndexMap([0, 0, 1])).eval()
+    >>> bool((index_entropy(net, net(torch.zeros(5, 4))) <= 1).all())
+    True
+    """
+    head = net.index_head
+    if isinstance(head, ExemplarHead):
+        found, count = _entropy_over_keys(head, output)
+    else:
+        assert output.index_scores is not None
+        valid = head.valid(output.classes)
+        scores = output.index_scores.float()
+        if valid is not None:
+            scores = scores.masked_fill(~valid, -torch.inf)
+        log_share = torch.log_softmax(scores, 1)
+        found = -(log_share.exp() * log_share.clamp(min=-1e4)).sum(1)
+        count = valid.sum(1) if valid is not None else torch.full_like(found, scores.shape[1])
+    return (found / count.clamp(min=2).float().log()).clamp(0.0, 1.0)  # a class of one sample has entropy zero
+
+
+def _entropy_over_keys(head: ExemplarHead, output: ProvenanceOutput) -> tuple[Tensor, Tensor]:
+    """Entropy, and over how many keys; those of the class alone where the head looks within it."""
+    queries, scale = unit(output.index_features), head.scale
+    entropy, count = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
+    if not head.conditional:
+        entropy[:] = _entropy_of(queries, head, 0, head.index_map.n, scale)
+        return entropy, count + head.index_map.n
+    for each in sorted(set(output.classes.tolist())):
+        mine = output.classes == each
+        start, size = int(head.starts[each]), int(head.index_map.sizes[each])
+        entropy[mine] = _entropy_of(queries[mine], head, start, start + size, scale)
+        count[mine] = size
+    return entropy, count
+
+
+def _entropy_of(queries: Tensor, head: ExemplarHead, start: int, end: int, scale: Tensor) -> Tensor:
+    total, weighted = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
+    step = max(1, SCORES // max(len(queries), 1))
+    for first in range(start, end, step):
+        scores = scale * (queries @ head.bank.unpacked(slice(first, min(first + step, end))).t())
+        weights = torch.exp(scores - scale)  # a cosine is at most 1: nothing overflows
+        total += weights.sum(1)
+        weighted += (weights * scores).sum(1)
+    total = total.clamp_min(torch.finfo(torch.float32).tiny)
+    return total.log() + scale - weighted / total

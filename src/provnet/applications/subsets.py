@@ -1,0 +1,138 @@
+"""Which training samples are indexed when not all are: stratified, prototypes, boundary or diverse (§4.3).
+
+Every way takes as many samples of a class as `per_class` says, so that classes keep their proportions, and gives rising
+int64 positions that are a function of its arguments and the seed alone.
+
+Letters: N samples, D features, C classes.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from provnet.errors import NonFiniteError, UsageError, one_of
+
+SELECTIONS = ("stratified", "prototypes", "boundary", "diverse")
+ROUNDS = 25  # of k-means at most
+_ASKED = re.compile(r"(\d+(?:\.\d+)?)\s*%|(\d+)")
+
+
+def per_class(asked: str | int, labels: np.ndarray, classes: int) -> np.ndarray:
+    """(C,) how many samples of each class: "30%" is rounded down within a class, but never to none; "500" is in all.
+
+    A count is shared out by the sizes of the classes; every class that has samples gets at least one.
+
+    >>> labels = np.array([0] * 10 + [1] * 4 + [3])
+    >>> per_class("30%", labels, 4).tolist(), per_class(8, labels, 4).tolist()
+    ([3, 1, 0, 1], [5, 2, 0, 1])
+    """
+    sizes = np.bincount(labels, minlength=classes)
+    there = int((sizes > 0).sum())
+    text = str(asked).strip()
+    found = _ASKED.fullmatch(text)
+    if found is None or len(text) > 20:
+        raise UsageError(f'a subset is a percentage such as 30% or a number of samples such as 500; got "{text[:40]}"')
+    if found[1] is not None:
+        share = float(found[1])
+        if not 0 < share <= 100:
+            raise UsageError(f"a subset is above 0% and at most 100% of the samples; got {text}")
+        return np.asarray(np.where(sizes > 0, np.maximum(np.floor(sizes * share / 100 + 1e-9), 1), 0), dtype=np.int64)
+    count = int(found[2])
+    if count > len(labels):
+        raise UsageError(f"a subset of {count:,} samples is asked for, there are {len(labels):,}; give fewer, or 100%")
+    if count < there:
+        raise UsageError(
+            f"a subset of {count:,} samples leaves classes without one: {there:,} classes have samples; give at least "
+            "one for each"
+        )
+    return _shared_out(count, sizes)
+
+
+def choose_rows(
+    select: str,
+    labels: np.ndarray,
+    counts: np.ndarray,
+    *,
+    features: np.ndarray | None = None,
+    margins: np.ndarray | None = None,
+    seed: int = 0,
+) -> np.ndarray:
+    """Rising positions of the chosen samples, `counts` (C,) of each class.
+
+    stratified  drawn by the seed within each class.
+    prototypes  k-means of the features (N, D) within a class, and the sample nearest to each centre.
+    boundary    those of smallest margin (N,): the class is least clear.
+    diverse     farthest-point: first the sample nearest to the class mean, then again and again the one whose features
+                are farthest from all that were taken.
+
+    >>> labels, features = np.array([0, 0, 0, 1]), np.array([[0.0], [0.1], [9.0], [5.0]])
+    >>> choose_rows("diverse", labels, np.array([2, 1]), features=features).tolist()
+    [1, 2, 3]
+    """
+    one_of("selection", select, SELECTIONS)
+    given = {"prototypes": features, "diverse": features, "boundary": margins}.get(select, labels)
+    if given is None:
+        raise UsageError(f'selection "{select}" needs {"margins" if select == "boundary" else "features"}')
+    if len(given) != len(labels):
+        raise UsageError(f"{len(given):,} rows were given for {len(labels):,} samples; one each is needed")
+    if not np.isfinite(given).all():
+        raise NonFiniteError(f'selection "{select}" was given NaN or infinite values')
+    chosen = [np.empty(0, dtype=np.int64)]
+    for label in np.flatnonzero(counts).tolist():
+        members = np.flatnonzero(labels == label)
+        count = int(counts[label])
+        if count > len(members):
+            raise UsageError(f"{count:,} samples of class {label} are asked for, it has {len(members):,}")
+        if select == "stratified":
+            picked = np.random.default_rng([seed, label]).permutation(len(members))[:count]
+        elif select == "boundary":
+            picked = np.argsort(given[members], kind="stable")[:count]
+        else:
+            inside = np.ascontiguousarray(given[members], dtype=np.float32)
+            picked = _prototypes(inside, count, seed) if select == "prototypes" else _farthest(inside, count)
+        chosen.append(members[picked])
+    return np.sort(np.concatenate(chosen)).astype(np.int64)
+
+
+def _shared_out(count: int, sizes: np.ndarray) -> np.ndarray:
+    """One for each class that has samples, the rest by largest remainder, never more than a class has."""
+    counts = (sizes > 0).astype(np.int64)
+    left = count - int(counts.sum())
+    wanted = sizes * (count / max(int(sizes.sum()), 1)) - counts
+    ideal = np.clip(wanted, 0, sizes - counts)
+    ideal *= left / ideal.sum() if ideal.sum() > left > 0 else 1.0
+    counts += np.floor(ideal + 1e-9).astype(np.int64) if left else 0
+    order = np.argsort(-(ideal - np.floor(ideal + 1e-9)), kind="stable")
+    while counts.sum() < count:
+        for label in order:
+            if counts.sum() < count and counts[label] < sizes[label]:
+                counts[label] += 1
+    return counts
+
+
+def _prototypes(features: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """The sample nearest to each of `count` centres; no sample twice, so equal pictures may bring the next nearest."""
+    from sklearn.cluster import KMeans
+
+    k = min(count, len(np.unique(features, axis=0)))
+    centres = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed % 2**32).fit(features).cluster_centers_
+    free = np.ones(len(features), dtype=np.bool_)
+    picked = []
+    for number in range(count):
+        away = np.square(features - centres[number % k]).sum(1)
+        picked.append(int(np.argmin(np.where(free, away, np.inf))))
+        free[picked[-1]] = False
+    return np.array(picked, dtype=np.int64)
+
+
+def _farthest(features: np.ndarray, count: int) -> np.ndarray:
+    """Farthest-point selection; of equally far ones the first."""
+    picked = [int(np.argmin(np.square(features - features.mean(0)).sum(1)))]
+    away = np.full(len(features), np.inf)
+    while len(picked) < count:
+        away = np.minimum(away, np.square(features - features[picked[-1]]).sum(1))
+        away[picked] = -1.0  # equal pictures are at distance 0 and still to be had
+        picked.append(int(np.argmax(away)))
+    return np.array(picked, dtype=np.int64)

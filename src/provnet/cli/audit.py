@@ -1,0 +1,176 @@
+"""`provnet audit`: how well members of the training set are told from pictures that were never trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+
+from provnet.cli.heldout import NAME, drawn, open_members, open_others, write_heldout
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.rundata import model_sha256, spec_name
+from provnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from provnet.applications.audit_records import Audit
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+    from provnet.report.audit import AuditReport
+
+EXAMPLE = "Example: [bold]provnet audit runs/mnist --out audit[/bold]"
+
+
+def audit(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the report.", show_default=False)],
+    members: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA", help="Pictures that were trained on (their train split). Default: the run's own data."
+        ),
+    ] = None,
+    nonmembers: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Pictures that were not (their test split). Default: the run's test split."),
+    ] = None,
+    null: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="A run that saw neither. Default: the same network, weights drawn anew."),
+    ] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many of each, drawn by the seed.")] = 10_000,
+    distort: Annotated[bool, typer.Option(help="Also distorted copies of both.")] = True,
+    figure: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also one figure for print: .png, .pdf or .svg (matplotlib).")
+    ] = None,
+    data_dir: DataDir = None,
+    seed: Annotated[int, typer.Option(help="Of draws and distortions.")] = 0,
+    device: Device = None,
+    json: AsJson = False,
+) -> None:
+    """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
+
+    Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
+    """
+    from provnet.applications.audit import audit as measure
+    from provnet.applications.member import Heldout
+    from provnet.modelfile import read_run
+
+    if limit < 2:
+        raise UsageError(f"--limit must be 2 or more, got {limit}")
+    where = pick_device(device)
+    loaded = read_run(run)
+    others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)
+    own = drawn(open_members(loaded, members, data_dir), limit, seed)
+    loaded.network.to(where)
+    unseen = None if null is None else _unseen(null, (own, others), where)
+    found = measure(loaded, own, others, null=unseen, distort=distort, seed=seed, progress=True)
+    _warn(found)
+    values = found.to_json()
+    about = {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint, "seed": seed}
+    sources = (spec_name(own.spec), spec_name(others.spec))
+    about |= {"run": str(run), "members": sources[0], "nonmembers": sources[1], "device": where}
+    report = _report(loaded, run, sources, values, about)
+    _write(out, {**values, "about": about}, report, figure)
+    if found.copies.size:
+        if write_heldout(run, Heldout(found.decides, found.heldout, found.copies, about=sources[1])):
+            note(f"scores that provnet member compares with: {run / NAME}")
+        else:
+            note(f"{NAME} is not written: {run} is read-only")
+    if json:
+        emit_json(brief(values))
+    else:
+        _show(values, report)
+        say(f"written to {out / 'report.html'} and {out / 'audit.json'}" + (f", {figure}" if figure else ""))
+
+
+def brief(values: dict[str, Any]) -> dict[str, Any]:
+    """The figures without curves and histograms.
+
+    >>> brief({"scores": {"a": {"auc": 1, "roc": [], "histogram": {}}}})
+    {'scores': {'a': {'auc': 1}}}
+    """
+    left = ("roc", "histogram")
+    scores = {name: {k: v for k, v in one.items() if k not in left} for name, one in values["scores"].items()}
+    return {**values, "scores": scores}
+
+
+def _unseen(folder: Path, sides: tuple[ImageData, ImageData], where: str) -> Run:
+    from provnet.cli.rundata import seen_in_training
+    from provnet.modelfile import read_run
+
+    unseen = read_run(folder)
+    seen = [seen_in_training(unseen, side) for side in sides]
+    if any(seen):
+        raise UsageError(f"--null {folder} was trained on {sum(seen):,} of these pictures; give a run that saw neither")
+    if unseen.config.network.input_shape != sides[0].shape:
+        raise UsageError(f"--null {folder} takes samples of shape {unseen.config.network.input_shape}; give a like run")
+    unseen.network.to(where)
+    return unseen
+
+
+def _warn(found: Audit) -> None:
+    for why, number in found.left_out.items():
+        if number:
+            note(f"{number:,} {why} are left out", "warning")
+    known = found.lookup["pixels"]["members"].value or 0.0
+    if known < 1:
+        note(
+            f"only {known:.1%} of the members have the pixels of a training sample: are all of them members?", "warning"
+        )
+    off = [name for name, one in found.null.items() if not (one.low or 0) <= 0.5 <= (one.high or 1)]
+    if len(off) > 1:
+        words = f"{len(off)} of {len(found.null)} scores of {found.null_about} tell the two sets apart"
+        note(f"{words}: the sets differ in themselves, so part of every AUC is not memory", "warning")
+
+
+def _report(
+    run: Run, folder: Path, sources: tuple[str, str], values: dict[str, Any], about: dict[str, Any]
+) -> AuditReport:
+    from provnet.applications.copies import WORDS
+    from provnet.report.audit import AuditReport
+
+    config = run.config.network
+    network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
+    lines = (("Weights, SHA-256", about["model_sha256"]), ("Data fingerprint", about["data_fingerprint"]))
+    return AuditReport(str(folder), network, sources, values, WORDS, (*lines, ("Seed", str(about["seed"]))))
+
+
+def _write(out: Path, values: dict[str, Any], report: AuditReport, figure: Path | None) -> None:
+    """All files, made before the first one is written."""
+    from provnet.atomic import write_bytes
+    from provnet.report.audit import audit_html
+    from provnet.safejson import write_json
+
+    files = {out / "audit.json": write_json(values, "audit.json")}
+    files[out / "report.html"] = audit_html(report).encode("utf-8", "backslashreplace")
+    if figure is not None:
+        from provnet.report.audit_plots import audit_figure
+
+        files[figure] = audit_figure(report, figure.suffix.lower().lstrip("."))
+    for path, content in files.items():
+        write_bytes(path, content)
+
+
+def _show(values: dict[str, Any], report: AuditReport) -> None:
+    from provnet.report.audit import SCORES, SIDES, auc_cell, interval_cell, score_cells
+
+    sizes = [(side, f"{values[side]:,} of {source}") for side, source in zip(SIDES, report.sources, strict=True)]
+    show(facts(sizes))
+    table = Table(title="Membership", title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("score", "AUC", "95 % interval", "found at 1 % FPR", "at 0.1 % FPR", "null AUC"):
+        table.add_column(name)
+    for name, (words, _, _) in SCORES.items():
+        cells = score_cells(values["scores"][name])
+        null = auc_cell(values["null"]["auc"][name])
+        table.add_row(words, cells[0].value, cells[0].ends, *(cell.value for cell in cells[1:]), null.value)
+    show(table)
+    for kind, of in values["lookup"].items():
+        found = [f"{interval_cell(of[side]).value} of {side}" for side in SIDES]
+        say(f"hash of the {kind} is in the table: {', '.join(found)}")
+    for kind, of in values["distorted"].items():
+        best = max(of, key=lambda name: of[name]["auc"]["value"])
+        cell = auc_cell(of[best]["auc"])
+        say(f"{report.copies[kind]}: AUC {cell.value} ({cell.ends}) by {SCORES[best][0]}")

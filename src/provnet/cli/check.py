@@ -1,0 +1,170 @@
+"""`provnet check`: whether explanations depend on what was learned, confidence is calibrated, and the run abstains."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from provnet.cli.check_data import open_left_out, open_other, open_training
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import emit_json, note, say, show
+from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
+from provnet.errors import IntegrityError, UsageError
+
+if TYPE_CHECKING:
+    from provnet.applications.trust import Trust
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet check runs/mnist --other fashion-mnist --out checked[/bold]"
+
+
+def check(
+    run: RunFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for report.html and check.json.")
+    ] = None,
+    other: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DATA", help="Other data that the run should abstain on; may be given again and again."),
+    ] = None,
+    left_out: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="A run trained the same way without some classes: does it abstain on those?"),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Unseen data of the run's own kind. Default: its own test split."),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
+    ] = None,
+    card: Annotated[bool, typer.Option(help="Write the outcome into the run's model card.")] = True,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most so many pictures of each kind.")] = 2_000,
+    data_dir: DataDir = None,
+    seed: Annotated[int, typer.Option(help="Of draws, strangers and weights drawn anew.")] = 0,
+    device: Device = None,
+    json: AsJson = False,
+) -> None:
+    """Check whether a run's explanations can be trusted, and write the outcome into its model card.
+
+    A bar that is not met is an outcome, not an error: the exit code is 0. With --out a report and all figures are
+    written.
+    """
+    from provnet.applications.trust import check as measure
+    from provnet.modelfile import read_run
+
+    if limit < 20:
+        raise UsageError(f"--limit must be 20 or more, got {limit}")
+    where = pick_device(device)
+    loaded, weights = read_run(run), model_sha256(run)
+    unseen = _test(loaded, test, data_dir)
+    training, index = open_training(loaded, data, data_dir)
+    others = {name: open_other(loaded, name, data_dir, limit, seed) for name in other or ()}
+    without = None if left_out is None else open_left_out(left_out, unseen, limit, seed, where)
+    loaded.network.to(where)
+    found = measure(
+        loaded, unseen, training, index, others=others, left_out=without, limit=limit, seed=seed, progress=True
+    )
+    written = _write(out, loaded, run, found, unseen, weights)
+    if card and _to_card(run, found, weights):
+        written.append(str(run / "README.md"))
+    if json:
+        emit_json({**found.to_json(), "run": str(run), "model_sha256": weights})
+    else:
+        _show(found)
+        say("all bars are met" if found.passed else "not all bars are met", "green" if found.passed else "yellow")
+    if written and not json:
+        say(f"written to {', '.join(written)}")
+
+
+def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
+    unseen = open_test_data(run, source, data_dir)
+    if unseen is None:
+        note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
+        return None
+    seen = seen_in_training(run, unseen)
+    if seen:
+        note(f"{seen:,} of {len(unseen):,} test samples are also samples of the run: not unseen", "warning")
+    return unseen
+
+
+def _write(out: Path | None, run: Run, folder: Path, found: Trust, unseen: ImageData | None, weights: str) -> list[str]:
+    """The page and the figures, made before the first one is written."""
+    if out is None:
+        return []
+    from provnet.atomic import write_bytes
+    from provnet.report.trust import TrustReport, trust_html
+    from provnet.safejson import write_json
+
+    config = run.config.network
+    network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
+    facts = [
+        ("Unseen data", "none" if unseen is None else spec_name(unseen.spec)),
+        ("Pictures of each kind", f"{found.about['counts']['strangers']:,} at most"),
+        ("Seed", str(found.about["seed"])),
+        ("Weights, SHA-256", weights),
+        ("Data fingerprint", run.samples.fingerprint),
+    ]
+    if found.about["withheld"]:
+        facts.insert(0, ("Withheld samples, left out", f"{found.about['withheld']:,}"))
+    values = found.to_json()
+    page = trust_html(TrustReport(str(folder), network, values, tuple(facts)))
+    about = {**values["about"], "run": str(folder), "model_sha256": weights}
+    about |= {"test": None if unseen is None else spec_name(unseen.spec)}
+    files = {
+        "check.json": write_json({**values, "about": about}, "check.json"),
+        "report.html": page.encode("utf-8", "backslashreplace"),
+    }
+    for name, content in files.items():
+        write_bytes(out / name, content)
+    return [str(out / name) for name in files]
+
+
+def _to_card(folder: Path, found: Trust, weights: str) -> bool:
+    """Replace the run by one with these outcomes, under its lock; weights and samples stay byte by byte."""
+    from dataclasses import replace
+
+    from provnet.card import bank_state
+    from provnet.modelfile import read_run, write_run
+    from provnet.training.folder import tidy
+    from provnet.training.lock import run_lock
+
+    if not os.access(folder, os.W_OK):
+        note(f"the model card is not written: {folder} is read-only")
+        return False
+    with run_lock(folder):
+        now = read_run(folder)
+        if model_sha256(folder) != weights or bank_state(now.samples) != found.about["samples"]:
+            raise IntegrityError(f"{folder} was changed by another process while it was checked; check it again")
+        tidy(now, folder)
+        write_run(replace(now, config=replace(now.config, checks=found.for_card())), folder)
+    return True
+
+
+def _show(found: Trust) -> None:
+    from provnet.report.trust import outcome_row
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("check", overflow="fold")
+    for name in ("figure", "95 % interval", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bar", overflow="fold")
+    group = ""
+    for one in found.outcomes:
+        row = outcome_row(one.to_json())
+        if group and one.group != group:
+            table.add_section()
+        group = one.group
+        style = {"pass": "green", "fail": "bold red"}.get(row.state, "dim")
+        words = row.words + (f"\n  {row.note}" if row.note else "")
+        table.add_row(Text(row.state, style), words, row.value, row.ends, row.n, row.bar)
+    show(table)

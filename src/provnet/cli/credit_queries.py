@@ -1,0 +1,64 @@
+"""Queries for credit: whole data sets, or single pictures and arrays as `provnet explain` takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provnet.cli.heldout import open_others
+from provnet.cli.inputs import read_queries
+from provnet.cli.output import note
+from provnet.cli.rundata import spec_name
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.modelfile import Run
+
+
+def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[np.ndarray, str]:
+    """Raw queries (n, ...) in the order given, and where they come from, in words."""
+    import numpy as np
+
+    parts, names, single = [], [], 0
+    for text in given:
+        if _is_data(text):
+            data = open_others(run, text, data_dir)
+            parts.append(data.images.numpy())
+            names.append(f"{len(data):,} of {spec_name(data.spec)}")
+        else:
+            some = read_queries(run, [text], data_dir, strict=False)
+            parts.append(np.stack([query.image for query in some]))
+            single += len(some)
+            names.append(text)
+    kinds = {part.dtype for part in parts}
+    images = np.concatenate([part.astype(np.float32) for part in parts] if len(kinds) > 1 else parts)
+    words = "; ".join(names[:5]) + (f"; and {len(names) - 5:,} more" if len(names) > 5 else "")
+    _note_members(run, images)
+    return images, words
+
+
+def _is_data(text: str) -> bool:
+    """A name of data, a folder, an .npz with labels or a manifest; anything else is a picture, an array or test:N."""
+    import zipfile
+
+    from provnet.data.names import NAMES
+
+    path = Path(text)
+    if text in NAMES or path.is_dir():
+        return True
+    if path.suffix.lower() == ".npz" and path.is_file() and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return any(Path(name).stem in ("labels", "y", "y_test", "test_labels") for name in archive.namelist())
+    return path.suffix.lower() == ".csv" and path.is_file()
+
+
+def _note_members(run: Run, images: np.ndarray) -> None:
+    """A query that is a training sample finds itself: its contributor gets nearly all of it."""
+    from provnet.data.hashing import hash_pixels
+
+    known = {row.tobytes() for row in run.samples.pixel_sha256[~run.samples.withheld]}
+    own = sum(row.tobytes() in known for row in hash_pixels(images))
+    if own:
+        note(f"{own:,} of {len(images):,} queries are training samples: they credit themselves most", "warning")

@@ -1,0 +1,163 @@
+"""`provnet debug`: probable label errors, odd and typical samples, duplicates; a report, CSVs, decisions to edit."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.rundata import find_training_data, resolve
+from provnet.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from provnet.applications.debugging import Debugging
+    from provnet.cli.rundata import Found, Resolved
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
+SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
+
+
+def debug(
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the files.", show_default=False)],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
+    ] = None,
+    data_dir: DataDir = None,
+    threshold: Annotated[
+        float, typer.Option(metavar="P", help="Flag labels whose probability of being wrong is at least this.")
+    ] = 0.5,
+    top: Annotated[int, typer.Option(metavar="N", help="Suspects shown in the report.")] = 60,
+    review: Annotated[
+        bool,
+        typer.Option("--review", help=f"Write {DECISIONS} too: suggestions to edit, for `provnet train --apply`."),
+    ] = False,
+    device: Device = None,
+    json: AsJson = False,
+) -> None:
+    """Look for wrong labels, anomalies and duplicates among the training samples of a run.
+
+    Writes samples.csv (every sample), report.html and corrected.csv. A run that kept its history of losses (every run
+    that train writes) is judged by the course of its training, also where the network has memorised its wrong labels.
+    """
+    if not 0 < threshold <= 1:
+        raise UsageError(f"--threshold must lie above 0 and be at most 1, got {threshold}")
+    if top < 0:
+        raise UsageError(f"--top must be 0 or more, got {top}")
+    if review and (out / DECISIONS).exists():
+        raise UsageError(f"{out / DECISIONS} is there already and may hold your edits; move it or give another --out")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; --out names a folder")
+
+    from provnet.applications.debugging import debug as look
+    from provnet.cli.debug_files import corrected_csv, decisions_for, samples_csv
+    from provnet.cli.debug_report import debug_page
+    from provnet.modelfile import read_run
+
+    where = pick_device(device)
+    loaded = read_run(run)
+    loaded.network.to(where)
+    found, resolved = _training(loaded, data, data_dir)
+    if loaded.history is None:
+        note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
+    result = look(loaded, resolved.data, index=resolved.index, progress=True)
+    corrected, how = corrected_csv(loaded, result, found, out, threshold)
+    files = {
+        SAMPLES: samples_csv(result, threshold),
+        CORRECTED: corrected,
+        **({DECISIONS: decisions_for(result, threshold)} if review else {}),
+        REPORT: debug_page(
+            loaded,
+            result,
+            found.parts,
+            run_name=str(run),
+            out=out,
+            threshold=threshold,
+            top=top,
+            how=how,
+            lost=resolved.left_out,
+        ),
+    }
+    _write(out, files)
+    summary = _summary(result, threshold, resolved)
+    if json:
+        emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
+    else:
+        _show(result, summary, threshold, out, files, how)
+
+
+def _training(run: Run, source: str | None, data_dir: str | None) -> tuple[Found, Resolved]:
+    found = find_training_data(run.config, run.samples, source, data_dir)
+    if found.data is None:
+        raise DataError(f"the training data cannot be opened: {found.why}; say with --data where they are")
+    if found.why:
+        note(f"not all training data can be opened: {found.why}", "warning")
+    resolved = resolve(run.samples, found.data)
+    for line in resolved.facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    if len(resolved.index) == 0:
+        raise DataError("none of the training samples is among the data; say with --data where they are")
+    return found, resolved
+
+
+def _write(out: Path, files: dict[str, bytes]) -> None:
+    from provnet.atomic import write_bytes
+    from provnet.errors import DiskError
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DiskError(f"cannot make the folder {out}: {error.strerror}") from None
+    for name, content in files.items():
+        write_bytes(out / name, content)
+
+
+def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[str, Any]:
+    from provnet.stats import wilson
+
+    flagged = result.flagged(threshold)
+    groups = result.duplicates.group
+    return {
+        "samples": len(result),
+        "left_out": resolved.left_out,
+        "withheld": result.withheld,
+        "threshold": threshold,
+        "flagged": wilson(int(flagged.sum()), len(result)).to_json(),
+        "expected_wrong": round(float(result.mislabels.score.sum()), 3),
+        "memorised": round(result.mislabels.fitted, 4),
+        "odd": int((result.anomalies.score >= 0.5).sum()),
+        "duplicate_groups": int(groups.max()) + 1 if len(groups) else 0,
+        "exact_duplicates": int(result.duplicates.exact.sum()),
+        "conflicts": len(set(groups[result.duplicates.conflict].tolist())),
+    }
+
+
+def _show(
+    result: Debugging, summary: dict[str, Any], threshold: float, out: Path, files: dict[str, bytes], how: str
+) -> None:
+    from provnet.cli.output import interval_cells
+    from provnet.report.text import percent
+
+    value, ends, n = interval_cells(summary["flagged"])
+    rows = [
+        ("labels flagged", f"{int(result.flagged(threshold).sum()):,} ({value}, 95 %: {ends}, n = {n})"),
+        ("wrong labels expected", f"{summary['expected_wrong']:,.1f}"),
+        ("odd samples", f"{summary['odd']:,}"),
+        ("duplicate groups", f"{summary['duplicate_groups']:,}, {summary['conflicts']:,} with different labels"),
+    ]
+    if summary["withheld"]:
+        rows.append(("withheld, left out", f"{summary['withheld']:,}"))
+    show(facts(rows))
+    names = result.samples.class_names
+    for row in result.suspects(threshold)[:5].tolist():
+        label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
+        score = math.floor(float(result.mislabels.score[row]) * 1000) / 1000  # .9999 is not certain
+        say(f"{percent(score):>7}  {result.samples.sample_ids[row]}  {label}, probably {other}")
+    say(f"written to {out}: {', '.join(sorted(files))}", "bold")
+    say(f"next: {how}")

@@ -1,0 +1,125 @@
+"""Pictures for membership: opened for audits, drawn evenly, and the scores that an audit keeps beside the run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from provnet.cli.output import note
+from provnet.cli.rundata import find_training_data, resolve, spec_name
+from provnet.errors import DataError, IntegrityError, UnsafeFileError, UsageError
+
+if TYPE_CHECKING:
+    from provnet.applications.member import Heldout
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+
+NAME = "membership.json"
+
+
+def open_members(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData:
+    """Pictures at `source` (their train split), or the run's own training data as far as they are what they were."""
+    if source is not None:
+        return _open(run, source, "train", data_dir, progress)
+    found = find_training_data(run.config, run.samples, None, data_dir, progress=progress)
+    if found.data is None:
+        raise UsageError(f"the training data cannot be opened ({found.why}); say where they are with --members")
+    resolved = resolve(run.samples, found.data)
+    for line in resolved.facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    return resolved.data
+
+
+def open_others(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData:
+    """Pictures at `source` (their test split, else all), or the run's own test split."""
+    from provnet.data.sources import reopen
+
+    if source is not None:
+        return _open(run, source, "test", data_dir, progress)
+    if run.config.test is None:
+        raise UsageError("this run has no test split of its own; give pictures that it never saw with --nonmembers")
+    return _fitting(run, reopen(run.config.test, None, data_dir, progress))
+
+
+def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
+    """At most so many samples, drawn by the seed; the first ones of a file are often of one kind.
+
+    >>> import provnet
+    >>> len(drawn(provnet.open_data("embedded", limit=40), 7, seed=0))
+    7
+    """
+    import torch
+
+    from provnet.data.batches import keyed_generator
+
+    if len(data) <= limit:
+        return data
+    return data.select(torch.randperm(len(data), generator=keyed_generator(seed, 42))[:limit].sort().values)
+
+
+def write_heldout(folder: Path, heldout: Heldout) -> bool:
+    """Keep held-out scores beside the run; False where the folder is read-only."""
+    from provnet.atomic import write_bytes
+    from provnet.safejson import write_json
+
+    if not os.access(folder, os.W_OK):
+        return False
+    about = {"made_from": heldout.about, "run": _identity(folder)}
+    write_bytes(folder / NAME, write_json({**heldout.to_json(), "about": about}, NAME))
+    return True
+
+
+def read_heldout(folder: Path) -> Heldout | None:
+    """What an audit kept, or None; scores of another state of the run are not used, and that is said."""
+    from provnet.applications.member import Heldout
+    from provnet.data.files import read_file
+    from provnet.safejson import read_json
+
+    if not (folder / NAME).exists():
+        return None
+    try:
+        value = read_json(read_file(folder / NAME, 1_000_000), NAME)
+        about = value.get("about")
+        if not isinstance(about, dict) or about.get("run") != _identity(folder):
+            note(f"{NAME} tells of this run before it was changed and is not used: provnet audit {folder}", "warning")
+            return None
+        return Heldout.from_json(value, str(about.get("made_from", "")))
+    except (IntegrityError, UnsafeFileError, DataError) as error:
+        note(f"{NAME} is not used: {error}", "warning")
+        return None
+
+
+def _identity(folder: Path) -> dict[str, str]:
+    """What scores depend on: weights with keys, and which samples are withheld."""
+    from provnet.fileset import read_set
+    from provnet.modelfile import FILES
+
+    entries = read_set(folder, FILES).entries
+    return {name: entries[name].sha256 for name in ("model.safetensors", "samples.safetensors")}
+
+
+def _open(run: Run, source: str, split: str, data_dir: str | None, progress: bool) -> ImageData:
+    from provnet.data.imagedata import DataSpec
+    from provnet.data.sources import has_split, reopen
+
+    given = run.config.data or DataSpec("arrays", "arrays")
+    dropped = {"limit", "holdout", "class_names", "labels", "sample_shape", "feature_names"}
+    options = {name: value for name, value in given.options.items() if name not in dropped}
+    split = split if has_split(source, split, data_dir) else "all"
+    # pictures of any class may be asked for: the run's class names say nothing about them
+    plain = replace(given, source="arrays", split=split, options=options)
+    return _fitting(run, reopen(plain, source, data_dir, progress))
+
+
+def _fitting(run: Run, data: ImageData) -> ImageData:
+    from provnet.inputs import range_problem
+
+    shape, name = run.config.network.input_shape, spec_name(data.spec)
+    if data.shape != shape:
+        raise DataError(f"{name}: samples of shape {data.shape}, the run takes {shape}; bring them to that shape first")
+    problem = range_problem(run.config.network, data.images.numpy())
+    if problem:
+        note(f"{name}: {problem}", "warning")
+    return data

@@ -1,0 +1,198 @@
+"""`provnet map`: where the training samples lie for the index branch, as a page to explore."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.rundata import (
+    find_training_data,
+    model_sha256,
+    open_test_data,
+    resolve,
+    seen_in_training,
+    spec_name,
+)
+from provnet.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.applications.mapping import SampleMap
+    from provnet.cli.rundata import Resolved
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet map runs/mnist --out map[/bold]"
+
+
+def map(  # noqa: A001 - the name of the command
+    run: RunFolder,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the map.", show_default=False)],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Test data for misattributed samples, or none. Default: the run's own."),
+    ] = None,
+    data_dir: DataDir = None,
+    groups: Annotated[int, typer.Option(metavar="K", help="Groups inside each class (k-means).")] = 5,
+    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many samples, evenly by class.")] = None,
+    perplexity: Annotated[float, typer.Option(help="Of t-SNE: about how many neighbours count.")] = 30.0,
+    engine: Annotated[
+        str,
+        typer.Option(metavar="auto|openTSNE|scikit-learn", help="What makes the map. auto: openTSNE where installed."),
+    ] = "auto",
+    cards: Annotated[int, typer.Option(metavar="N", help="Misattributed samples shown with their exemplars.")] = 24,
+    size: Annotated[
+        float, typer.Option(metavar="MB", help="Size that the page may have; thumbnails get the rest.")
+    ] = 14.5,
+    seed: Annotated[int, typer.Option(help="Of t-SNE and k-means.")] = 0,
+    device: Device = None,
+    json: AsJson = False,
+) -> None:
+    """Draw a map of a run's training samples, with groups inside classes and misattributed test samples.
+
+    Writes report.html (interactive, one file), map.csv and, with matplotlib, map.png.
+    """
+    from provnet.applications.embedding import engine_for
+    from provnet.applications.mapping import sample_map
+    from provnet.modelfile import read_run
+
+    if groups < 1 or cards < 0 or not 0.1 <= size <= 1000:
+        raise UsageError("--groups must be 1 or more, --cards 0 or more, --size between 0.1 and 1000 MB")
+    where = pick_device(device)
+    chosen = engine_for(engine)
+    loaded = read_run(run)
+    loaded.network.to(where)
+    training = _training(loaded, data, data_dir)
+    tests = _test(loaded, test, data_dir)
+    if chosen == "scikit-learn" and min(len(training.index), limit or len(training.index)) > SLOW:
+        note(
+            "scikit-learn takes many minutes for so many samples; pip install 'provnet[maps]' or use --limit", "warning"
+        )
+    found = sample_map(
+        loaded,
+        training.data,
+        tests,
+        index=training.index,
+        limit=limit,
+        groups=groups,
+        perplexity=perplexity,
+        seed=seed,
+        engine=chosen,
+        threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        progress=not json,
+    )
+    about = {
+        "samples": len(found.index),
+        "left_out": len(loaded.samples) - len(found.index) - found.withheld,
+        "withheld": found.withheld,
+        "misattributed": None if tests is None else _rate(len(found.test_rows), found.tested),
+        "engine": found.embedding.engine,
+        "embedding_seconds": round(found.embedding.seconds, 2),
+        "perplexity": perplexity,
+        "groups": groups,
+        "seed": seed,
+        "test": None if tests is None else spec_name(tests.spec),
+        "model_sha256": model_sha256(run),
+    }
+    values = about | _write(out, loaded, found, training, tests, about, cards, int(size * 1e6))
+    if json:
+        emit_json(values)
+    else:
+        show(facts([(name.replace("_", " "), str(value)) for name, value in values.items() if name != "misattributed"]))
+        say(f"written to {out}: report.html, map.csv")
+
+
+def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
+    tests = None if source == "none" else open_test_data(run, source, data_dir)
+    seen = 0 if tests is None else seen_in_training(run, tests)
+    if tests is not None and seen:
+        note(f"{seen:,} of {len(tests):,} test samples are also samples of the run: they name themselves", "warning")
+    return tests
+
+
+def _rate(hits: int, n: int) -> dict[str, Any]:
+    from provnet.stats import wilson
+
+    return wilson(hits, n).to_json()
+
+
+def _training(run: Run, source: str | None, data_dir: str | None) -> Resolved:
+    """The training samples that are still what they were; a map needs their pixels."""
+    found = find_training_data(run.config, run.samples, source, data_dir)
+    if found.data is None:
+        raise DataError(f"a map needs the training data, and they cannot be opened: {found.why}; give --data")
+    if found.why:
+        note(f"not all training data can be opened: {found.why}", "warning")
+    resolved = resolve(run.samples, found.data)
+    for line in resolved.facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    if len(resolved.index) == 0:
+        raise DataError("none of the training samples is still what it was; give --data")
+    return resolved
+
+
+def _write(
+    out: Path,
+    run: Run,
+    found: SampleMap,
+    training: Resolved,
+    tests: ImageData | None,
+    about: dict[str, Any],
+    cards: int,
+    budget: int,
+) -> dict[str, Any]:
+    """All files, made in memory first; what the page holds."""
+    from provnet.atomic import write_bytes
+    from provnet.cli.map_report import map_report
+    from provnet.report.map_page import map_html
+
+    report = map_report(run, found, training, tests, about, cards)
+    page = map_html(report, budget)
+    html = page.html.encode("utf-8", "backslashreplace")
+    files = {"report.html": html, "map.csv": _csv(run, found, tests).encode("utf-8", "backslashreplace")}
+    try:
+        from provnet.report.map_plot import map_png
+
+        files["map.png"] = map_png(report)
+    except ModuleNotFoundError:
+        note("map.png needs matplotlib: pip install 'provnet[plots]'")
+    for name, content in files.items():
+        write_bytes(out / name, content)
+    if page.sheets is None and report.pictures is not None:
+        note(
+            "thumbnails do not fit into the page; ids stand for them (--size allows more, --limit takes fewer samples)"
+        )
+    return {"html_bytes": len(html), "thumbnail_pixels": page.sheets.side if page.sheets else 0}
+
+
+def _csv(run: Run, found: SampleMap, tests: ImageData | None) -> str:
+    """One line a place: training samples, then misattributed test samples, which belong to no group."""
+    names = run.samples.class_names
+    buffer = io.StringIO()
+    lines = csv.writer(buffer, lineterminator="\n")
+    lines.writerow(["id", "x", "y", "class", "cluster", "kind"])
+
+    def row(name: str, place: np.ndarray, label: int, group: object, kind: str) -> None:
+        lines.writerow([name, f"{place[0]:.4f}", f"{place[1]:.4f}", names[label], group, kind])
+
+    for i, place, group in zip(found.index.tolist(), found.xy, found.cluster.tolist(), strict=True):
+        row(run.samples.sample_ids[i], place, int(run.samples.labels[i]), group + 1, "train")
+    for i, place in zip(found.test_rows.tolist(), found.test_xy, strict=True):
+        assert tests is not None
+        row(tests.samples.sample_ids[i], place, int(tests.samples.labels[i]), "", "test, misattributed")
+    return buffer.getvalue()
+
+
+SLOW = 20_000

@@ -1,0 +1,122 @@
+"""`provnet member`: whether a picture was trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.text import Text
+
+from provnet.cli.heldout import drawn, open_others, read_heldout
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import console, emit_json, is_first_process, note
+from provnet.data.files import shown
+from provnet.errors import ProvnetError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.applications.member import Heldout, Membership
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet member runs/mnist picture.png --json[/bold]"
+MOST = 5_000  # held-out pictures that are scored
+AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
+STYLES = {"member": "bold", "distorted copy of a member": "bold", "not a member": "", "cannot say": "yellow"}
+
+
+def member(
+    run: RunFolder,
+    image: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="IMAGE...",
+            help="Picture files, .npy or .npz arrays, or test:12 and test:0..9 of the run's test split.",
+            show_default=False,
+        ),
+    ],
+    nonmembers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATA",
+            help="Pictures that were never trained on, to compare with. Default: what an audit kept, else the test "
+            "split.",
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    device: Device = None,
+    json: AsJson = False,
+) -> None:
+    """Say of pictures whether the run was trained on them, on distorted copies of them, or not.
+
+    Names the training sample that matches, and whether bytes, pixels or only the content agree.
+    """
+    import numpy as np
+
+    from provnet.applications.member import memberships
+    from provnet.cli.inputs import read_queries
+    from provnet.modelfile import read_run
+
+    where = pick_device(device)
+    loaded = read_run(run)
+    loaded.network.to(where)
+    queries = read_queries(loaded, image, data_dir, strict=False)
+    heldout = _heldout(loaded, run, nonmembers, data_dir)
+    images = np.stack([query.image for query in queries])
+    found = memberships(loaded, images, [query.sha256 for query in queries], heldout=heldout)
+    withheld = int(loaded.samples.withheld.sum())
+    if withheld:
+        note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
+    if json:
+        emit_json([{"input": query.name, **one.to_json()} for query, one in zip(queries, found, strict=True)])
+    elif is_first_process():
+        for query, one in zip(queries, found, strict=True):
+            _show(query.name, one)
+
+
+def _heldout(run: Run, folder: Path, source: str | None, data_dir: str | None) -> Heldout | None:
+    from provnet.applications.member import Heldout
+    from provnet.applications.membership import decides, member_scores
+
+    kept = read_heldout(folder)
+    if source is None and kept is not None:
+        return kept
+    try:
+        others = open_others(run, source, data_dir)
+    except ProvnetError as error:
+        if source is not None:
+            raise
+        note(f"there are no held-out pictures to compare with: {error}", "warning")
+        return None
+    seen = {row.tobytes() for row in run.samples.pixel_sha256}
+    fresh = [i for i, row in enumerate(others.samples.pixel_sha256) if row.tobytes() not in seen]
+    if not fresh:
+        note("every picture given as held out is a training sample, so none can be compared with", "warning")
+        return None
+    chosen = drawn(others.select(_rows(fresh)), MOST, seed=0)
+    score = decides(run.network)
+    values = member_scores(run, chosen.images).values[score]
+    values.sort()
+    if kept is None:
+        note(f"what distorted members score is not known; measure it: provnet audit {folder} --out DIR")
+        return Heldout(score, values, about=str(others.spec.source))
+    return Heldout(score, values, kept.copies, about=str(others.spec.source))
+
+
+def _rows(rows: list[int]) -> np.ndarray:
+    import numpy as np
+
+    return np.array(rows, dtype=np.int64)
+
+
+def _show(name: str, one: Membership) -> None:
+    out = console()
+    out.print(Text.assemble((shown(name), "dim"), "  ", (one.verdict, STYLES[one.verdict])), soft_wrap=True)
+    compared = "" if one.p_value is None else f", p = {one.p_value:.2g} of {one.heldout:,} held-out pictures"
+    out.print(Text(f"  {one.why}{compared}"), soft_wrap=True)
+    if one.match is not None:
+        words = AGREE.get(one.agrees, "nearest, but no evidence:")
+        line = Text(f"  {words} ").append(shown(one.match.sample_id), "bold").append(f", {shown(one.match.label)}  ")
+        more = f", {one.match.equal:,} samples have it" if one.match.equal > 1 else ""
+        out.print(line.append(f"sha256 {one.match.sha256[:12]}{more}", "dim"), soft_wrap=True)

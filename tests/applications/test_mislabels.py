@@ -1,0 +1,108 @@
+"""The mislabel score on made-up signals: what is known there is what must come out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from provnet.applications.mislabels import course_level, mislabels, regressed
+from provnet.applications.neighbours import Neighbours, others, votes
+from provnet.curves import auc
+
+N, C = 600, 5
+
+
+def made(
+    flipped: float, memorised: bool, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Neighbours, np.ndarray]:
+    """Labels, truth, logits, neighbours, course of a network on well separated classes."""
+    chance = np.random.default_rng(seed)
+    truth = np.arange(N) % C
+    labels = truth.copy()
+    rows = chance.choice(N, round(flipped * N), replace=False)
+    labels[rows] = (labels[rows] + chance.integers(1, C, len(rows))) % C
+    centres = np.eye(C)[truth] * 4 + chance.normal(size=(N, C))
+    near = others(F.normalize(torch.from_numpy(centres).float(), dim=1), 20)
+    wrong = labels != truth
+    course = np.abs(chance.normal(0.3, 0.2, (10, N)))
+    course[:, wrong] += np.linspace(3, 0, 10)[:, None]  # fitted at the end
+    logits = np.eye(C)[labels if memorised else truth] * 8 + chance.normal(size=(N, C))
+    return labels, truth, logits, near, course.astype(np.float32)
+
+
+@pytest.mark.parametrize("memorised", [False, True])
+def test_wrong_labels_are_found_also_when_memorised(memorised: bool) -> None:
+    labels, truth, logits, near, course = made(0.1, memorised)
+    result = mislabels(labels, logits, near, course)
+    wrong = labels != truth
+    assert auc(wrong, result.odds).value > 0.99  # type: ignore[operator]
+    assert (result.fitted > 0.9) == memorised
+    assert abs(result.score.sum() - wrong.sum()) < 0.4 * wrong.sum()
+
+
+def test_a_memorised_margin_says_nothing() -> None:
+    labels, _, logits, near, course = made(0.1, memorised=True)
+    assert np.abs(mislabels(labels, logits, near, course).contributions["margin"]).max() < 0.1
+
+
+def test_clean_labels_are_left_alone() -> None:
+    labels, _, logits, near, course = made(0.0, memorised=False)
+    result = mislabels(labels, logits, near, course)
+    assert result.score.sum() < 0.02 * N
+    assert (result.score >= 0.5).sum() <= 2
+
+
+def test_one_class_or_one_sample_cannot_be_wrong() -> None:
+    nobody = Neighbours(np.full((1, 1), -1), np.zeros((1, 1)))
+    assert mislabels(np.zeros(1, np.int64), np.zeros((1, 3)), nobody, None).score.tolist() == [0.0]
+    pair = Neighbours(np.array([[1], [0]]), np.ones((2, 1)))
+    assert mislabels(np.zeros(2, np.int64), np.zeros((2, 1)), pair, None).score.tolist() == [0.0, 0.0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 60), st.integers(0, 2**16))
+def test_more_of_a_signal_never_speaks_for_less(n: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    signal, target = chance.normal(size=n), chance.random(n) < 0.3
+    odds = regressed(signal, target)
+    assert np.isfinite(odds).all()
+    assert (np.diff(odds[np.argsort(signal, kind="stable")]) >= -1e-9).all()
+
+
+def test_a_signal_against_its_meaning_is_silent() -> None:
+    signal = np.arange(100.0)
+    assert np.ptp(regressed(signal, signal < 30)) == 0
+
+
+def test_course_leaves_out_the_first_epoch_and_untrained_samples() -> None:
+    course = np.array([[50.0, 0.0, np.nan], [1.0, 1.0, np.nan], [1.0, 1.0, np.nan], [1.0, 1.0, np.nan]])
+    known, level = course_level(course, 3)
+    assert known.tolist() == [True, True, False]
+    assert level[0] == level[1]
+    assert np.isfinite(level).all()
+
+
+def test_neighbours_leave_the_sample_itself_out() -> None:
+    features = F.normalize(torch.randn(50, 6, generator=torch.Generator().manual_seed(0)), dim=1)
+    found = others(features, 7)
+    cosine = features @ features.t()
+    cosine.fill_diagonal_(-2)
+    assert np.array_equal(found.row, cosine.topk(7, 1).indices.numpy())
+    assert not (found.row == np.arange(50)[:, None]).any()
+
+
+def test_neighbours_of_many_equal_samples() -> None:
+    found = others(torch.ones(40, 1), 5)
+    assert found.row.shape == (40, 5)
+    assert not (found.row == np.arange(40)[:, None]).any()
+    assert others(torch.ones(1, 3), 5).row.tolist() == [[-1]]
+
+
+def test_distrusted_neighbours_have_no_vote() -> None:
+    near = Neighbours(np.array([[1, 2], [0, 2], [0, 1]]), np.ones((3, 2)))
+    said = votes(near, np.array([0, 1, 1]), np.array([1.0, 0.0, 1.0]), 2)
+    assert said.tolist() == [[0.0, 1.0], [1.0, 1.0], [1.0, 0.0]]

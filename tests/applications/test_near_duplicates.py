@@ -1,0 +1,73 @@
+"""Equal and nearly equal pictures, and the same picture under different labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import provnet
+from provnet.applications.near_duplicates import Duplicates, duplicates
+from provnet.applications.neighbours import others
+from provnet.data.distort import add_noise, jpeg, shift
+
+
+def grouped(images: torch.Tensor, labels: np.ndarray) -> Duplicates:
+    data = provnet.open_data(images, labels, class_names=[str(i) for i in range(10)])
+    near = others(F.normalize(images.flatten(1).float(), dim=1), 10)
+    return duplicates(data.samples, data.images, near)
+
+
+def base(n: int = 300) -> tuple[torch.Tensor, np.ndarray]:
+    data = provnet.open_data("embedded", limit=n)
+    return data.images, data.samples.labels
+
+
+def test_different_digits_are_no_duplicates() -> None:
+    found = grouped(*base())
+    assert (found.group == -1).all()
+    assert not found.exact.any()
+    assert not found.conflict.any()
+
+
+@pytest.mark.parametrize(
+    ("copy", "exact", "least"),
+    [
+        (lambda images: images, True, 12),
+        (lambda images: add_noise(images, 0, 0.05), False, 11),
+        (lambda images: shift(images, 0), False, 9),
+        (jpeg, False, 11),
+    ],
+    ids=["same", "noise", "shift", "jpeg"],
+)
+def test_copies_are_found(copy, exact: bool, least: int) -> None:  # type: ignore[no-untyped-def]
+    images, labels = base()
+    rows = np.arange(0, 240, 20) + np.arange(12) % 7
+    both = torch.cat([images, copy(images[torch.from_numpy(rows)])])
+    found = grouped(both, np.concatenate([labels, labels[rows]]))
+    pairs = [(row, 300 + i) for i, row in enumerate(rows.tolist())]
+    hits = sum(found.group[a] == found.group[b] != -1 for a, b in pairs)
+    assert hits >= least
+    assert not found.conflict.any()
+    assert {bool(found.exact[b]) for _, b in pairs} == {exact}
+    strangers = np.setdiff1d(np.arange(312), np.array(pairs).reshape(-1))
+    assert (found.group[strangers] == -1).all()
+
+
+def test_the_same_picture_under_two_labels_is_a_conflict() -> None:
+    images, labels = base(100)
+    both = torch.cat([images, images[7:8], images[9:10]])
+    found = grouped(both, np.concatenate([labels, [(labels[7] + 1) % 10], [labels[9]]]))
+    assert np.flatnonzero(found.conflict).tolist() == [7, 100]
+    assert found.members(int(found.group[9])).tolist() == [9, 101]
+
+
+def test_vectors_and_single_samples() -> None:
+    values = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
+    twice = torch.cat([values, values[:2]])
+    data = provnet.open_data(twice, [0] * 32)
+    found = duplicates(data.samples, data.images, others(F.normalize(twice, dim=1), 5))
+    assert found.group[0] == found.group[30] != found.group[1] == found.group[31]
+    one = provnet.open_data(values[:1], [0])
+    assert duplicates(one.samples, one.images, others(values[:1], 5)).group.tolist() == [-1]

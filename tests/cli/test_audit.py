@@ -1,0 +1,172 @@
+"""`provnet audit` and `provnet member`: files, verdicts, what is kept beside the run, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import provnet
+from provnet.cli.heldout import NAME
+
+from .conftest import Call, write_digits
+
+pytestmark = pytest.mark.usefixtures("fast_disk")
+
+
+@pytest.fixture(scope="module")
+def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """120 digits in an .npz that the run never saw."""
+    path = tmp_path_factory.mktemp("strangers") / "others.npz"
+    data = provnet.open_data("embedded", split="test", limit=130).select(np.arange(10, 130))
+    np.savez(path, images=data.images[:, 0].numpy(), labels=data.samples.labels)
+    return path
+
+
+@pytest.fixture(scope="module")
+def audited(banked: Path, strangers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `run`, which was audited, and `out`."""
+    from provnet.cli import main
+
+    place = Path(shutil.copytree(banked, tmp_path_factory.mktemp("audited") / "place"))
+    arguments = ["--nonmembers", str(strangers), "--out", str(place / "out"), "--figure", str(place / "out/roc.png")]
+    assert main(["audit", str(place / "run"), *arguments]) == 0
+    return place
+
+
+def test_an_audit_writes_what_it_says(audited: Path) -> None:
+    values = json.loads((audited / "out/audit.json").read_text())
+    assert (values["members"], values["nonmembers"]) == (24, 120)
+    assert values["scores"]["similarity"]["auc"]["value"] == 1.0
+    assert values["about"]["seed"] == 0
+    assert set(values["distorted"]) == {"noise-0.05", "noise-0.1", "shift", "jpeg-50", "crop"}
+    assert (audited / "out/report.html").read_text().startswith("<!doctype html>")
+    with Image.open(audited / "out/roc.png") as figure:
+        assert figure.width > 1000
+    kept = json.loads((audited / "run" / NAME).read_text())
+    assert (kept["score"], len(kept["others"]), len(kept["copies"])) == ("contrast", 120, 24 * 5)
+
+
+def test_json_leaves_curves_out_and_defaults_are_the_runs_own_data(run: Path, tmp_path: Path, call: Call) -> None:
+    own = Path(shutil.copytree(run, tmp_path / "run"))
+    found = call("audit", own, "--out", tmp_path / "out", "--json", "--no-distort", "--limit", 5)
+    assert found.code == 0
+    assert (found.json["members"], found.json["nonmembers"]) == (5, 5)
+    assert set(found.json["scores"]["index_confidence"]) == {"auc", "tpr_at_fpr"}
+    assert found.json["lookup"]["bytes"]["members"]["value"] == 1.0
+    assert not (own / NAME).exists()  # nothing to keep without copies
+
+
+def test_text_for_people(audited: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
+    own = Path(shutil.copytree(audited / "run", tmp_path / "run"))
+    found = call("audit", own, "--nonmembers", strangers, "--out", tmp_path / "out", "--limit", 20)
+    assert found.code == 0
+    for words in ("best match, similarity", "hash of the bytes is in the table", "one pixel aside: AUC", "report.html"):
+        assert words in found.out
+
+
+def test_members_that_are_none_are_noticed(run: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
+    own = Path(shutil.copytree(run, tmp_path / "run"))
+    arguments = ["--members", strangers, "--no-distort", "--out", tmp_path / "out"]
+    found = call("audit", own, *arguments)
+    assert found.code == 0
+    assert "are all of them members?" in found.err
+
+
+def test_a_null_run_must_have_seen_neither(run: Path, banked: Path, tmp_path: Path, call: Call) -> None:
+    found = call("audit", run, "--out", tmp_path, "--null", banked / "run", "--no-distort")
+    assert found.code == 2
+    assert "give a run that saw neither" in found.last_line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--limit", "1"], 2, "--limit must be 2 or more"),
+        (["--figure", "roc.bmp"], 2, 'not "bmp"'),
+        (["--nonmembers", "nowhere.npz"], 2, "nowhere.npz"),
+    ],
+)
+def test_what_cannot_be_audited(
+    arguments: list[str], code: int, words: str, run: Path, tmp_path: Path, call: Call
+) -> None:
+    found = call("audit", run, "--out", tmp_path / "out", "--no-distort", *arguments)
+    assert found.code == code
+    assert words in found.last_line
+    assert not (tmp_path / "out").exists()
+
+
+def test_member_tells_bytes_pixels_and_content(audited: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    own = data / "train/digit-1/2.png"
+    pixels = np.asarray(Image.open(own))
+    Image.fromarray(pixels).save(tmp_path / "again.png", compress_level=0)
+    changed = pixels.copy()
+    changed[14, 14] ^= 1
+    Image.fromarray(changed).save(tmp_path / "touched.png")
+    names = [own, tmp_path / "again.png", tmp_path / "touched.png"]
+    found = call("member", audited / "run", *names, "--json")
+    assert found.code == 0
+    assert [one["input"] for one in found.json] == [str(name) for name in names]
+    assert [(one["verdict"], one["agrees"]) for one in found.json] == [
+        ("member", "bytes"),
+        ("member", "pixels"),
+        ("distorted copy of a member", "content"),
+    ]
+    assert {one["match"]["sample_id"] for one in found.json} == {"train/digit-1/2.png"}
+    assert found.json[2]["p_value"] == pytest.approx(1 / 121)
+    shown = call("member", audited / "run", tmp_path / "touched.png")
+    assert "content agrees with train/digit-1/2.png, digit-1" in shown.out
+
+
+def test_strangers_are_no_members(audited: Path, strangers: Path, call: Call) -> None:
+    found = call("member", audited / "run", strangers, "--json")
+    verdicts = [one["verdict"] for one in found.json]
+    assert "member" not in verdicts
+    assert verdicts.count("distorted copy of a member") <= 1  # p <= .01, and they are those compared with
+    assert all(one["match"] is None for one in found.json if one["verdict"] == "not a member")
+
+
+def test_without_an_audit_the_test_split_is_compared_with(run: Path, data: Path, call: Call) -> None:
+    found = call("member", run, "test:0", data / "train/digit-0/0.png", "--json")
+    assert found.code == 0
+    assert [one["verdict"] for one in found.json] == ["cannot say", "member"]
+    assert found.json[0]["heldout"] == 8
+    assert "provnet audit" in found.err
+
+
+def test_scores_of_the_run_before_are_not_used(audited: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
+    place = Path(shutil.copytree(audited, tmp_path / "place"))
+    kept = (place / "run" / NAME).read_bytes()
+    assert call("withhold", place / "run", "--id", "train/digit-1/2.png").code == 0
+    assert not (place / "run" / NAME).exists()
+    (place / "run" / NAME).write_bytes(kept)  # whoever puts it back
+    found = call("member", place / "run", "test:0", "--json")
+    assert "before it was changed" in found.err
+    assert found.json[0]["heldout"] == 8
+    given = call("member", place / "run", "test:0", "--nonmembers", strangers, "--json")
+    assert given.json[0]["heldout"] == 120
+    (place / "run" / NAME).write_text("{")
+    assert "membership.json is not used" in call("member", place / "run", "test:0").err
+
+
+def test_withheld_samples_are_not_named(audited: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    place = Path(shutil.copytree(audited, tmp_path / "place"))
+    assert call("withhold", place / "run", "--id", "train/digit-1/2.png").code == 0
+    found = call("member", place / "run", data / "train/digit-1/2.png", "--json")
+    assert found.json[0]["verdict"] != "member"
+    assert "train/digit-1/2.png" not in json.dumps([one["match"] for one in found.json])
+    assert "1 withheld samples are treated as unknown" in found.err
+
+
+def test_members_may_be_given_as_a_folder(run: Path, tmp_path: Path, call: Call) -> None:
+    write_digits(tmp_path / "moved")
+    own = Path(shutil.copytree(run, tmp_path / "run"))
+    found = call("audit", own, "--members", tmp_path / "moved", "--out", tmp_path / "out", "--no-distort", "--json")
+    assert found.code == 0
+    assert found.json["members"] == 24
+    assert found.json["lookup"]["bytes"]["members"]["value"] == 1.0

@@ -1,0 +1,191 @@
+"""`provnet debug` from run to files, and the way back: `provnet train --apply` and the corrected manifest."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.cli.conftest import CLASSES, PER_CLASS, Call
+
+pytestmark = pytest.mark.usefixtures("fast_disk")
+COLUMNS = ["index", "sample_id", "label", "suggested_label", "mislabel", "anomaly", "typicality", "duplicate_group"]
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_file_is_written(call: Call, run: Path, tmp_path: Path) -> None:
+    found = call("debug", run, "--out", tmp_path / "d", "--json")
+    assert found.code == 0, found.err
+    assert found.json["samples"] == PER_CLASS * CLASSES
+    assert found.json["flagged"]["n"] == PER_CLASS * CLASSES
+    assert sorted(path.name for path in (tmp_path / "d").iterdir()) == found.json["files"]
+    samples = rows(tmp_path / "d" / "samples.csv")
+    assert len(samples) == PER_CLASS * CLASSES
+    assert set(COLUMNS) <= set(samples[0])
+    for row in samples:
+        assert 0 <= float(row["mislabel"]) <= 1
+        assert 0 <= float(row["anomaly"]) <= 1
+        assert 0 <= float(row["typicality"]) <= 1
+
+
+def test_the_page_stands_alone(call: Call, run: Path, tmp_path: Path) -> None:
+    assert call("debug", run, "--out", tmp_path / "d", "--threshold", "0.000001").code == 0
+    page = (tmp_path / "d" / "report.html").read_text("utf-8")
+    assert "default-src 'none'" in page
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", page)
+    assert page.count("<script>") == 1
+    assert "data:image/png;base64," in page
+    assert "most typical" in page
+
+
+def test_an_idle_terminal_gets_a_summary(call: Call, run: Path, tmp_path: Path) -> None:
+    found = call("debug", run, "--out", tmp_path / "d")
+    assert "labels flagged" in found.out
+    assert "next: provnet train" in found.out
+
+
+def test_a_corrected_manifest_trains(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
+    found = call("debug", run, "--out", tmp_path / "d")
+    command = next(line for line in found.out.splitlines() if line.startswith("next: ")).split()[2:]
+    assert command[0] == "train"
+    assert command[2:4] == ["--root", str(data)]
+    corrected = rows(tmp_path / "d" / "corrected.csv")
+    assert list(corrected[0]) == ["path", "label", "id", "source"]
+    assert len(corrected) == PER_CLASS * CLASSES
+    command[-1] = str(tmp_path / "again")
+    again = call(*command, "--epochs", 1, "--batch-size", 8, "--json")
+    assert again.code == 0, again.err
+    assert again.json["samples"] == PER_CLASS * CLASSES
+
+
+def test_a_manifest_above_the_pictures_needs_no_root(call: Call, run: Path, own_data: Path) -> None:
+    found = call("debug", run, "--data", own_data, "--out", own_data.parent)
+    assert found.code == 0, found.err
+    assert "--root" not in found.out
+    assert rows(own_data.parent / "corrected.csv")[0]["path"].startswith("data/train/")
+
+
+def test_decisions_are_reviewed_and_applied(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
+    assert call("debug", run, "--out", tmp_path / "d", "--review", "--threshold", "0.000001").code == 0
+    path = tmp_path / "d" / "decisions.csv"
+    decided = rows(path)
+    assert {"sample_id", "sha256", "decision", "new_label", "label", "mislabel"} <= set(decided[0])
+    table = {row["sample_id"]: row for row in rows(tmp_path / "d" / "samples.csv")}
+    assert all(row["sha256"] == table[row["sample_id"]]["sha256"] for row in decided)
+
+    first, second, third = decided[0], decided[1], decided[2]
+    new = next(f"digit-{n}" for n in range(CLASSES) if f"digit-{n}" != first["label"])
+    first.update(decision="relabel", new_label=new)
+    second.update(decision="drop", new_label="")
+    third.update(decision="keep", new_label="")
+    write(path, [first, second, third])
+    again = tmp_path / "again"
+    found = call("train", data, "--apply", path, "--out", again, "--epochs", 1, "--batch-size", 8, "--json")
+    assert found.code == 0, found.err
+    assert "1 relabelled, 1 dropped by decision" in found.err
+    assert found.json["samples"] == PER_CLASS * CLASSES - 1
+
+    verified = call("verify", again, "--json")
+    assert verified.code == 0, verified.out
+    assert verified.json["data"]["verdict"] == "same"
+    measured = call("evaluate", again, "--json")
+    assert measured.code == 0, measured.err
+    assert measured.json["index_accuracy"]["n"] == PER_CLASS * CLASSES - 1
+    debugged = call("debug", again, "--out", tmp_path / "more", "--json")
+    assert debugged.json["left_out"] == 0
+    relabelled = {row["sample_id"]: row["label"] for row in rows(tmp_path / "more" / "samples.csv")}
+    assert relabelled[first["sample_id"]] == new
+    assert second["sample_id"] not in relabelled
+
+
+def write(path: Path, decided: list[dict[str, str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(decided[0]))
+        writer.writeheader()
+        writer.writerows(decided)
+
+
+def test_decisions_go_with_a_holdout(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
+    assert call("debug", run, "--out", tmp_path / "d", "--review", "--threshold", "0.000001").code == 0
+    path = tmp_path / "d" / "decisions.csv"
+    one = rows(path)[0] | {"decision": "drop", "new_label": ""}
+    write(path, [one])
+    where = tmp_path / "again"
+    arguments = ("--apply", path, "--holdout", 0.2, "--out", where, "--epochs", 1, "--batch-size", 8)
+    assert call("train", data, *arguments).code == 0
+    assert call("verify", where).code == 0
+    assert call("evaluate", where, "--json").json["class_accuracy"]["n"] > 0
+
+
+def test_a_decision_on_other_content_is_refused(call: Call, run: Path, own_data: Path, tmp_path: Path) -> None:
+    assert call("debug", run, "--out", tmp_path / "d", "--review", "--threshold", "0.000001").code == 0
+    path = tmp_path / "d" / "decisions.csv"
+    name = rows(path)[0]["sample_id"]
+    Image.new("L", (28, 28), 99).save(own_data / name)
+    found = call("train", own_data, "--apply", path, "--out", tmp_path / "again", "--epochs", 1)
+    assert found.code == 3
+    assert name in found.last_line
+    assert "other content" in found.last_line
+    assert not (tmp_path / "again").exists()
+
+
+def test_edits_are_not_overwritten(call: Call, run: Path, tmp_path: Path) -> None:
+    assert call("debug", run, "--out", tmp_path / "d", "--review").code == 0
+    found = call("debug", run, "--out", tmp_path / "d", "--review")
+    assert found.code == 2
+    assert "may hold your edits" in found.last_line
+    assert call("debug", run, "--out", tmp_path / "d").code == 0
+
+
+@pytest.mark.parametrize(("option", "value"), [("--threshold", "0"), ("--threshold", "1.5"), ("--top", "-1")])
+def test_options_that_make_no_sense(call: Call, run: Path, tmp_path: Path, option: str, value: str) -> None:
+    assert call("debug", run, "--out", tmp_path / "d", option, value).code == 2
+
+
+def test_data_that_are_gone(call: Call, own_run: Path, tmp_path: Path) -> None:
+    assert call("debug", own_run, "--out", tmp_path / "d", "--data", tmp_path / "nowhere").code == 2
+    (tmp_path / "file").write_text("x")
+    assert call("debug", own_run, "--out", tmp_path / "file").code == 2
+
+
+def test_edited_samples_are_left_out_and_counted(call: Call, run: Path, own_data: Path, tmp_path: Path) -> None:
+    Image.new("L", (28, 28), 99).save(own_data / "train" / "digit-0" / "0.png")
+    found = call("debug", run, "--data", own_data, "--out", tmp_path / "d", "--json")
+    assert found.code == 0, found.err
+    assert found.json["left_out"] == 1
+    assert found.json["samples"] == PER_CLASS * CLASSES - 1
+
+
+def test_withheld_samples_appear_nowhere(call: Call, place: Path, tmp_path: Path) -> None:
+    samples = call("debug", place / "run", "--out", tmp_path / "all")
+    assert samples.code == 0, samples.err
+    name = rows(tmp_path / "all" / "samples.csv")[3]
+    assert call("withhold", place / "run", "--id", name["sample_id"]).code == 0
+    found = call("debug", place / "run", "--out", tmp_path / "d", "--review", "--threshold", "0.000001", "--json")
+    assert found.json["withheld"] == 1
+    for path in (tmp_path / "d").iterdir():
+        text = path.read_text("utf-8")
+        assert name["sample_id"] not in text, path.name
+        assert name["sha256"] not in text, path.name
+
+
+def test_arrays_and_names_get_decisions_instead_of_a_manifest(call: Call, tmp_path: Path) -> None:
+    where = tmp_path / "run"
+    assert call("train", "embedded", "--limit", 60, "--epochs", 2, "--out", where).code == 0
+    found = call("debug", where, "--out", tmp_path / "d", "--threshold", "0.01")
+    assert f"provnet train embedded --apply {tmp_path / 'd' / 'corrected.csv'}" in found.out
+    shutil.copy(tmp_path / "d" / "corrected.csv", tmp_path / "c.csv")
+    again = call(
+        "train", "embedded", "--limit", 60, "--apply", tmp_path / "c.csv", "--epochs", 1, "--out", tmp_path / "r"
+    )
+    assert again.code == 0, again.err
+    assert call("verify", tmp_path / "r").code == 0
+    assert call("evaluate", tmp_path / "r", "--json").json["class_accuracy"]["n"] > 0

@@ -1,0 +1,18 @@
+"""A short log of decisions."""
+
+from __future__ import annotations
+
+import pytest
+
+from provnet.decisions import append_decision
+
+
+@pytest.fixture
+def log(tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    for number in range(5):
+        append_decision(
+            path,
+            {"input": f"{number}.png", "predicted": "Größe", "confidence": 0.5 + number / 16, "top": [1, None, True]},
+        )
+    return path

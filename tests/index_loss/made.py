@@ -1,0 +1,115 @@
+"""Inputs of the index loss, the loss asked in short, and the same from plain cross-entropy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from provnet.index_loss import IndexLoss, index_cross_entropy
+from provnet.sampled_loss import sampled_cross_entropy
+
+WEIGHT = 2.0  # of the last row's loss, when gradients are compared
+
+RTOL = {torch.float32: 1e-6, torch.float64: 1e-10}
+
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+
+Found = tuple[IndexLoss, list[Tensor]]  # with the gradients of what has one
+
+
+@dataclass(frozen=True)
+class Case:
+    """Inputs of the loss."""
+
+    features: Tensor
+    keys: Tensor
+    target: Tensor
+    bias: Tensor | None
+    scale: Tensor
+    span: tuple[Tensor, Tensor] | None = None
+    smoothing: float = 0.0
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """What can have a gradient."""
+        return [x for x in (self.features, self.keys, self.bias, self.scale) if x is not None]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {"bias": self.bias, "scale": self.scale, "smoothing": self.smoothing}
+
+    def to(self, device: str) -> Case:
+        moved = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
+        span = None if self.span is None else (self.span[0].to(device), self.span[1].to(device))
+        return replace(self, **moved, span=span)
+
+
+def make(
+    b: int = 5,
+    n: int = 11,
+    d: int = 3,
+    *,
+    span: bool = False,
+    bias: bool = True,
+    smoothing: float = 0.0,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> Case:
+    """Random unit features and keys, so that scores are of the size that the head makes."""
+    torch.manual_seed(seed)
+    target = torch.randint(n, (b,))
+    first = (torch.rand(b) * (target + 1)).long()  # 0..target
+    end = target + 1 + (torch.rand(b) * (n - target)).long()  # target + 1..n
+    return Case(
+        F.normalize(torch.randn(b, d, dtype=dtype), dim=1),
+        F.normalize(torch.randn(n, d, dtype=dtype), dim=1),
+        target,
+        torch.randn(n, dtype=dtype) if bias else None,
+        torch.tensor(6.0, dtype=dtype),
+        (first, end) if span else None,
+        smoothing,
+    )
+
+
+def ours(case: Case, chunk: int = 4) -> IndexLoss:
+    return index_cross_entropy(case.features, case.keys, case.target, **case.options, span=case.span, chunk=chunk)
+
+
+def plain(case: Case) -> IndexLoss:
+    """The same from the whole (B, N) scores, each row cut to its span."""
+    scores = case.scale * case.features @ case.keys.T
+    scores = scores if case.bias is None else scores + case.bias
+    first, end = case.span or (torch.zeros_like(case.target), torch.full_like(case.target, len(case.keys)))
+    losses, hits = [], []
+    for row, target, low, high in zip(scores, case.target, first.tolist(), end.tolist(), strict=True):
+        losses.append(F.cross_entropy(row[low:high], target - low, label_smoothing=case.smoothing))
+        hits.append(row[target] == row[low:high].max())
+    return IndexLoss(torch.stack(losses), torch.stack(hits))
+
+
+def with_gradients(loss: Callable[[Case], IndexLoss], case: Case) -> Found:
+    """The losses, the hits and the gradients of everything, each row weighted differently."""
+    leaves = [x.clone().requires_grad_() for x in case.tensors]
+    rest = iter(leaves)
+    names = ("features", "keys", "bias", "scale")
+    found = loss(replace(case, **{name: next(rest) for name in names if getattr(case, name) is not None}))
+    weights = torch.linspace(0.5, WEIGHT, len(case.features), dtype=found.loss.dtype, device=found.loss.device)
+    return found, list(torch.autograd.grad((found.loss * weights).sum(), leaves))
+
+
+def assert_near(got: Found, wanted: Found, tolerance: float) -> None:
+    """Losses and each gradient differ from the wanted ones by `tolerance` of the length of these."""
+    for x, y in zip([got[0].loss, *got[1]], [wanted[0].loss, *wanted[1]], strict=True):
+        assert x.dtype == y.dtype
+        assert float((x.cpu() - y).detach().norm()) <= tolerance * float(y.detach().norm())
+
+
+def sampled(case: Case, rate: float, seed: int = 0) -> IndexLoss:
+    drawing = {"rate": rate, "generator": torch.Generator().manual_seed(seed)}
+    return sampled_cross_entropy(case.features, case.keys, case.target, **case.options, **drawing)
