@@ -68,19 +68,8 @@ def within_class(index_map: IndexMap, classes: Tensor) -> Tensor:
     return torch.arange(index_map.largest, device=classes.device) < index_map.sizes[classes].unsqueeze(1)
 
 
-@final
-class SharedHead(IndexHead):
-    """M outputs shared by all classes (class conditional, app. 7.2). A slot is the local position."""
-
-    def __init__(self, features: int, index_map: IndexMap) -> None:
-        super().__init__()
-        self.index_map = index_map
-        self.linear = WideLinear(features, index_map.largest)
-
-    def forward(self, features: Tensor, classes: Tensor) -> Tensor:
-        """(B, D), (B,) -> (B, M), masked to the size of each class."""
-        scores: Tensor = self.linear(features)
-        return scores.masked_fill(~self.valid(classes), -torch.inf)
+class _ClassHead(IndexHead):
+    """A head over the samples of one class at a time. A slot is the local position."""
 
     def valid(self, classes: Tensor) -> Tensor:
         """Slots below the size of the class."""
@@ -96,8 +85,23 @@ class SharedHead(IndexHead):
 
 
 @final
-class PerClassHead(IndexHead):
-    """One layer per class, M_c outputs each, nothing shared. A slot is the local position.
+class SharedHead(_ClassHead):
+    """M outputs shared by all classes (class conditional, app. 7.2)."""
+
+    def __init__(self, features: int, index_map: IndexMap) -> None:
+        super().__init__()
+        self.index_map = index_map
+        self.linear = WideLinear(features, index_map.largest)
+
+    def forward(self, features: Tensor, classes: Tensor) -> Tensor:
+        """(B, D), (B,) -> (B, M), masked to the size of each class."""
+        scores: Tensor = self.linear(features)
+        return scores.masked_fill(~self.valid(classes), -torch.inf)
+
+
+@final
+class PerClassHead(_ClassHead):
+    """One layer per class, M_c outputs each, nothing shared.
 
     The layers are rows of one packed (N, D) matrix sorted by class, so thousands of classes cost one
     multiplication and no loop.
@@ -117,18 +121,6 @@ class PerClassHead(IndexHead):
         rows = (self.starts[classes].unsqueeze(1) + local).clamp(max=self.index_map.n - 1)  # (B, M)
         scores: Tensor = self.linear(features).gather(1, rows)
         return scores.masked_fill(~self.valid(classes), -torch.inf)
-
-    def valid(self, classes: Tensor) -> Tensor:
-        """Slots below the size of the class."""
-        return within_class(self.index_map, classes)
-
-    def to_slot(self, index: Tensor) -> Tensor:
-        """Local position."""
-        return self.index_map.split(index)[1]
-
-    def to_index(self, slots: Tensor, classes: Tensor) -> Tensor:
-        """The sample of that class at that local position."""
-        return self.index_map.join(classes.unsqueeze(1).expand_as(slots), slots)
 
 
 PlainHead = FlatHead | SharedHead | PerClassHead  # those of the paper: one output layer, `linear`
