@@ -156,9 +156,6 @@ ROWS = [
         60, "tensor missing", MODEL, weights(lambda t: t.pop("index_head.linear.bias")), 6, "index_head.linear.bias"
     ),
     *forged(60, "tensor too many", MODEL, weights(lambda t: t.update(more=torch.zeros(1))), 6, "more"),
-    *forged(60, "config of other sides", CONFIG, configured(lambda c: c["network"].update(input_shape=[1, 9, 9])), 6)[
-        :0
-    ],
     *forged(
         61,
         "unknown backbone",
