@@ -210,7 +210,7 @@ def write(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "row 1: the header must name sample_id and contributor"),
+        ("", "row 1: the header must name sample_id, contributor"),
         ("id,who\na,b\n", "row 1"),
         ("sample_id,contributor,contributor\na,b,c\n", "row 1"),
         ("sample_id,contributor\na\n", "row 2: 1 cells"),

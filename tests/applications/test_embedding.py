@@ -187,7 +187,7 @@ def test_withheld_samples_are_not_on_the_map_and_a_limit_is_even() -> None:
 
 
 def test_sheets_hold_every_thumbnail_in_its_place() -> None:
-    pytest.importorskip("PIL.WebPImagePlugin")
+    pytest.importorskip("PIL.WebPImagePlugin", reason="this Pillow cannot write WebP")
     pictures = (
         np.zeros((PER_SHEET + 3, 8, 8), np.uint8) + (np.arange(PER_SHEET + 3) % 251).astype(np.uint8)[:, None, None]
     )

@@ -117,7 +117,7 @@ def test_withheld_samples_are_never_credited_nor_shown(place: Path, tmp_path: Pa
     [
         ("sample_id,contributor\ntrain/digit-0/0.png,Ann\ntrain/digit-0/0.png,Bob\n", 3, "stands in row 2 already"),
         ("sample_id,contributor\nsomewhere.png,Ann\n", 3, "none of its 1 ids is a sample of the run"),
-        ("name,contributor\na,Ann\n", 3, "the header must name sample_id and contributor"),
+        ("name,contributor\na,Ann\n", 3, "the header must name sample_id, contributor"),
         (None, 3, "sources.csv"),
     ],
 )

@@ -27,7 +27,7 @@ def rows(folder: Path) -> list[dict[str, str]]:
 
 
 def test_page_table_and_picture(run: Path, tmp_path: Path, call: Call) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="figures need the extra plots")
     found = call("map", run, "--out", tmp_path, *QUICK, "--json")
     assert found.code == 0, found.err
     values = found.json
@@ -99,7 +99,7 @@ def test_without_training_data_there_is_no_map(own_data: Path, tmp_path: Path, c
     own_data.rename(tmp_path / "gone")
     found = call("map", tmp_path / "fresh", "--out", tmp_path / "out", *QUICK)
     assert found.code == 3
-    assert "a map needs the training data" in found.last_line
+    assert "the training data cannot be opened" in found.last_line
     assert not (tmp_path / "out").exists()
 
 

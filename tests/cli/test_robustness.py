@@ -62,7 +62,7 @@ def test_files_hold_every_network_condition_and_figure(runs: Path, tmp_path: Pat
 
 
 def test_pages_and_pictures_are_drawn(runs: Path, tmp_path: Path, call: Call) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("matplotlib", reason="figures need the extra plots")
     found = call("robustness", runs / "a1", runs / "a0", runs / "a05", runs / "cnn", "--out", tmp_path, *QUICK)
     assert found.code == 0, found.err
     assert "same exemplar" in found.out

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
-from provnet.data.files import read_file, shown
+from provnet.data.csvfile import read_rows
+from provnet.data.files import shown
 from provnet.data.identity import SampleTable
 from provnet.errors import DataError, UsageError, did_you_mean
 
 NEEDED = ("sample_id", "contributor")
-LARGEST = 2**30  # bytes
 HINTED = 20_000  # ids that an unknown one is compared with: that takes time
 
 
@@ -74,26 +72,10 @@ def read_contributors(path: Path) -> dict[str, str]:
     {'train/3': 'Ann'}
     """
     file = shown(path.name)
-    try:
-        text = read_file(path, LARGEST).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not UTF-8 text; save the file as CSV UTF-8") from None
-    try:
-        records = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise DataError(f"{file}: cannot be parsed as CSV ({error})") from None
-    columns = [name.strip().lower() for name in records[0]] if records else []
-    if not set(NEEDED) <= set(columns) or len(set(columns)) != len(columns):
-        given = shown(",".join(columns))[:200]
-        raise DataError(f"{file} row 1: the header must name {' and '.join(NEEDED)}, once each; got {given!r}")
     found: dict[str, str] = {}
     rows: dict[str, int] = {}
-    for number, cells in enumerate(records[1:], 2):
-        if not cells:
-            continue
-        if len(cells) != len(columns):
-            raise DataError(f"{file} row {number}: {len(cells)} cells, the header has {len(columns)}; quote commas")
-        sample_id, name = (dict(zip(columns, cells, strict=True))[column] for column in NEEDED)
+    for number, cell in read_rows(path, NEEDED):
+        sample_id, name = (cell[column] for column in NEEDED)
         name = name.strip()
         if not sample_id or not name:
             raise DataError(f"{file} row {number}: sample_id and contributor must not be empty")

@@ -10,13 +10,12 @@ import typer
 
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import find_training_data, resolve
-from provnet.errors import DataError, UsageError
+from provnet.cli.rundata import need_training
+from provnet.errors import UsageError
 
 if TYPE_CHECKING:
     from provnet.applications.debugging import Debugging
-    from provnet.cli.rundata import Found, Resolved
-    from provnet.modelfile import Run
+    from provnet.cli.rundata import Resolved
 
 EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
 SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
@@ -63,7 +62,7 @@ def debug(
     where = pick_device(device)
     loaded = read_run(run)
     loaded.network.to(where)
-    found, resolved = _training(loaded, data, data_dir)
+    found, resolved = need_training(loaded, data, data_dir)
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
     result = look(loaded, resolved.data, index=resolved.index, progress=True)
@@ -90,20 +89,6 @@ def debug(
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:
         _show(result, summary, threshold, out, files, how)
-
-
-def _training(run: Run, source: str | None, data_dir: str | None) -> tuple[Found, Resolved]:
-    found = find_training_data(run.config, run.samples, source, data_dir)
-    if found.data is None:
-        raise DataError(f"the training data cannot be opened: {found.why}; say with --data where they are")
-    if found.why:
-        note(f"not all training data can be opened: {found.why}", "warning")
-    resolved = resolve(run.samples, found.data)
-    for line in resolved.facts:
-        note(f"training data: {line}", "warning" if resolved.left_out else "note")
-    if len(resolved.index) == 0:
-        raise DataError("none of the training samples is among the data; say with --data where they are")
-    return found, resolved
 
 
 def _write(out: Path, files: dict[str, bytes]) -> None:

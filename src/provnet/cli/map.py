@@ -13,14 +13,13 @@ import typer
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
-    find_training_data,
     model_sha256,
+    need_training,
     open_test_data,
-    resolve,
     seen_in_training,
     spec_name,
 )
-from provnet.errors import DataError, UsageError
+from provnet.errors import UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -74,7 +73,7 @@ def map(  # noqa: A001 - the name of the command
     chosen = engine_for(engine)
     loaded = read_run(run)
     loaded.network.to(where)
-    training = _training(loaded, data, data_dir)
+    _, training = need_training(loaded, data, data_dir)
     tests = _test(loaded, test, data_dir)
     if chosen == "scikit-learn" and min(len(training.index), limit or len(training.index)) > SLOW:
         note(
@@ -126,21 +125,6 @@ def _rate(hits: int, n: int) -> dict[str, Any]:
     from provnet.stats import wilson
 
     return wilson(hits, n).to_json()
-
-
-def _training(run: Run, source: str | None, data_dir: str | None) -> Resolved:
-    """The training samples that are still what they were; a map needs their pixels."""
-    found = find_training_data(run.config, run.samples, source, data_dir)
-    if found.data is None:
-        raise DataError(f"a map needs the training data, and they cannot be opened: {found.why}; give --data")
-    if found.why:
-        note(f"not all training data can be opened: {found.why}", "warning")
-    resolved = resolve(run.samples, found.data)
-    for line in resolved.facts:
-        note(f"training data: {line}", "warning" if resolved.left_out else "note")
-    if len(resolved.index) == 0:
-        raise DataError("none of the training samples is still what it was; give --data")
-    return resolved
 
 
 def _write(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provnet.cli.output import note
 from provnet.cli.runsources import KEY, has_changed, open_sources, rest_words
 from provnet.errors import DataError, ProvnetError
 
@@ -178,3 +179,18 @@ def _nowhere(split: str) -> DataSpec:
     from provnet.data.imagedata import DataSpec
 
     return DataSpec("arrays", "arrays", split)
+
+
+def need_training(run: Run, source: str | None, data_dir: str | None) -> tuple[Found, Resolved]:
+    """The training samples that are still what they were, for a command that cannot do without their pictures."""
+    found = find_training_data(run.config, run.samples, source, data_dir)
+    if found.data is None:
+        raise DataError(f"the training data cannot be opened: {found.why}; say with --data where they are")
+    if found.why:
+        note(f"not all training data can be opened: {found.why}", "warning")
+    resolved = resolve(run.samples, found.data)
+    for line in resolved.facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    if len(resolved.index) == 0:
+        raise DataError("none of the training samples is among the data; say with --data where they are")
+    return found, resolved

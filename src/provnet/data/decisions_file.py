@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from provnet.data.files import read_file, shown
+from provnet.data.csvfile import read_rows
+from provnet.data.files import shown
 from provnet.errors import DataError, did_you_mean
 
 KINDS = ("keep", "relabel", "drop")
@@ -41,28 +42,9 @@ def read_decisions(path: Path) -> list[Decision]:
     '7'
     """
     file = shown(path.name)
-    try:
-        text = read_file(path, LARGEST).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise DataError(f"{file}: not UTF-8 text; save the file as CSV UTF-8") from None
-    try:
-        records = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise DataError(f"{file}: cannot be parsed as CSV ({error})") from None
-    columns = [name.strip().lower() for name in records[0]] if records else []
-    missing = [name for name in NEEDED if name not in columns]
-    if missing or len(set(columns)) != len(columns):
-        raise DataError(
-            f"{file} row 1: the header must name {', '.join(NEEDED)} once each, and new_label to relabel; "
-            f"got {shown(','.join(columns))[:200]!r}"
-        )
     found: dict[str, Decision] = {}
-    for number, cells in enumerate(records[1:], 2):
-        if not cells:
-            continue
-        if len(cells) != len(columns):
-            raise DataError(f"{file} row {number}: {len(cells)} cells, the header has {len(columns)}")
-        one = _decision(dict(zip(columns, cells, strict=True)), f"{file} row {number}", number)
+    for number, cell in read_rows(path, NEEDED, ", and new_label to relabel"):
+        one = _decision(cell, f"{file} row {number}", number)
         earlier = found.setdefault(one.sample_id, one)
         if earlier is not one:
             raise DataError(f"{file} row {number}: {shown(one.sample_id)} stands in row {earlier.row} already")
@@ -97,6 +79,3 @@ def decisions_csv(decisions: Iterable[Decision], more: Mapping[str, Sequence[obj
     for i, one in enumerate(rows):
         writer.writerow([one.sample_id, one.sha256, one.kind, one.new_label, *(extra[name][i] for name in extra)])
     return buffer.getvalue().encode("utf-8")
-
-
-LARGEST = 2**30  # bytes
