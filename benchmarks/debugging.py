@@ -28,8 +28,8 @@ from machine import machine
 
 from provnet import open_data
 from provnet.applications.debugging import Debugging, debug
-from provnet.bootstrap import difference
-from provnet.curves import auc, average_precision, calibration_error
+from provnet.bootstrap import difference, measured
+from provnet.curves import auc, calibration_error
 from provnet.data.imagedata import ImageData
 from provnet.modelfile import Run
 from provnet.stats import wilson
@@ -65,14 +65,7 @@ def trained(
 
 def figures(truth: np.ndarray, score: np.ndarray, draws: int) -> dict[str, Any]:
     """AUROC and AP of a score with intervals."""
-    chance, drawn = np.random.default_rng(0), []
-    wrong, right = np.flatnonzero(truth), np.flatnonzero(~truth)
-    for _ in range(draws):
-        rows = np.concatenate([chance.choice(wrong, len(wrong)), chance.choice(right, len(right))])
-        drawn.append(average_precision(truth[rows], score[rows]))
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    ap = {"value": average_precision(truth, score), "n": len(truth), "low": float(low), "high": float(high)}
-    return {"auroc": auc(truth, score).to_json(), "ap": ap}
+    return {"auroc": auc(truth, score).to_json(), "ap": measured(truth, score, draws=draws).to_json()}
 
 
 def own_baselines(run: Run, found: Debugging) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """Preset `robust` on whole data sets, one network each, against the bars that we set ourselves; table and JSON.
 
     python benchmarks/robust.py --data-dir DIR [--data mnist cifar10] [--seeds 0] [--out benchmarks/results/robust.json]
-        [--limit N] [--epochs N]
+        [--limit N] [--epochs N] [--runs DIR]
 
 The clock runs for `fit` as a whole: training, keys, calibration. Unseen samples: class by the class branch, class of
 the best match by plain scores and by joint weights, and whether one of five is right. Training samples look for
@@ -82,7 +82,8 @@ def measure(name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     train, test = (open_data(name, split=s, data_dir=given.data_dir, limit=given.limit) for s in ("train", "test"))
     config = train_config("robust", seed=seed, epochs=given.epochs)
     began = time.perf_counter()
-    run = fit(train, network="class-independent", config=config, progress=True)
+    folder = None if given.runs is None else given.runs / f"robust-{name}"
+    run = fit(train, network="class-independent", config=config, out=folder, progress=True)
     seconds = time.perf_counter() - began
     device = "cuda" if torch.cuda.is_available() else "cpu"
     run.network.to(device)
@@ -114,6 +115,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--limit", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
+    parser.add_argument("--runs", type=Path, default=None, help="keep the runs here")
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
     report: dict[str, Any] = {**machine(), "rows": []}

@@ -1,7 +1,7 @@
 """How far one machine goes: digits with random affine jitter, as many as asked for; prints and writes JSON.
 
 Usage: python benchmarks/scale.py --data-dir DIR [--samples 1200000] [--epochs 8] [--batch 4096] [--negatives 16384]
-       [--key-width 128] [--queries 100000] [--out benchmarks/results]
+       [--backbone auto] [--key-width 128] [--queries 100000] [--out benchmarks/results]
 
 Samples are made before the clock starts. The clock runs for `fit` as a whole: training, keys, calibration. Then random
 training samples, plain, noisy and shifted, look for themselves among all keys, and the test digits are classified.
@@ -67,6 +67,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     run = fit(
         data,
         network="class-independent",
+        backbone=given.backbone,
         key_width=given.key_width,
         config=config,
         progress=True,
@@ -91,7 +92,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         "epoch_seconds": [round(later - earlier, 2) for earlier, later in itertools.pairwise(ends)],
         "peak_gb": None if peak is None else round(peak / 1e9, 2),
         "key_gb": round(run.network.index_head.keys.nbytes / 1e9, 3),
-        "training": config.to_json(),
+        "backbone": run.config.network.backbone,
+        "training": run.config.training["training"],
         **found,
     }
 
@@ -102,6 +104,7 @@ def main() -> None:
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--samples", type=int, default=1_200_000)
     parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--backbone", default="auto")
     parser.add_argument("--key-width", type=int, default=128)
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--negatives", type=int, default=16_384)

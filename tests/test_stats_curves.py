@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from provnet.bootstrap import difference
+from provnet.bootstrap import difference, measured
 from provnet.curves import auc, average_precision, calibration_error, roc, tpr_at
 from provnet.errors import NonFiniteError, UsageError
 from tests.counts import count, grows
@@ -166,6 +166,17 @@ def test_the_paired_difference_is_that_of_drawn_samples(measure: str) -> None:
     for _ in range(100):
         rows = np.concatenate([chance.choice(np.flatnonzero(kind), kind.sum()) for kind in (truth, ~truth)])
         drawn.append(value(truth[rows], one[rows]) - value(truth[rows], other[rows]))
+    assert (found.low, found.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+
+
+def test_the_interval_of_one_score_is_that_of_drawn_samples() -> None:
+    truth, one = some(3, 120, 6)
+    found = measured(truth, one, draws=100, seed=5)
+    assert found.value == pytest.approx(average_precision_score(truth, one))
+    chance, drawn = np.random.default_rng(5), []
+    for _ in range(100):
+        rows = np.concatenate([chance.choice(np.flatnonzero(kind), kind.sum()) for kind in (truth, ~truth)])
+        drawn.append(average_precision_score(truth[rows], one[rows]))
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
 
 

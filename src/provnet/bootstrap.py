@@ -1,14 +1,30 @@
-"""Which of two scores is better on the same samples: the paired bootstrap."""
+"""How good a score is, and which of two is better on the same samples: the bootstrap."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from provnet.curves import Roc, checked, descending, roc
 from provnet.errors import UsageError, choose
 from provnet.stats import LEVEL, Interval
+
+
+def measured(
+    truth: np.ndarray, score: np.ndarray, *, measure: str = "average precision", draws: int = 2000, seed: int = 0
+) -> Interval:
+    """A measure of a score with its bootstrap interval; each kind of sample is drawn again by itself.
+
+    >>> truth = np.array([True] * 5 + [False] * 5)
+    >>> measured(truth, truth * 1.0, draws=50).value
+    1.0
+    """
+    taken = choose("measure", measure, MEASURES)
+    truth, score = checked(truth, score)
+    side = _Drawn(truth, score)
+    low, high = _ends(np.array([taken(side.curve(weights)) for weights in _draws(truth, draws, seed)]))
+    return Interval(taken(roc(truth, score)), len(truth), low, high)
 
 
 def difference(
@@ -22,22 +38,30 @@ def difference(
     >>> difference(truth, truth * 1.0, np.zeros(10), draws=50).value
     0.5
     """
-    if draws < 20:
-        raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the interval")
-    measured = choose("measure", measure, MEASURES)
+    taken = choose("measure", measure, MEASURES)
     truth, one = checked(truth, one)
     _, other = checked(truth, other)
-    sides = [_Drawn(truth, score) for score in (one, other)]
+    first, second = (_Drawn(truth, score) for score in (one, other))
+    drawn = [taken(first.curve(weights)) - taken(second.curve(weights)) for weights in _draws(truth, draws, seed)]
+    low, high = _ends(np.array(drawn))
+    return Interval(taken(roc(truth, one)) - taken(roc(truth, other)), len(truth), low, high)
+
+
+def _draws(truth: np.ndarray, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each sample was drawn, draw by draw."""
+    if draws < 20:
+        raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the interval")
     chance = np.random.default_rng(seed)
     kinds = [np.flatnonzero(truth), np.flatnonzero(~truth)]
-    found = np.empty(draws)
-    for draw in range(draws):
-        weights = np.zeros(len(truth), dtype=np.int64)
-        for rows in kinds:
-            weights += np.bincount(chance.choice(rows, len(rows)), minlength=len(truth))
-        found[draw] = measured(sides[0].curve(weights)) - measured(sides[1].curve(weights))
+    for _ in range(draws):
+        rows = np.concatenate([chance.choice(kind, len(kind)) for kind in kinds])
+        yield np.bincount(rows, minlength=len(truth))
+
+
+def _ends(found: np.ndarray) -> tuple[float, float]:
+    """The middle share of the draws."""
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(measured(roc(truth, one)) - measured(roc(truth, other)), len(truth), float(low), float(high))
+    return float(low), float(high)
 
 
 class _Drawn:

@@ -17,6 +17,7 @@ from provnet.errors import UsageError
 from provnet.models.wide import WideLinear
 
 Shape = tuple[int, ...]
+MANY = 20_000  # samples from which on preset `robust` takes a larger network and another recipe
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,10 @@ def mlp(shape: Shape) -> nn.Module:
     return nn.Sequential(nn.Flatten(), branch(inputs, ((256, 0.0), (128, 0.0))))
 
 
-def auto_backbone(shape: Shape, network: str, preset: str) -> str:
+def auto_backbone(shape: Shape, network: str, preset: str, n: int = 0) -> str:
     """The name that "auto" stands for: by input shape, and the paper's own layers under the preset `paper`.
+
+    Under `robust`, MANY small grey pictures and more get a larger one.
 
     >>> auto_backbone((1, 28, 28), "single", "paper"), auto_backbone((3, 32, 32), "single", "fast")
     ('paper-single', 'residual')
@@ -159,7 +162,9 @@ def auto_backbone(shape: Shape, network: str, preset: str) -> str:
         return "mlp"
     if preset == "paper":
         return "paper-single" if network == "single" else "paper"
-    return "small" if shape[0] == 1 and max(shape[1:]) <= 32 else "residual"
+    if shape[0] == 1 and max(shape[1:]) <= 32:
+        return "medium" if preset == "robust" and n >= MANY else "small"
+    return "residual"
 
 
 BACKBONES: dict[str, Design] = {

@@ -153,6 +153,10 @@ def restore(
             for number, value in tensors.items():
                 slots.setdefault(int(number), {})[group.removeprefix(OPTIMIZER)] = value
     optimizer.load_state_dict({"state": slots, "param_groups": optimizer.state_dict()["param_groups"]})
+    for weight, moments in optimizer.state.items():  # in memory they lie as the weight does, which files do not say
+        for slot, value in moments.items():
+            if value.shape == weight.shape:
+                moments[slot] = torch.empty_like(weight).copy_(value)
     progress = checkpoint.groups[PROGRESS]
     return TrainState(
         step=checkpoint.meta["step"],

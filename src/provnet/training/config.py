@@ -9,6 +9,7 @@ from typing import Any
 
 from provnet.data.policy import POLICIES, auto_policy
 from provnet.errors import UsageError, choose, did_you_mean, one_of
+from provnet.models.backbones import MANY
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed")
 SCHEDULES = ("one-cycle", "step")
@@ -30,6 +31,7 @@ class TrainConfig:
         negatives: keys that a sample is told from at each step (exemplar heads); 0 means all.
         augment: a name in POLICIES, or `auto` to choose it by the shape of the samples; the copies keep their index.
         seed: order, targets, dropout and initial weights are functions of it.
+        asked: the fields that were asked for by name, which `for_samples` leaves as they are.
     """
 
     preset: str = "fast"
@@ -50,6 +52,7 @@ class TrainConfig:
     negatives: int = 0
     augment: str = "none"
     seed: int = 0
+    asked: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -81,8 +84,8 @@ class TrainConfig:
         one_of("augment", self.augment, ("auto", *POLICIES))
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary."""
-        return {**asdict(self), "betas": list(self.betas)}
+        """A plain dictionary of what decides the result; who asked for it does not."""
+        return {k: v for k, v in asdict(self).items() if k != "asked"} | {"betas": list(self.betas)}
 
 
 def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
@@ -93,26 +96,34 @@ def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
     """
     if changes.get("batch_size") == 0:
         raise UsageError("batch_size must be 2 or more, got 0; leave it out to have it chosen")
-    known = {f.name for f in fields(TrainConfig)}
+    known = {f.name for f in fields(TrainConfig)} - {"asked"}
     for name in changes:
         if name not in known:
             raise UsageError(
                 f'unknown setting "{name}"; allowed: {", ".join(sorted(known))}.{did_you_mean(name, known)}'
             )
     given: Mapping[str, Any] = {k: v for k, v in changes.items() if v is not None}
-    return replace(choose("preset", preset, PRESETS), **given)
+    return replace(choose("preset", preset, PRESETS), **given, asked=tuple(sorted(given)))
 
 
 def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainConfig:
     """The recipe for n samples of a shape: a batch size left open becomes about n / 32, from 32 to 512.
 
+    From MANY samples on the preset `robust` takes the values of MANY_SAMPLES for what was not asked for by name.
+
     >>> for_samples(train_config("fast"), 4_000, (1, 28, 28)).batch_size
     128
     >>> for_samples(train_config("robust"), 60_000, (1, 28, 28)).augment
     'digits'
+    >>> for_samples(train_config("robust"), 50_000, (3, 32, 32)).epochs
+    120
     """
     batch = config.batch_size or max(32, min(512, 2 ** round(math.log2(max(n, 2) / 32))))
-    return replace(config, batch_size=batch, augment=auto_policy(shape) if config.augment == "auto" else config.augment)
+    augment = auto_policy(shape) if config.augment == "auto" else config.augment
+    many = MANY_SAMPLES.get(augment, {}) if config.preset == "robust" and n >= MANY else {}
+    usual = PRESETS["robust"]
+    left = {k: v for k, v in many.items() if k not in config.asked and getattr(config, k) == getattr(usual, k)}
+    return replace(config, batch_size=batch, augment=augment, **left)
 
 
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
@@ -149,4 +160,9 @@ PRESETS: dict[str, TrainConfig] = {
         task_weight=0.3,
     ),
     "robust": TrainConfig(preset="robust", epochs=30, augment="auto"),
+}
+# By augmentation. Few samples need a stronger index loss; many can afford to let the class lead.
+MANY_SAMPLES: dict[str, dict[str, Any]] = {
+    "digits": {"epochs": 25, "index_weight": 0.3, "task_smoothing": 0.1},
+    "photos": {"epochs": 120, "lr": 4e-3, "weight_decay": 0.15, "index_weight": 0.15, "task_smoothing": 0.1},
 }

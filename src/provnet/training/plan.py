@@ -46,7 +46,7 @@ def plan(
     if isinstance(backbone, nn.Module):
         name = "custom"
     else:
-        name = auto_backbone(data.shape, network, preset) if backbone == "auto" else backbone
+        name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
     mean, std, scale = normalisation(data)
     config = NetworkConfig(
         network=network,
