@@ -95,7 +95,7 @@ def robust(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
                     "ends, so a sample shown as it is finds itself by construction; noise, shift and mirror are what "
                     "was learned.",
                     result,
-                    "python benchmarks/robust.py --data-dir DIR --out benchmarks/results/robust.json",
+                    f"python benchmarks/robust.py --data-dir DIR --data {row['data']} --seeds {row['seed']}",
                     rows,
                 )
             )
@@ -121,6 +121,7 @@ def scale(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
         rows.append(Row("keys", f"{result['key_gb']:g} GB", limit=Limit(words)))
         command = f"python benchmarks/scale.py --data-dir DIR --samples {n} --epochs {settings['epochs']}"
         command += f" --batch {settings['batch_size']} --negatives {settings['negatives']} --key-width {width}"
+        command += f" --backbone {result['backbone']}" if "backbone" in result else ""
         words = (
             f"{n:,} digits, each of the 60,000 jittered by random turns, sizes and shifts; "
             f"{settings['epochs']} epochs, every batch against {settings['negatives'] or n:,} keys. {queries:,} random "

@@ -32,6 +32,10 @@ threads count as at least as many times one thread); where they come from anothe
 are not there, it says so. *Of limit* is our figure divided by the limit: a time or a memory cannot be below 1, a share
 of right answers not above. *Load* is how many processes wanted a core when the run began; where others used the
 machine, times are longer than on an idle one. Shares carry 95 % Wilson intervals.
+
+![An epoch of the paper's layers, and how often a sample finds itself among up to ten million](images/measured.png)
+
+The picture is drawn from the same results by `python benchmarks/plots.py`.
 """
 COLUMNS = ("what", "ours", "other", "ratio", "bar", "met", "limit", "of limit")
 

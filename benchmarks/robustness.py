@@ -176,7 +176,7 @@ def main() -> None:
         lines = pooled(seeds, given.alphas)
         result = {
             "machine": about,
-            "settings": {name: str(v) if isinstance(v, Path) else v for name, v in vars(given).items()},
+            "settings": {name: v for name, v in vars(given).items() if name not in ("data_dir", "out")},
             "train_samples": len(train_data),
             "test_samples": len(test),
             "test_fingerprint": test.samples.fingerprint,
