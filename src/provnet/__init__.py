@@ -16,6 +16,7 @@ _EXPORTS = {
     "IndexMap": "provnet.indexing",
     "ProvenanceClassifier": "provnet.estimator",
     "ProvenanceNet": "provnet.models.provenance",
+    "ProvenanceVAE": "provnet.models.vae",
     "SampleTable": "provnet.data.identity",
     "evaluate": "provnet.evaluation",
     "explain": "provnet.explanation",
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from provnet.explanation import Explanation, explain
     from provnet.indexing import IndexMap
     from provnet.models.provenance import ProvenanceNet
+    from provnet.models.vae import ProvenanceVAE
 
 __all__ = [
     "DataSpec",
@@ -40,6 +42,7 @@ __all__ = [
     "IndexMap",
     "ProvenanceClassifier",
     "ProvenanceNet",
+    "ProvenanceVAE",
     "SampleTable",
     "__version__",
     "evaluate",

@@ -16,6 +16,7 @@ import numpy as np
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import DataSpec
 from provnet.models.config import NetworkConfig
+from provnet.models.made import GENERATORS
 
 
 def model_card(
@@ -34,6 +35,7 @@ def model_card(
 ) -> str:
     """The whole card as Markdown with YAML front matter."""
     kind = "image-classification" if len(network.input_shape) == 3 else "tabular-classification"
+    kind = "unconditional-image-generation" if network.backbone in GENERATORS else kind
     front = {
         "library_name": "provnet",
         "license": licence,

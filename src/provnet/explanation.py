@@ -162,7 +162,7 @@ def explain(
             rows = slice(start, start + batch_size)
             given = None if classes is None else classes[rows].to(device)
             parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
-    found = _join(parts, run)
+    found = joined(parts, run)
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
 
 
@@ -195,7 +195,9 @@ def _check_classes(run: Run, classes: Tensor, n: int) -> None:
         raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
 
 
-def _join(parts: list[Attribution], run: Run) -> Explanation:
+def joined(parts: Sequence[Attribution], run: Run) -> Explanation:
+    """Attributions of several batches as one explanation, by a network that knows all samples of the run."""
+
     def column(name: str) -> np.ndarray:
         return np.asarray(torch.cat([getattr(part, name) for part in parts]).cpu().numpy())
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.errors import UsageError
 from provnet.models.exemplar import ExemplarHead
+from provnet.models.made import Made
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
 
@@ -25,6 +27,24 @@ class Losses:
     index: Tensor
     per_sample: Tensor  # (B,)
     found: Tensor  # (B,) bool: whether the target was the best sample; times the weight where there is one
+    parts: Tensor | None = None  # (3,) those of a generator, see PARTS
+
+
+PARTS = ("reconstruction", "divergence", "feature")
+
+
+def generative_loss(made: Made) -> tuple[Tensor, Tensor]:
+    """The loss of a generator, and its PARTS: binary cross-entropy summed over pixels, KL divergence over latents.
+
+    Both are means over the batch; the divergence of the posterior is taken from the prior of each sample.
+    """
+    posterior, prior = made.posterior, made.prior
+    each = F.binary_cross_entropy_with_logits(made.logits.float(), made.target, reduction="none")
+    reconstruction = each.flatten(1).sum(1).mean()
+    apart = (posterior.log_variance.exp() + (posterior.mean - prior.mean).square()) / prior.log_variance.exp()
+    divergence = 0.5 * (apart - 1 + prior.log_variance - posterior.log_variance).sum(1).mean()
+    total = made.weight * (reconstruction + made.warmth * divergence + made.feature)
+    return total, torch.stack([reconstruction, divergence, made.feature]).detach()
 
 
 def index_loss(scores: Tensor, valid: Tensor | None, slots: Tensor, smoothing: float) -> Tensor:
@@ -87,7 +107,11 @@ class ProvenanceObjective:
         task = per_sample.mean()
         smoothed = self._smoothed(net, output.logits, labels) if self.task_smoothing else task
         total = index if net.task_head is None else self.task_weight * smoothed + self.index_weight * index
-        return Losses(total, task.detach(), index.detach(), per_sample.detach(), found)
+        parts = None
+        if output.made is not None:
+            generative, parts = generative_loss(output.made)
+            total = total + generative
+        return Losses(total, task.detach(), index.detach(), per_sample.detach(), found, parts)
 
     def _smoothed(self, net: ProvenanceNet, logits: Tensor, labels: Tensor) -> Tensor:
         """The mean class loss with smoothing over the classes that have samples."""

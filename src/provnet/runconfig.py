@@ -11,6 +11,7 @@ from provnet.data.imagedata import DataSpec
 from provnet.errors import IntegrityError, UsageError
 from provnet.models.backbones import BACKBONES
 from provnet.models.config import HEADS, KEY_TYPES, NetworkConfig
+from provnet.models.made import GENERATORS
 from provnet.models.provenance import NETWORKS
 from provnet.models.sharing import SHARING
 from provnet.safejson import shown
@@ -98,7 +99,7 @@ def _network(value: Any) -> NetworkConfig:
     value = {**LATER, **value}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
-    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, CUSTOM))
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, CUSTOM))
     _known("head", value["head"], HEADS)
     _known("key type", value["key_type"], KEY_TYPES)
     for name in ("classes", "level", "key_width"):

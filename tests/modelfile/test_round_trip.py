@@ -44,7 +44,7 @@ def test_a_network_comes_back_bit_equal(tmp_path: Path, network: str, backbone: 
     assert_same(run, again)
     assert not again.network.training
     images = torch.randint(0, 256, (5, *shape)).float()
-    for one, other in zip(run.network(images), again.network(images), strict=True):
+    for one, other in zip(run.network(images)[:-1], again.network(images)[:-1], strict=True):  # `made` is None
         assert torch.equal(one, other)
     assert [check.why for check in verify_files(tmp_path)] == ["ok"] * 6
     assert_same(run, Run(again.network, *read_samples(tmp_path), again.history))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.figures import figures_table
+from provnet.cli.figures import figures_table, generator_table
+from provnet.cli.generating import generator_figures
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
@@ -69,12 +70,16 @@ def evaluate(
         "model_sha256": model_sha256(run),
     }
     values = found.to_json()
+    made = generator_figures(loaded, training, test, index, seed)
+    values |= {"generation": made} if made else {}
     if json:
-        emit_json({name: values[name] for name in CHIEF})
+        emit_json({name: values[name] for name in (*CHIEF, *(["generation"] if made else []))})
     else:
         rows = [("unseen", spec_name(test.spec) if test else "none"), ("training", about_training["data"] or "none")]
         show(facts(rows))
         show(figures_table(values))
+        if made:
+            show(generator_table(made))
     write_evaluation(run, values, about)
     if not json:
         say(f"written to {run / NAME}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,13 +13,16 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
+from provnet.cli.generating import rebuilt_queries
 from provnet.cli.options import AsJson, DataDir, RunFolder
-from provnet.cli.output import console, emit_json, is_first_process, note
+from provnet.cli.output import console, emit_json, is_first_process, note, say
 from provnet.cli.rundata import find_training_data, model_sha256
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from provnet.cli.inputs import Query
     from provnet.data.evidence import Evidence
     from provnet.explanation import Explained, Explanation
@@ -72,20 +76,25 @@ def explain(
     loaded = read_run(run)
     queries = read_queries(loaded, image, data_dir, strict=strict)
     explanation = _explained(loaded, queries, k, weights)
+    rebuilt = rebuilt_queries(loaded, queries)
     records = explanation.to_records([query.name for query in queries])
+    for record, copy in zip(records, rebuilt, strict=False):
+        record["reconstruction_mse"] = copy.error
 
     files: dict[Path, bytes] = {}
     if html or png or strict or data is not None:
         pictures = _pictures(loaded, explanation, data, data_dir, strict)
-        files = _drawn(loaded, explanation, queries, pictures, html, png)
+        files = _drawn(loaded, explanation, queries, pictures, html, png, [copy.picture for copy in rebuilt])
     if log is not None:
         _append(log, run, loaded, queries, records, weights)
     _write(files)
     if json:
         emit_json(records)
     elif is_first_process():
-        for query, one in zip(queries, explanation, strict=True):
+        for place, (query, one) in enumerate(zip(queries, explanation, strict=True)):
             _show(query, one)
+            if rebuilt:
+                say(f"  rebuilt from its latents with a mean square error of {rebuilt[place].error:.5f} a pixel")
         for path in files:
             note(f"written: {path}")
 
@@ -136,12 +145,15 @@ def _drawn(
     pictures: dict[int, Evidence],
     html: Path | None,
     png: Path | None,
+    rebuilt: list[np.ndarray | None],
 ) -> dict[Path, bytes]:
     """The files asked for, in memory: nothing is written before all of it is there."""
     from provnet.report.page import explanation_html
     from provnet.report.sheet import explanation_png
 
     cards = explanation_cards(explanation, queries, pictures)
+    if rebuilt:
+        cards = [replace(card, rebuilt=picture) for card, picture in zip(cards, rebuilt, strict=True)]
     files = {}
     if html is not None:
         config = run.config.network

@@ -36,6 +36,37 @@ def figures_table(values: Mapping[str, Any]) -> Table:
     return table
 
 
+def generator_table(values: Mapping[str, Any]) -> Table:
+    """What a run that makes pictures is worth: rebuilt pictures, and the distance of new ones to real ones.
+
+    >>> figure = {"value": 80.0, "n": 2, "low": 79.0, "high": 81.0}
+    >>> generator_table({"train": {"reconstruction_bce": figure}}).row_count
+    2
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("as a generator")
+    for name in ("value", "95 % interval", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for split, title in (("test", "on unseen samples"), ("train", "on its own training samples")):
+        rows = [(words, form, _find(values, f"{split}.{key}")) for key, (words, form) in MADE.items()]
+        if any(figure for _, _, figure in rows):
+            table.add_row(Text(title, style="bold"))
+        for words, form, figure in rows:
+            if figure is not None:
+                cells = interval_cells(figure) if form == "%" else _number_cells(figure, form)
+                table.add_row(f"  {words}", *cells)
+    distance = _find(values, "frechet.distance")
+    if distance is not None:
+        table.add_row(Text("generated pictures", style="bold"))
+        table.add_row("  Fréchet distance, in latents of this run", *_number_cells(distance, ".4g"))
+    return table
+
+
+def _number_cells(figure: Mapping[str, Any], form: str) -> tuple[str, str, str]:
+    value, low, high = (format(figure[part], form) for part in ("value", "low", "high"))
+    return value, f"{low} to {high}", f"{figure['n']:,}"
+
+
 def _find(values: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
     found: Any = values
     for part in key.split("."):
@@ -57,6 +88,14 @@ UNSEEN = {
     "joint_any_at_1": "any@1 by joint weights",
     "joint_any_at_5": "any@5 by joint weights",
     "supported.test": "supported",
+}
+MADE = {
+    "reconstruction_bce": ("reconstruction: cross-entropy a picture", ".2f"),
+    "reconstruction_mse": ("reconstruction: mean square error a pixel", ".5f"),
+    "class_accuracy": ("class accuracy, latents at their mean", "%"),
+    "class_accuracy_drawn": ("class accuracy, latents drawn", "%"),
+    "index_accuracy": ("index accuracy within the class, at their mean", "%"),
+    "index_accuracy_drawn": ("index accuracy within the class, drawn", "%"),
 }
 OWN = {
     "index_accuracy": "index accuracy, exact",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from provnet.cli.banked import bank_counts, count_words
 from provnet.cli.evaluate import NAME
-from provnet.cli.figures import figures_table
+from provnet.cli.figures import figures_table, generator_table
 from provnet.cli.options import AsJson, RunFolder
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name
@@ -44,6 +44,8 @@ def info(run: RunFolder, json: AsJson = False) -> None:
     show(facts(_rows(config, samples, record)))
     if record["evaluation"]:
         show(figures_table(record["evaluation"]))
+        if isinstance(record["evaluation"].get("generation"), dict):
+            show(generator_table(record["evaluation"]["generation"]))
     else:
         say(f"not evaluated yet: provnet evaluate {run}")
 

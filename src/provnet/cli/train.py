@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_course
 from provnet.cli.options import AsJson, DataDir, Device, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
 from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
@@ -32,6 +33,8 @@ def train(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run.", show_default=False)],
+    task: Task = "classify",
+    generator: GeneratorName = None,
     network: Annotated[
         str | None,
         typer.Option(
@@ -196,10 +199,12 @@ def train(
     from provnet.data.sources import open_data
     from provnet.training import checkpoint as checkpoints
     from provnet.training import folder as run_folder
-    from provnet.training.config import train_config
     from provnet.training.fit import fit
 
-    config = train_config(preset or "fast", epochs=epochs, batch_size=batch_size, lr=lr, augment=augment, seed=seed)
+    shaping = {"network": network, "backbone": backbone, "head": head, "alpha": alpha, "conditional": conditional}
+    shaping |= {"level": level, "index_subset": index_subset, "preset": preset}
+    settings = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "augment": augment, "seed": seed}
+    config, generating = chosen_recipe(task, generator, shaping, settings)
     if is_first_process() and out.is_dir() and not resume and not overwrite:
         run_folder.check_before(out, resume=False, overwrite=False)  # before hours of reading pictures
     opening: dict[str, Any] = {
@@ -231,7 +236,7 @@ def train(
         "devices": devices,
         "checkpoint_seconds": checkpoint_seconds,
     }
-    given = {name: value for name, value in wishes.items() if value is not None}
+    given = {name: value for name, value in wishes.items() if value is not None} | generating
     subset = chosen_subset(samples, index_subset, select, subset_classes_on, select_from, given, config.seed)
     if not json:
         words = network_words(samples if subset is None else samples.select(subset.rows), config.preset, given)
@@ -269,6 +274,8 @@ def train(
         if subset is not None:
             show_subset(result["subset"])
         show_result(result, out)
+    if generating:
+        draw_course(out, quiet=json)
 
 
 def _decided(data: ImageData, path: Path) -> ImageData:

@@ -18,6 +18,7 @@ from provnet.models.backbones import BACKBONES, CUSTOM, branch, output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.heads import INDEX_HEADS, PlainHead
+from provnet.models.made import GENERATORS, Made
 from provnet.models.sharing import SHARING, cut_at
 from provnet.models.support import Support
 
@@ -33,6 +34,7 @@ class ProvenanceOutput(NamedTuple):
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
     index_scores: Tensor | None  # (B, slots), only the head knows what a slot is; None where keys stand for outputs
+    made: Made | None = None  # what a generator made, while it is trained
 
     @property
     def support_features(self) -> Tensor:
@@ -122,17 +124,19 @@ class ProvenanceNet(nn.Module):
         self.index_map = index_map
         self.support = support
         self.has_empty = bool((index_map.sizes == 0).any())
-        if task_head is None and not isinstance(
-            index_head, ExemplarHead
-        ):  # (N, C) one-hot labels: a product with it sums over the samples of each class
+        if task_head is None and not isinstance(index_head, ExemplarHead):
+            # (N, C) one-hot labels: a product with it sums over the samples of each class
             members = F.one_hot(index_map.labels, index_map.classes).float()
             self.register_buffer("members", members, persistent=False)
 
     def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
         """Raw images (B, ...) -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
-        features = self.backbone(self.normalise(images))
+        return self.answer(self.backbone(self.normalise(images)), classes)
+
+    def answer(self, features: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
+        """The same from the backbone's features (B, D)."""
         if self.task_head is None:
-            none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+            none = torch.zeros(len(features), dtype=torch.int64, device=features.device)
             index_features = self.index_trunk(features, none)
             scores = self._index_scores(index_features, none)
             logits = self._class_scores(index_features, scores)
@@ -174,6 +178,10 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     kind = choose("network", config.network, NETWORKS)
     if config.classes != index_map.classes:
         raise UsageError(f"the config has {config.classes} classes, the index map {index_map.classes}")
+    if config.backbone in GENERATORS and backbone is None:
+        from provnet.models.generators import build_generator
+
+        return build_generator(config, index_map)
     by_keys = config.head != "plain"  # keys of all classes share one space: the class is not concatenated
     concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)

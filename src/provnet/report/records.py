@@ -48,6 +48,8 @@ class ExplanationCard:
         supported: whether training samples support the answer; if not, exemplars are near but no evidence.
         exemplars: training samples, largest weight first.
         truth: the name of the right class where it is known.
+        rebuilt: the input as a generator makes it of its own latents, or None.
+        over: what stands above the class.
     """
 
     query: Picture | None
@@ -57,6 +59,8 @@ class ExplanationCard:
     supported: bool
     exemplars: tuple[ExemplarCard, ...] = ()
     truth: str | None = None
+    rebuilt: Picture | None = None
+    over: str = "Predicted"
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ def explanation_png(cards: Sequence[ExplanationCard]) -> Image.Image:
 
 def _height(card: ExplanationCard) -> int:
     lines = -(-len(card.exemplars) // PER_LINE)
-    return max(QUERY + NAME, ANSWER + HEADING + lines * LINE_HEIGHT - (ROW_GAP if lines else 0)) + GAP // 2
+    left = QUERY + NAME + (0 if card.rebuilt is None else REBUILT + ROW_GAP)
+    return max(left, ANSWER + HEADING + lines * LINE_HEIGHT - (ROW_GAP if lines else 0)) + GAP // 2
 
 
 def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationCard, top: int, width: int) -> None:
@@ -47,6 +48,11 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
     _paste(sheet, draw, card.query, (MARGIN, top), QUERY, "input not shown")
     mono = face(19, "mono")
     draw.text((MARGIN, top + QUERY + 14), mono.shorten(card.name, QUERY, middle=True), fill=SOFT, font=mono.font)
+
+    if card.rebuilt is not None:
+        below = top + QUERY + NAME + ROW_GAP // 2
+        _paste(sheet, draw, card.rebuilt, (MARGIN, below), REBUILT, "")
+        draw.text((MARGIN + REBUILT + 14, below), "rebuilt", fill=SOFT, font=face(20).font)
 
     left = MARGIN + EXEMPLARS_AT
     room = width - MARGIN - left
@@ -64,7 +70,8 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
     draw.text((left + CONFIDENCE + 18, top + 68), words, fill=SOFT, font=face(22).font, anchor="lm")
 
     if card.supported:
-        words, colour = ("Because of these training samples" if card.exemplars else "Supported"), SOFT
+        seen = "" if card.over == "Predicted" else f"{card.over[:1].upper()}{card.over[1:]} {card.predicted}. "
+        words, colour = seen + ("Because of these training samples" if card.exemplars else "Supported"), SOFT
     else:
         words = "No supporting training sample" + (": only nearest ones" if card.exemplars else "")
         colour = WARN
@@ -129,7 +136,7 @@ def _bar(draw: ImageDraw.ImageDraw, at: tuple[int, int], width: int, height: int
 
 # all lengths in pixels, for a screen of twice the usual density; 252 and 196 enlarge 28 pixels by whole numbers
 MARGIN, GAP, ROW_GAP, COLUMN_GAP = 48, 64, 28, 28
-QUERY, NAME, EXEMPLAR, BAR = 252, 40, 196, 104
+QUERY, NAME, EXEMPLAR, BAR, REBUILT = 252, 40, 196, 104, 140
 CONFIDENCE, ANSWER, HEADING, CAPTION = 392, 104, 44, 132
 LINE_HEIGHT = EXEMPLAR + CAPTION + ROW_GAP
 EXEMPLARS_AT = QUERY + 56

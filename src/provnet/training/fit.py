@@ -26,9 +26,10 @@ from provnet.support import calibrate
 from provnet.training import folder as run_folder
 from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
 from provnet.training.config import TrainConfig, for_samples, train_config
+from provnet.training.generating import measured, settle
 from provnet.training.keys import fill_keys, refresh, whole_keys
 from provnet.training.lock import run_lock
-from provnet.training.loop import TrainingSet, TrainState, fresh_state, train
+from provnet.training.loop import TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.plan import plan, settings_of, versions
 from provnet.training.progress import progress_bar
 from provnet.training.setup import available_memory, check_disk, check_memory, check_shares, make_fabric
@@ -164,7 +165,7 @@ def _run(
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     model, optimizer = fabric.setup(net, adamw)
     n = len(training.samples)
-    state = fresh_state(n, fabric.device)
+    state = fresh_state(n, fabric.device, logged(net))
     if checkpoint is not None:
         state = restore(checkpoint, net, adamw, fabric.device)
         if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
@@ -204,6 +205,7 @@ def _run(
                 keep(state)
 
         def on_epoch(state: TrainState) -> None:
+            state.log[-1] |= measured(net, training.samples, config.seed, len(state.log))
             update(state.step, _text(state.log[-1]))
             if writes:
                 run_folder.write_log(_folder(session), state.log)
@@ -224,6 +226,7 @@ def _run(
             on_epoch=on_epoch,
             recorded=session.recorded and cuda and fabric.world_size == 1 and training.samples.resident,
         )
+    settle(net, training.samples.images, training.samples.labels)
     return state
 
 

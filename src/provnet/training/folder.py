@@ -19,7 +19,7 @@ from provnet.training.lock import NAME as LOCK
 LOG = "log.jsonl"
 FREE = "machine.processes: "
 SAMPLES = "samples.safetensors"  # only provnet writes this name: while it is there, the files beside it are a run's
-REPORTS = ("evaluation.json", "membership.json", "report.html")  # what was measured of the run
+REPORTS = ("evaluation.json", "membership.json", "report.html", "course.png")  # what was measured of the run
 OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, SAMPLES)
 
 

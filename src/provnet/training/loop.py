@@ -24,7 +24,8 @@ from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
 from provnet.errors import NonFiniteError
 from provnet.models.provenance import ProvenanceNet
-from provnet.objective import ProvenanceObjective
+from provnet.models.vae import ProvenanceVAE
+from provnet.objective import PARTS, ProvenanceObjective
 from provnet.training.config import TrainConfig, learning_rate
 from provnet.training.step import WARM, Places, Stepper, record
 from provnet.training.subset import Indexed
@@ -38,15 +39,20 @@ class TrainState:
     """Where training is: everything beside weights and optimiser that a checkpoint must hold."""
 
     step: int
-    sums: Tensor  # (5,) float64, running sums of this epoch over samples, see SUMS
+    sums: Tensor  # (5,) float64, running sums of this epoch over samples, see `logged`
     record: Tensor  # (N,) float32, class loss of each sample in this epoch
     log: list[dict[str, Any]] = field(default_factory=list)  # one row a finished epoch
     history: list[np.ndarray] = field(default_factory=list)  # one (N,) float16 a finished epoch
 
 
-def fresh_state(n: int, device: torch.device) -> TrainState:
+def logged(net: ProvenanceNet) -> tuple[str, ...]:
+    """What is summed up for a network: SUMS, and the parts of a generator's loss."""
+    return SUMS + PARTS if isinstance(net, ProvenanceVAE) else SUMS
+
+
+def fresh_state(n: int, device: torch.device, names: tuple[str, ...] = SUMS) -> TrainState:
     """The state before the first step."""
-    return TrainState(0, torch.zeros(len(SUMS), dtype=torch.float64, device=device), torch.zeros(n, device=device))
+    return TrainState(0, torch.zeros(len(names), dtype=torch.float64, device=device), torch.zeros(n, device=device))
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,7 @@ def train(
     `on_step` is called whenever losses were checked to be finite (every step on a CPU, every 50 on a GPU);
     `on_epoch` after an epoch's row was added to the log.
     """
-    n, device = len(data.samples), fabric.device
+    n, device, names = len(data.samples), fabric.device, logged(net)
     objective = ProvenanceObjective(
         config.task_weight, config.index_weight, config.smoothing, config.negatives, config.task_smoothing
     )
@@ -121,8 +127,8 @@ def train(
                 recent.clear()
                 if end < n:
                     seen = max(end / fabric.world_size, 1)
-                    on_step(state, dict(zip(SUMS, (state.sums / seen).tolist(), strict=True)))
-        _finish_epoch(fabric, state, epoch, n)
+                    on_step(state, dict(zip(names, (state.sums / seen).tolist(), strict=True)))
+        _finish_epoch(fabric, state, epoch, n, names)
         _share_statistics(fabric, net)
         on_epoch(state)
     for norm, momentum in norms:
@@ -142,14 +148,14 @@ def _share(index: Tensor, fabric: Any) -> Tensor:
     return index.repeat(2) if len(index) == 1 else index[fabric.global_rank :: fabric.world_size]
 
 
-def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int) -> None:
+def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int, names: tuple[str, ...]) -> None:
     """Add the epoch's row and per-sample losses, and clear the running values."""
     sums, record = state.sums, state.record
     if fabric.world_size > 1:
         sums = fabric.all_reduce(sums, reduce_op="sum")
         record = fabric.all_reduce(record, reduce_op="sum")
     count = n if n > 1 else 2  # a single sample is shown twice
-    row = dict(zip(SUMS, (sums / count).tolist(), strict=True))
+    row = dict(zip(names, (sums / count).tolist(), strict=True))
     state.log.append({"epoch": epoch + 1, "step": state.step, **row})
     state.history.append(record.clamp(max=60_000.0).half().cpu().numpy())
     state.sums.zero_()  # in place: a recorded step goes on adding there

@@ -14,8 +14,10 @@ from provnet.errors import DataError, NonFiniteError, choose
 from provnet.indexing import IndexMap
 from provnet.models.backbones import auto_backbone
 from provnet.models.config import NetworkConfig
+from provnet.models.made import GENERATORS
 from provnet.models.provenance import NETWORKS
 from provnet.training.config import TrainConfig
+from provnet.training.generating import between_0_and_1
 from provnet.training.setup import normalisation
 
 
@@ -47,7 +49,7 @@ def plan(
         name = "custom"
     else:
         name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
-    mean, std, scale = normalisation(data)
+    mean, std, scale = between_0_and_1(data) if name in GENERATORS else normalisation(data)
     config = NetworkConfig(
         network=network,
         backbone=name,

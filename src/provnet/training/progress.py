@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 
 Update = Callable[[int, str], None]
+Listener = Callable[[str, int, int, str], None]  # title, total, done, text
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell a function of every bar that is made inside, enabled or not: for a face that shows progress its own way.
+
+    >>> with listening(lambda title, total, done, text: print(title, f"{done} of {total}")):
+    ...     with progress_bar("training", 10, enabled=False) as update:
+    ...         update(1, "loss 0.5")
+    training 1 of 10
+    """
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
 
 
 @contextmanager
@@ -15,6 +35,10 @@ def progress_bar(title: str, total: int, enabled: bool) -> Iterator[Update]:
     >>> with progress_bar("training", 10, enabled=False) as update:
     ...     update(1, "loss 0.5")
     """
+    listener = _LISTENER.get()
+    if listener is not None:
+        yield partial(listener, title, total)
+        return
     if not enabled:
         yield lambda done, text: None
         return

@@ -30,7 +30,7 @@ class Places:
 
     targets: Tensor  # (N,) int64, of this epoch
     salt: Tensor  # () int64, `epoch_salt` of this epoch
-    sums: Tensor  # (5,) float64, see loop.SUMS
+    sums: Tensor  # (5,) float64, see loop.logged
     record: Tensor  # (N,) float32, class loss of each sample in this epoch
     counted: Counted | None = None  # where some samples have no index
 
@@ -78,7 +78,8 @@ class Stepper:
             scale = 1.0 if counted is None else counted.scale  # the figures of the index are over indexed samples
             means = torch.stack([losses.total.detach(), losses.task, losses.index * scale]).double() * len(index)
             hits = torch.stack([right.sum().double(), losses.found.sum().double() * scale])
-            places.sums.add_(torch.cat([means, hits]))
+            parts = [] if losses.parts is None else [losses.parts.double() * len(index)]
+            places.sums.add_(torch.cat([means, hits, *parts]))
             places.record[index] = losses.per_sample
         return torch.stack([losses.total.detach(), steepness])
 

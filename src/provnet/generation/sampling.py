@@ -1,0 +1,148 @@
+"""generate: pictures from a run, the same ones for the same seed.
+
+Letters: n pictures, C channels, H W height and width, L latents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.data.batches import keyed_generator
+from provnet.errors import UsageError, did_you_mean
+from provnet.modelfile import Run
+from provnet.models.made import GENERATORS
+from provnet.models.provenance import ProvenanceNet
+from provnet.models.vae import answer_at, picture, posterior_of, vae_of
+
+BATCH = 256
+DRAWS, LEAST_DRAWS = 500, 5_000  # for each picture of a class that is asked for, and in all
+LATENT, CLASS = 12, 13  # kinds of randomness
+
+
+@dataclass(frozen=True, eq=False)
+class Generated:
+    """Pictures that a run made.
+
+    Attributes:
+        images: (n, C, H, W) uint8, of the run's input shape.
+        labels: (n,) int64, the class that was asked for, or the one that the run sees in what it made.
+        latents: (n, L) float32, what they were made of.
+        drawn: how many were made in all; more than n where those of other classes were left out.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    latents: np.ndarray
+    drawn: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def is_generator(run: Run) -> bool:
+    """Whether a run makes pictures."""
+    return run.config.network.backbone in GENERATORS
+
+
+def generate(run: Run, n: int, label: str | int | None = None, seed: int = 0) -> Generated:
+    """Make n pictures, of a class where `label` (its name, or its position) says so; computed where the network lies.
+
+    The paper's generators cannot be asked for a class: pictures are made until n of them are seen as that class by the
+    run's own class head, and not more than 500 for each. The modern one makes what is asked for; without `label` its
+    classes are as frequent as in the training data.
+
+    >>> import provnet
+    >>> from provnet.generation import fit_generator
+    >>> run = fit_generator(provnet.open_data("embedded", limit=40), "modern", changes={"epochs": 1})
+    >>> made = generate(run, 3, label="7", seed=1)
+    >>> made.images.shape, made.images.dtype, made.labels.tolist()
+    ((3, 1, 28, 28), dtype('uint8'), [7, 7, 7])
+    """
+    if n < 1:
+        raise UsageError(f"how many pictures must be 1 or more, got {n}")
+    net, wanted = run.network.eval(), None if label is None else class_of(run, label)
+    vae, draws = vae_of(net), keyed_generator(seed, LATENT)
+    if vae.conditional:
+        classes = _classes(run, n, wanted, seed)
+        noise = torch.randn(n, vae.latents, generator=draws)
+        with torch.inference_mode():
+            z = _in_parts(net, vae.draw, noise, classes)
+        return Generated(paint(net, z, classes), classes.numpy(), z.numpy(), n)
+    kept_z, kept_labels, count, drawn = [], [], 0, 0
+    most = n if wanted is None else max(DRAWS * n, LEAST_DRAWS)
+    while count < n and drawn < most:
+        noise = torch.randn(min(BATCH if wanted is not None else n, most - drawn), vae.latents, generator=draws)
+        none = torch.zeros(len(noise), dtype=torch.int64)
+        with torch.inference_mode():
+            seen = _in_parts(net, lambda x, _: answer_at(net, x).logits.argmax(1), noise, none)
+        fits = torch.ones_like(seen, dtype=torch.bool) if wanted is None else seen == wanted
+        kept_z.append(noise[fits])
+        kept_labels.append(seen[fits])
+        count, drawn = count + int(fits.sum()), drawn + len(noise)
+    if count < n:
+        assert wanted is not None
+        raise UsageError(
+            f'{count} of {drawn:,} pictures are seen as "{run.samples.class_names[wanted]}", {n} were asked for; '
+            "ask for fewer, leave --label out, train longer, or train with --generator modern, which is told the class"
+        )
+    z, labels = torch.cat(kept_z)[:n], torch.cat(kept_labels)[:n]
+    return Generated(paint(net, z, labels), labels.numpy(), z.numpy(), drawn)
+
+
+def class_of(run: Run, label: str | int) -> int:
+    """The position of a class that has samples, by its name or position; else an error that lists those there are."""
+    names = run.samples.class_names
+    there: dict[str, int] = {names[i]: i for i in np.unique(run.samples.labels).tolist()}
+    if isinstance(label, int) and label in there.values():
+        return int(label)
+    if str(label) in there:
+        return there[str(label)]
+    listed = ", ".join(list(there)[:30]) + (f" and {len(there) - 30:,} more" if len(there) > 30 else "")
+    raise UsageError(f'unknown label "{label}"; this run has {listed}.{did_you_mean(str(label), list(there))}')
+
+
+def paint(net: ProvenanceNet, z: Tensor, classes: Tensor) -> np.ndarray:
+    """Latents (n, L) on the CPU -> bytes (n, C, H, W)."""
+    with torch.inference_mode():
+        pixels = _in_parts(net, lambda x, y: to_bytes(picture(net, x, y)), z, classes)
+    return np.asarray(pixels.numpy())
+
+
+def rebuild_pictures(run: Run, images: Tensor | np.ndarray) -> np.ndarray:
+    """Raw images (n, C, H, W) as the run makes them of their own latents: bytes, at the mean."""
+    net, given = run.network.eval(), torch.as_tensor(images)
+    none = torch.zeros(len(given), dtype=torch.int64)
+
+    def rebuilt(x: Tensor, _: Tensor) -> Tensor:
+        z = posterior_of(net, x).mean
+        return to_bytes(picture(net, z, answer_at(net, z).logits.argmax(1)))
+
+    with torch.inference_mode():
+        return np.asarray(_in_parts(net, rebuilt, given, none).numpy())
+
+
+def to_bytes(pixels: Tensor) -> Tensor:
+    """Pixels in [0, 1] -> uint8.
+
+    >>> to_bytes(torch.tensor([0.0, 0.5, 1.0])).tolist()
+    [0, 128, 255]
+    """
+    return (pixels * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def _classes(run: Run, n: int, wanted: int | None, seed: int) -> Tensor:
+    if wanted is not None:
+        return torch.full((n,), wanted)
+    rows = torch.randint(len(run.samples), (n,), generator=keyed_generator(seed, CLASS))
+    return torch.from_numpy(run.samples.labels)[rows]
+
+
+def _in_parts(net: ProvenanceNet, work: object, values: Tensor, classes: Tensor) -> Tensor:
+    """Work through rows that lie on the CPU, where the network lies, a few at a time."""
+    device = next(net.parameters()).device
+    parts = zip(torch.split(values, BATCH), torch.split(classes, BATCH), strict=True)
+    return torch.cat([work(x.to(device), y.to(device)).cpu() for x, y in parts])  # type: ignore[operator]

@@ -1,0 +1,121 @@
+"""The pages of `provnet generate` and `provnet interpolate`: pictures that were made, and their sources. Plain records.
+
+The contact sheet has one row a picture: the picture, then its training samples with their weights.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from provnet.errors import UsageError
+from provnet.report.charts import Chart, line_chart
+from provnet.report.page import render
+from provnet.report.pictures import fitted, to_image
+from provnet.report.records import ExplanationCard
+from provnet.report.sheet import explanation_png
+from provnet.report.text import percent
+
+SHEET = 48  # rows of a contact sheet; the page has all
+
+
+@dataclass(frozen=True, eq=False)
+class GenerationReport:
+    """Everything that the page shows.
+
+    Attributes:
+        title, intro: what is on the page.
+        cards: the pictures with their sources, in order.
+        run, network: the run folder, and its network in words.
+        course: rows of the run's log, one an epoch.
+        facts: more `(name, value)` lines.
+        notes: remarks.
+        moving: an animation as GIF, or None.
+    """
+
+    title: str
+    intro: str
+    cards: tuple[ExplanationCard, ...]
+    run: str
+    network: str
+    course: tuple[Mapping[str, Any], ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    moving: bytes | None = None
+
+
+def generation_html(report: GenerationReport) -> str:
+    """Draw the page as one self-contained HTML file.
+
+    >>> card = ExplanationCard(None, "generated 1", "7", 0.9, True)
+    >>> "<script" in generation_html(GenerationReport("Made", "", (card,), "runs/a", "a VAE"))
+    False
+    """
+    moving = None
+    if report.moving is not None:
+        moving = "data:image/gif;base64," + base64.b64encode(report.moving).decode("ascii")
+    return render("generation.html.j2", title=report.title, report=report, charts=charts(report.course), moving=moving)
+
+
+def charts(course: Sequence[Mapping[str, Any]]) -> list[Chart]:
+    """The course of training: parts of the loss, class and index accuracy at the mean and at drawn latents."""
+    rows = [row for row in course if "class_at_mean" in row]
+    if not rows:
+        return []
+    epochs = [int(row["epoch"]) for row in rows]
+
+    def series(*names: tuple[str, str]) -> list[tuple[str, list[float]]]:
+        return [(words, [float(row[key]) for row in rows]) for words, key in names]
+
+    shares: dict[str, Any] = {"highest": 1.0, "write": percent, "write_tick": lambda value: f"{value:.0%}"}
+    losses = series(("reconstruction", "reconstruction"), ("divergence", "divergence"))
+    return [
+        line_chart("Generative loss", epochs, losses, write="{:.1f}".format),
+        line_chart(
+            "Class and index loss",
+            epochs,
+            series(("class", "task_loss"), ("index", "index_loss")),
+            write="{:.3f}".format,
+        ),
+        line_chart(
+            "Class accuracy", epochs, series(("at the mean", "class_at_mean"), ("drawn", "class_at_sample")), **shares
+        ),
+        line_chart(
+            "Index accuracy", epochs, series(("at the mean", "index_at_mean"), ("drawn", "index_at_sample")), **shares
+        ),
+    ]
+
+
+def sheet_png(cards: Sequence[ExplanationCard]) -> bytes:
+    """The contact sheet, of at most 48 pictures."""
+    buffer = io.BytesIO()
+    explanation_png(cards[:SHEET]).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def animation(pictures: Sequence[np.ndarray], side: int = 224, milliseconds: int = 120) -> bytes:
+    """Pictures there and back as an endless GIF; first and last are shown longer.
+
+    >>> animation([np.zeros((4, 4), np.uint8), np.full((4, 4), 255, np.uint8)])[:6]
+    b'GIF89a'
+    """
+    if len(pictures) < 2:
+        raise UsageError(f"an animation needs two pictures or more, got {len(pictures)}")
+    frames = [fitted(to_image(picture), side) for picture in pictures]
+    times = [8 * milliseconds, *[milliseconds] * (len(frames) - 2), 8 * milliseconds]
+    frames, times = frames + frames[-2:0:-1], times + times[-2:0:-1]
+    buffer = io.BytesIO()
+    plain = [_plain(frame) for frame in frames]
+    plain[0].save(buffer, "GIF", save_all=True, append_images=plain[1:], duration=times, loop=0, disposal=1)
+    return buffer.getvalue()
+
+
+def _plain(frame: Image.Image) -> Image.Image:
+    """Grey has its 256 levels; colours are chosen for each frame."""
+    return frame if frame.mode == "L" else frame.quantize(256)
