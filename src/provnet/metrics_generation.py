@@ -1,0 +1,205 @@
+"""Figures on generated images, from arrays: Fréchet distance, agreement of classes, copy rate; each with its interval.
+
+A Fréchet distance compares two sets of features as if each were normal: it is 0 where mean and covariance agree. It
+means something only beside others of the same feature space, and it is too large by about 1/n where n images are few.
+
+Letters: n, m images, D features, B queries, K exemplars, C classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from provnet.errors import NonFiniteError, UsageError
+from provnet.stats import Interval, clopper_pearson, t_quantile, wilson
+
+PARTS = 20  # groups of images that are left out in turn
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Frechet:
+    """A Fréchet distance (squared, as is usual) between two sets of features.
+
+    Attributes:
+        distance: of the sets as they are; the interval says where other draws of as many images would lie.
+        corrected: what would be expected of endless sets: without the part that is due to few images; never below 0.
+        space: the name of the feature space.
+        counts: images of the two sets.
+    """
+
+    distance: Interval
+    corrected: float
+    space: str
+    counts: tuple[int, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "distance": self.distance.to_json(),
+            "corrected": self.corrected,
+            "space": self.space,
+            "counts": list(self.counts),
+        }
+
+
+def frechet(one: np.ndarray, other: np.ndarray, *, space: str, parts: int = PARTS) -> Frechet:
+    """The distance between features (n, D) and (m, D) with a 95 % interval, by leaving out each of `parts` groups.
+
+    `space` names the features, since distances in two spaces cannot be compared. Images are taken to be in no order.
+
+    >>> draw = np.random.default_rng(0)
+    >>> found = frechet(draw.normal(size=(400, 3)), draw.normal(size=(400, 3)) + 2, space="plain numbers")
+    >>> found.distance.low < 12 < found.distance.high
+    True
+    """
+    sides = [_checked(one, "the first"), _checked(other, "the second")]
+    if sides[0].shape[1] != sides[1].shape[1]:
+        raise UsageError(f"features of one space are needed, got {sides[0].shape[1]} and {sides[1].shape[1]} numbers")
+    if not space:
+        raise UsageError("name the feature space: distances in two spaces cannot be compared")
+    middle = sides[0].mean(0)  # close to both: sums of squares keep their digits
+    moments = [_Moments(side - middle, parts) for side in sides]
+    whole = _distance(moments[0].of_all(), moments[1].of_all())
+    variance, bias = 0.0, 0.0
+    for place, mine in enumerate(moments):
+        fixed = moments[1 - place].of_all()
+        left_out = np.array([_distance(mine.without(part), fixed) for part in range(mine.parts)])
+        scale = (mine.parts - 1) / mine.parts
+        variance += scale * float(((left_out - left_out.mean()) ** 2).sum())
+        bias += (mine.parts - 1) * float(left_out.mean() - whole)
+    half = t_quantile(min(mine.parts for mine in moments) - 1) * math.sqrt(variance)
+    counts = (len(sides[0]), len(sides[1]))
+    return Frechet(
+        Interval(whole, min(counts), max(0.0, whole - half), whole + half), max(0.0, whole - bias), space, counts
+    )
+
+
+def frechet_distance(one: np.ndarray, other: np.ndarray) -> float:
+    """The squared Fréchet distance between features (n, D) and (m, D), without an interval.
+
+    >>> features = np.random.default_rng(0).normal(size=(50, 4))
+    >>> round(frechet_distance(features, features + [3, 0, 0, 0]), 9)
+    9.0
+    """
+    sides = [_checked(one, "the first"), _checked(other, "the second")]
+    if sides[0].shape[1] != sides[1].shape[1]:
+        raise UsageError(f"features of one space are needed, got {sides[0].shape[1]} and {sides[1].shape[1]} numbers")
+    middle = sides[0].mean(0)
+    pairs = [(side.mean(0) - middle, np.atleast_2d(np.cov(side, rowvar=False))) for side in sides]
+    return _distance(*pairs)
+
+
+def gaussian_distance(
+    mean: np.ndarray, covariance: np.ndarray, other_mean: np.ndarray, other_covariance: np.ndarray
+) -> float:
+    """The squared Fréchet distance between two normal distributions.
+
+    >>> gaussian_distance(np.zeros(2), np.eye(2), np.zeros(2), 4 * np.eye(2))
+    2.0
+    """
+    one, other = (np.asarray(value, dtype=np.float64) for value in (mean, other_mean))
+    first, second = (np.asarray(value, dtype=np.float64) for value in (covariance, other_covariance))
+    return _distance((one, first), (other, second))
+
+
+def class_agreement(judged: np.ndarray, label: np.ndarray, supported: np.ndarray | None = None) -> Interval:
+    """How often the class (B,) that an independent classifier sees is that of the first exemplar (B, K) or (B,).
+
+    The classifier must have been trained apart, else it repeats the network's own opinion. An image without an exemplar
+    (-1) does not agree. With `supported` (B,) only those images count for which the network did not abstain.
+
+    >>> str(class_agreement(np.array([3, 3, 5]), np.array([[3, 1], [2, 3], [5, 5]])))
+    '66.67% (20.77% to 93.85%, n = 3)'
+    """
+    agrees = _agrees(judged, label)
+    if supported is not None:
+        if np.shape(supported) != np.shape(judged):
+            raise UsageError(f"supported must be one for each of {len(judged)} images, got {np.shape(supported)}")
+        agrees = agrees[np.asarray(supported, dtype=np.bool_)]
+    return wilson(int(agrees.sum()), len(agrees))
+
+
+def agreement_by_class(judged: np.ndarray, label: np.ndarray, class_names: Sequence[str]) -> dict[str, Interval]:
+    """`class_agreement` for each judged class; n is 0 for a class that was never seen.
+
+    >>> agreement_by_class(np.array([0, 0]), np.array([0, 1]), ["cat", "dog"])["cat"].value
+    0.5
+    """
+    agrees = _agrees(judged, label)
+    rows = [agrees[np.asarray(judged) == place] for place in range(len(class_names))]
+    return {name: wilson(int(own.sum()), len(own)) for name, own in zip(class_names, rows, strict=True)}
+
+
+def copy_rate(flagged: np.ndarray) -> Interval:
+    """The share of images (B,) flagged as near-copies, with an exact interval, as it is often near 0.
+
+    >>> str(copy_rate(np.array([False] * 100)))
+    '0.00% (0.00% to 3.62%, n = 100)'
+    """
+    return clopper_pearson(int(np.asarray(flagged, dtype=np.bool_).sum()), len(flagged))
+
+
+class _Moments:
+    """Sums by group, so that means and covariances without one group cost no second pass over the images."""
+
+    def __init__(self, values: np.ndarray, parts: int) -> None:
+        self.parts = min(parts, len(values))
+        if self.parts < FEWEST:
+            raise UsageError(f"parts must be {FEWEST} or more, got {parts}")
+        groups = [values[start :: self.parts] for start in range(self.parts)]
+        self.counts = np.array([len(group) for group in groups])
+        self.sums = np.stack([group.sum(0) for group in groups])
+        self.squares = np.stack([group.T @ group for group in groups])
+
+    def of_all(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance."""
+        return _mean_and_covariance(int(self.counts.sum()), self.sums.sum(0), self.squares.sum(0))
+
+    def without(self, part: int) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance without one group."""
+        count = int(self.counts.sum() - self.counts[part])
+        return _mean_and_covariance(count, self.sums.sum(0) - self.sums[part], self.squares.sum(0) - self.squares[part])
+
+
+def _mean_and_covariance(count: int, total: np.ndarray, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = total / count
+    return mean, (squares - count * np.outer(mean, mean)) / max(count - 1, 1)
+
+
+def _distance(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.ndarray]) -> float:
+    """|difference of means|² + tr(A) + tr(B) - 2 tr((A B)^½)."""
+    roots = [_root(covariance) for _, covariance in (one, other)]
+    # the trace of the root of A B is the sum of the singular values of root(A) root(B): nothing is squared and rooted
+    # again, which would turn rounding errors of 1e-16 into 1e-8
+    common = float(np.linalg.svd(roots[0] @ roots[1], compute_uv=False).sum())
+    apart = float(((one[0] - other[0]) ** 2).sum())
+    return max(0.0, apart + float(np.trace(one[1]) + np.trace(other[1])) - 2 * common)
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    """The symmetric root; what rounding made slightly negative counts as 0."""
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+
+
+def _agrees(judged: np.ndarray, label: np.ndarray) -> np.ndarray:
+    judged, label = np.asarray(judged), np.asarray(label)
+    first = label[:, 0] if label.ndim == 2 else label
+    if judged.ndim != 1 or first.shape != judged.shape:
+        raise UsageError(f"one judged class and one row of labels an image, got {judged.shape} and {label.shape}")
+    return np.asarray((judged == first) & (first >= 0))
+
+
+def _checked(features: np.ndarray, which: str) -> np.ndarray:
+    values = np.asarray(features, dtype=np.float64)
+    if values.ndim != 2 or len(values) < FEWEST or values.shape[1] == 0:
+        raise UsageError(f"{which} features must be (n, D) with n of {FEWEST} or more, got {values.shape}")
+    if not np.isfinite(values).all():
+        raise NonFiniteError(f"{which} features hold NaN or infinite values; no distance can be told")
+    return values
