@@ -7,17 +7,17 @@ export SCIPY_ARRAY_API := 1
 export OMP_NUM_THREADS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test soak lint types unit wheel clean
+.PHONY: help setup demo test soak lint types unit browser wheel clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-7s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "provnet needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there). Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing. On Debian or Ubuntu: apt-get install $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])') (or python3-venv)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt hatchling editables
-	$(PY) -m pip install -q --no-build-isolation -c constraints.txt -e '.[dev,plots]'
+	$(PY) -m pip install -q --no-build-isolation -c constraints.txt -e '.[dev,plots,app]'
 	@touch $(STAMP)
 
 setup: $(STAMP) ## create .venv and install provnet with its development tools
@@ -34,8 +34,11 @@ lint: $(STAMP) ## ruff: style and formatting
 types: $(STAMP) ## mypy, strict
 	$(VENV)/bin/mypy
 
-unit: $(STAMP) ## pytest on two workers, one torch thread each
+unit: $(STAMP) browser ## pytest on two workers, one torch thread each
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 --dist worksteal -m "not soak and not gpu"
+
+browser: $(STAMP) ## a browser for the tests of the page, where none is there
+	@tools/browser.sh $(PY)
 
 soak: $(STAMP) ## the long counts: kills, bit flips, random data changes (about an hour)
 	PROVNET_SOAK=1 OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "soak"

@@ -19,7 +19,7 @@ import provnet
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
-INSTALLED = ("dev", "plots")  # the extras that `make setup` installs
+INSTALLED = ("dev", "plots", "app")  # the extras that `make setup` installs
 
 
 def pins() -> dict[str, str]:

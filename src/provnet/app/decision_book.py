@@ -1,0 +1,120 @@
+"""Decisions about samples (keep, relabel, drop) with undo and redo; kept beside the run, written out as a CSV file."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from provnet.app.errors import ApiError, unknown
+from provnet.app.keeping import Keeping
+from provnet.data.decisions_file import KINDS, Decision, decisions_csv
+from provnet.data.identity import SampleTable
+
+FILE = "decisions"
+STEPS = 200  # that can be undone
+
+
+class Choice(NamedTuple):
+    """What was decided about a sample."""
+
+    kind: str
+    new_label: str = ""
+
+
+Step = Mapping[int, tuple[Choice | None, Choice | None]]  # sample -> before, after
+
+
+class DecisionBook:
+    """All decisions about the samples of one run."""
+
+    def __init__(self, samples: SampleTable, keeping: Keeping) -> None:
+        self.samples = samples
+        self.keeping = keeping
+        self.saved = keeping.is_kept
+        self.choices: dict[int, Choice] = {}
+        self._done: deque[Step] = deque(maxlen=STEPS)
+        self._undone: deque[Step] = deque(maxlen=STEPS)
+        self._lock = threading.Lock()
+        self._restore()
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """How many steps can be undone and done again."""
+        return len(self._done), len(self._undone)
+
+    def place(self, sample_id: str, sha256: str) -> int:
+        """The sample that both name; a withheld one is unknown."""
+        place = self.samples.id_places.get(sample_id)
+        if place is None or self.samples.withheld[place] or self.samples.hex(place) != sha256:
+            raise unknown("sample", "items")
+        return place
+
+    def decide(self, places: Iterable[int], choice: Choice | None) -> None:
+        """Decide about some samples in one step; None forgets what was decided."""
+        with self._lock:
+            step = {place: (self.choices.get(place), choice) for place in places}
+            self._apply(step, forward=True)
+            self._done.append(step)
+            self._undone.clear()
+            self._save()
+
+    def undo(self, *, forward: bool = False) -> None:
+        """Take the last step back, or with `forward` the last undone one again."""
+        with self._lock:
+            source, goal = (self._undone, self._done) if forward else (self._done, self._undone)
+            if not source:
+                raise ApiError(409, "not_ready", f"there is nothing to {'do again' if forward else 'undo'}")
+            step = source.pop()
+            self._apply(step, forward=forward)
+            goal.append(step)
+            self._save()
+
+    def counts(self) -> dict[str, int]:
+        """How many samples of each kind of decision."""
+        kinds = [choice.kind for choice in list(self.choices.values())]
+        return {kind: kinds.count(kind) for kind in KINDS}
+
+    def csv(self) -> bytes:
+        """The file that `provnet train --apply` takes."""
+        rows = [
+            Decision(self.samples.sample_ids[place], self.samples.hex(place), choice.kind, choice.new_label)
+            for place, choice in sorted(self.choices.items())
+        ]
+        labels = [self.samples.class_names[int(self.samples.labels[place])] for place in sorted(self.choices)]
+        return decisions_csv(rows, {"label": labels})
+
+    def mask(self, kind: str) -> np.ndarray:
+        """(N,) bool: samples with this decision; `any` of them, `none`."""
+        found = np.zeros(len(self.samples), dtype=np.bool_)
+        for place, choice in list(self.choices.items()):
+            if kind in ("any", "none", choice.kind):
+                found[place] = True
+        return ~found if kind == "none" else found
+
+    def _apply(self, step: Step, *, forward: bool) -> None:
+        for place, (before, after) in step.items():
+            choice = after if forward else before
+            if choice is None:
+                self.choices.pop(place, None)
+            else:
+                self.choices[place] = choice
+
+    def _save(self) -> None:
+        names = self.samples.sample_ids
+        rows = [[names[place], *choice] for place, choice in sorted(self.choices.items())]
+        self.saved = self.keeping.write_json(FILE, {"decisions": rows})
+
+    def _restore(self) -> None:
+        kept = self.keeping.read_json(FILE) or {}
+        rows = kept.get("decisions")
+        for row in rows if isinstance(rows, list) else []:
+            if not (isinstance(row, list) and len(row) == 3 and all(isinstance(cell, str) for cell in row)):
+                continue
+            place = self.samples.id_places.get(row[0])
+            fits = row[1] in KINDS and (row[1] == "relabel") == (row[2] in self.samples.class_names)
+            if place is not None and fits and not self.samples.withheld[place]:
+                self.choices[place] = Choice(row[1], row[2])

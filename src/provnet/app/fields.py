@@ -1,0 +1,91 @@
+"""Types of the API's fields: strict where JSON is, and the same in the schema as in the check."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from provnet.app.distort import Distortion
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 27.0 is a whole one; text and true are none."""
+    if isinstance(value, bool | str):
+        raise ValueError("a whole number is needed")
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError("a whole number is needed")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError("a number is needed")
+    return value
+
+
+def _clean(value: str) -> str:
+    if "\0" in value or any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise ValueError("NUL and lone surrogates are not taken")
+    return value
+
+
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+WHOLE = BeforeValidator(_whole)
+NUMBER = BeforeValidator(_number)
+Name = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]+$"), AfterValidator(_clean)]
+
+
+class Strict(BaseModel):
+    """What comes in: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Interval(BaseModel):
+    """A figure with its 95 % interval; `why` where there is none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int | None
+    why: str | None = None
+
+
+class Label(BaseModel):
+    """A class."""
+
+    class_: Annotated[int, Field(alias="class")]
+    label: str
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Distort(Strict):
+    """How the query is distorted before it is explained."""
+
+    noise: Annotated[float, Field(ge=0, le=1), NUMBER] = 0.0
+    shift_x: Annotated[float, Field(ge=-0.5, le=0.5), NUMBER] = 0.0
+    shift_y: Annotated[float, Field(ge=-0.5, le=0.5), NUMBER] = 0.0
+    rotation: Annotated[float, Field(ge=-180, le=180), NUMBER] = 0.0
+    blur: Annotated[float, Field(ge=0, le=10), NUMBER] = 0.0
+    occlusion: Annotated[float, Field(ge=0, le=1), NUMBER] = 0.0
+    occlusion_x: Annotated[float, Field(ge=0, le=1), NUMBER] = 0.5
+    occlusion_y: Annotated[float, Field(ge=0, le=1), NUMBER] = 0.5
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), WHOLE] = 0
+
+    def made(self) -> Distortion:
+        """The same as the record that `app.distort` takes."""
+        return Distortion(**{name: getattr(self, name) for name in Distort.model_fields})
+
+
+def rounded(value: float, digits: int) -> float:
+    """A finite number with so many decimals.
+
+    >>> rounded(0.98765, 2)
+    0.99
+    """
+    if not math.isfinite(value):
+        raise ValueError("a figure is not finite")
+    return round(float(value), digits)

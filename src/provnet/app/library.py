@@ -1,0 +1,167 @@
+"""Pictures by hash: training samples, test samples and uploads, and how much of each may be seen."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from PIL import Image
+
+from provnet.app.errors import ApiError, unknown
+from provnet.app.limits import THUMB
+from provnet.app.served import Served
+from provnet.app.uploads import Uploads
+from provnet.inputs import BYTES
+from provnet.report.pictures import fitted, to_image
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Something that can be asked about.
+
+    Attributes:
+        key: its address: the SHA-256 of its raw content, of an upload a key of this server.
+        origin: `training`, `test`, `upload` or `pixels`.
+        image: raw, of the run's input shape.
+        content: SHA-256 of its raw content; empty where it has none.
+        sample_id, label: of a training or test sample.
+        resized_from: height and width of an upload before it was brought to the run's size.
+    """
+
+    key: str
+    origin: str
+    image: np.ndarray
+    content: str = ""
+    sample_id: str | None = None
+    label: int | None = None
+    resized_from: tuple[int, int] | None = None
+
+
+class Library:
+    """All pictures of a served run. Withheld samples are not in it, nor test samples with their content."""
+
+    def __init__(self, served: Served, uploads: Uploads) -> None:
+        self.served = served
+        self.uploads = uploads
+        samples = served.run.samples
+        self.samples = samples
+        self.active = np.flatnonzero(~samples.withheld)
+        self.row = np.full(len(samples), -1, dtype=np.int64)  # where a sample's picture stands
+        if served.training is not None and served.index is not None:
+            self.row[served.index] = np.arange(len(served.index))
+        self.row[samples.withheld] = -1
+
+    @cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Samples that may be named, by hash."""
+        found: dict[str, list[int]] = {}
+        for i in self.active.tolist():
+            found.setdefault(self.samples.hex(i), []).append(i)
+        return found
+
+    @cached_property
+    def tests(self) -> dict[str, int]:
+        """Positions of test samples by hash; of equal ones the first."""
+        test = self.served.test
+        found: dict[str, int] = {}
+        for position in range(0 if test is None else len(test)):
+            if position in self.hidden_tests:
+                continue
+            found.setdefault(test.samples.hex(position), position)  # type: ignore[union-attr]
+        return found
+
+    @cached_property
+    def hidden_tests(self) -> frozenset[int]:
+        """Test samples whose content or pixels a withheld sample has."""
+        test, samples = self.served.test, self.samples
+        if test is None or not samples.withheld.any():
+            return frozenset()
+        bytes_, pixels = (
+            {row.tobytes() for row in getattr(samples, name)[samples.withheld]} for name in ("sha256", "pixel_sha256")
+        )
+        rows = zip(test.samples.sha256, test.samples.pixel_sha256, strict=True)
+        return frozenset(i for i, (a, b) in enumerate(rows) if a.tobytes() in bytes_ or b.tobytes() in pixels)
+
+    def find(self, key: str) -> Known:
+        """What has this hash: an upload, a training sample whose picture is there, a test sample."""
+        upload = self.uploads.find(key)
+        if upload is not None:
+            return Known(key, "upload", upload.image, upload.content, resized_from=upload.resized_from)
+        for place in self.places.get(key, []):
+            if self.row[place] >= 0:
+                training = self.served.training
+                assert training is not None
+                image = training.images[int(self.row[place])].numpy()
+                label = int(self.samples.labels[place])
+                return Known(key, "training", image, key, self.samples.sample_ids[place], label)
+        if key in self.tests:
+            return self.test(self.tests[key])
+        if key in self.places:
+            raise ApiError(404, "unknown_hash", "the picture of this sample is not available any more", "sha256")
+        raise unknown("picture", "sha256")
+
+    def test(self, position: int) -> Known:
+        """A sample of the test split."""
+        test = self.served.test
+        if test is None or position >= len(test) or position in self.hidden_tests:
+            raise ApiError(404, "unknown_hash", "the run has no test sample at this position", "test")
+        table = test.samples
+        image = test.images[position].numpy()
+        key = table.hex(position)
+        return Known(key, "test", image, key, table.sample_ids[position], int(table.labels[position]))
+
+    def is_shown(self, index: int) -> bool:
+        """Whether the picture of a training sample may be seen and is there."""
+        return self.served.exposure != "ids" and self.row[index] >= 0 and self._drawable
+
+    @property
+    def _drawable(self) -> bool:
+        shape = self.served.run.config.network.input_shape
+        return len(shape) == 3 and shape[0] in (1, 3)
+
+    def pixels(self, image: np.ndarray) -> np.ndarray | None:
+        """A raw sample (C, H, W) as a picture (H, W) or (H, W, 3); None where it is none."""
+        if not self._drawable:
+            return None
+        values = image
+        if values.dtype != np.uint8:
+            network = self.served.run.config.network
+            low, high = (0.0, 255.0) if network.scale == BYTES else (float(values.min()), float(values.max()))
+            values = ((values - low) / max(high - low, 1e-12) * 255).round().clip(0, 255).astype(np.uint8)
+        return np.asarray(values[0] if len(values) == 1 else values.transpose(1, 2, 0))
+
+    def limit(self, known: Known) -> int | None:
+        """The longest side that may be seen of it, None for any; what may not be seen at all is refused."""
+        if known.origin in ("upload", "pixels") or self.served.exposure == "full":
+            return None
+        if self.served.exposure == "thumb":
+            return THUMB
+        raise ApiError(403, "not_shown", "this run shows no pictures, only ids (exposure ids)")
+
+    def png(self, known: Known, size: int | None) -> bytes:
+        """The picture as PNG, its longest side `size`, as far as it may be seen."""
+        limit = self.limit(known)
+        pixels = self.pixels(known.image)
+        if pixels is None:
+            raise ApiError(404, "unknown_hash", "the samples of this run are no pictures", "sha256")
+        image = to_image(pixels)
+        longest = max(image.size)
+        wanted = size or longest
+        if limit is not None and longest > limit:
+            image = fitted(image, limit)  # what is enlarged again afterwards is the small one
+        if max(image.size) != wanted:
+            image = fitted(image, wanted)
+        return encoded(image)
+
+
+def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
+    """A picture as a file, without any of the data that came with it.
+
+    >>> encoded(Image.new("L", (2, 2)))[1:4]
+    b'PNG'
+    """
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **({"compress_level": 1} if kind == "PNG" else {"quality": 80, "method": 0}))
+    return buffer.getvalue()

@@ -1,0 +1,249 @@
+"""Run: what the run is, how it was trained, what was measured of it, and whether its files are what they were."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+import provnet
+from provnet.app.fields import Label
+from provnet.app.limits import BATCH, PAGE, PIXELS, SHEET, UPLOAD, WITHOUT, K
+from provnet.app.routes import gives, router
+from provnet.app.run_facts import FileRecord, Measure, Outcome, Series, card, checks, curves, files, measures
+from provnet.app.state import State
+from provnet.generation.sampling import is_generator
+from provnet.models.provenance import parameter_count
+
+VIEWS = ("explain", "data", "map", "membership", "credit", "run")
+
+
+class ClassRecord(Label):
+    """A class and how many samples may be named of it."""
+
+    samples: int
+
+
+class Input(BaseModel):
+    """What the network takes; `drawable` where a person can draw it."""
+
+    shape: list[int]
+    picture: bool
+    height: int | None
+    width: int | None
+    channels: int | None
+    drawable: bool
+
+
+class TrainingPictures(BaseModel):
+    """How many training pictures are there, and what changed."""
+
+    available: int
+    facts: list[str]
+
+
+class TestSplit(BaseModel):
+    """The test split, or why there is none."""
+
+    samples: int
+    why: str
+
+
+class Limits(BaseModel):
+    """What one request may ask for."""
+
+    upload_bytes: int = UPLOAD
+    pixels: int = PIXELS
+    k: int = K
+    batch: int = BATCH
+    page: int = PAGE
+    sheet: int = SHEET
+    without: int = WITHOUT
+
+
+class RunRecord(BaseModel):
+    """The run in short."""
+
+    name: str
+    version: str
+    task: Literal["classify", "generate"]
+    network: str
+    backbone: str
+    head: str
+    parameters: int
+    input: Input
+    classes: list[ClassRecord]
+    samples: int
+    withheld: int
+    added: int
+    erased: int
+    exposure: Literal["ids", "thumb", "full"]
+    training_pictures: TrainingPictures
+    test: TestSplit
+    contributors: bool
+    limits: Limits
+    views: list[str]
+
+
+class Card(BaseModel):
+    """The model card, Markdown."""
+
+    markdown: str
+
+
+class History(BaseModel):
+    """The class loss over all samples, epoch by epoch."""
+
+    epochs: list[int]
+    median: list[float]
+    p90: list[float]
+
+
+class Curves(BaseModel):
+    """What training logged."""
+
+    epochs: list[int]
+    series: list[Series]
+    history: History | None
+
+
+class Evaluation(BaseModel):
+    """What was measured, each with its interval and n where it has one."""
+
+    measures: list[Measure]
+
+
+class Checks(BaseModel):
+    """What trust checks found; `current` is false where the samples changed since."""
+
+    checks: dict[str, Any] | None
+    outcomes: list[Outcome]
+    current: bool
+    how: str
+
+
+class DataState(BaseModel):
+    """The training data as they are now."""
+
+    available: int
+    left_out: int
+    facts: list[str]
+
+
+class Files(BaseModel):
+    """Every file against its hash, looked at now."""
+
+    verified: bool
+    files: list[FileRecord]
+    data: DataState
+    model_sha256: str | None
+    data_fingerprint: Annotated[str, Field(min_length=64)]
+
+
+def run_routes(state: State) -> APIRouter:
+    """GET /run and what lies below it."""
+    routes, served = router("run"), state.served
+
+    @routes.get("/run", responses=gives())
+    async def run() -> RunRecord:
+        """The run in short, and what may be asked of it."""
+        return _run(state)
+
+    @routes.get("/run/card", responses=gives())
+    async def run_card() -> Card:
+        """The model card."""
+        return Card(markdown=await asyncio.to_thread(card, served))
+
+    @routes.get("/run/curves", responses=gives())
+    async def run_curves() -> Curves:
+        """Losses and accuracies by epoch."""
+        epochs, series = await asyncio.to_thread(curves, served)
+        return Curves(epochs=epochs, series=series, history=_history(served.run.history))
+
+    @routes.get("/run/evaluation", responses=gives())
+    async def run_evaluation() -> Evaluation:
+        """What was measured."""
+        return Evaluation(measures=measures(served.run.config.evaluation or {}))
+
+    @routes.get("/run/checks", responses=gives())
+    async def run_checks() -> Checks:
+        """What trust checks found."""
+        outcomes, current = checks(served)
+        raw = served.run.config.checks
+        return Checks(checks=None if raw is None else dict(raw), outcomes=outcomes, current=current, how=HOW)
+
+    @routes.get("/run/files", responses=gives())
+    async def run_files() -> Files:
+        """Check every file of the run against its hash, now."""
+        found, digest = await asyncio.to_thread(files, served)
+        there = state.library.row >= 0
+        return Files(
+            verified=bool(found) and all(one.ok for one in found),
+            files=found,
+            data=DataState(
+                available=int(there.sum()),
+                left_out=int((~there & ~served.run.samples.withheld).sum()),
+                facts=list(served.facts),
+            ),
+            model_sha256=digest,
+            data_fingerprint=served.run.samples.fingerprint,
+        )
+
+    return routes
+
+
+def _run(state: State) -> RunRecord:
+    served = state.served
+    run, samples, network = served.run, served.run.samples, served.run.config.network
+    shape = network.input_shape
+    picture = state.uploads.rule is not None
+    sizes = np.bincount(samples.labels[state.library.active], minlength=len(samples.class_names))
+    generates = is_generator(run)
+    return RunRecord(
+        name=served.name,
+        version=provnet.__version__,
+        task="generate" if generates else "classify",
+        network=network.network,
+        backbone=network.backbone,
+        head=network.head,
+        parameters=parameter_count(run.network),
+        input=Input(
+            shape=list(shape),
+            picture=picture,
+            height=shape[1] if picture else None,
+            width=shape[2] if picture else None,
+            channels=shape[0] if picture else None,
+            drawable=picture and shape[0] == 1 and max(shape[1:]) <= 64,
+        ),
+        classes=[
+            ClassRecord(class_=number, label=name, samples=int(sizes[number]))
+            for number, name in enumerate(samples.class_names)
+        ],
+        samples=len(state.library.active),
+        withheld=int(samples.withheld.sum()),
+        added=int(samples.added.sum()),
+        erased=run.config.erased,
+        exposure=served.exposure,  # type: ignore[arg-type]
+        training_pictures=TrainingPictures(available=int((state.library.row >= 0).sum()), facts=list(served.facts)),
+        test=TestSplit(samples=0 if served.test is None else len(served.test), why=served.test_why),
+        contributors=state.own_people is not None,
+        limits=Limits(),
+        views=[*VIEWS, *(["generate"] if generates else [])],
+    )
+
+
+def _history(losses: np.ndarray | None) -> History | None:
+    if losses is None or losses.size == 0:
+        return None
+    values = losses.astype(np.float64)
+    return History(
+        epochs=list(range(1, len(values) + 1)),
+        median=np.median(values, axis=1).round(5).tolist(),
+        p90=np.quantile(values, 0.9, axis=1).round(5).tolist(),
+    )
+
+
+HOW = "provnet check RUN"

@@ -1,0 +1,153 @@
+"""`provnet app`: the local page of a run."""
+
+from __future__ import annotations
+
+import os
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from provnet.cli.options import DataDir, Device, RunFolder, pick_device
+from provnet.cli.output import note, say
+from provnet.errors import ProvnetError, UsageError, one_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.app.served import Served
+    from provnet.data.imagedata import ImageData
+    from provnet.modelfile import Run
+
+EXAMPLE = "Example: [bold]provnet app runs/mnist[/bold]"
+EXPOSURES = ("ids", "thumb", "full")
+KEPT = "app"  # the folder beside the run
+
+
+def app_command(
+    run: RunFolder,
+    port: Annotated[
+        int | None, typer.Option(metavar="N", help="Port on 127.0.0.1. Default: 8808, or any free one.")
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ids|thumb|full",
+            help="How much of the pictures is shown. Default: full for runs trained here, ids for others.",
+        ),
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
+    data: Annotated[
+        str | None, typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were.")
+    ] = None,
+    data_dir: DataDir = None,
+    device: Device = None,
+) -> None:
+    """Look at a run in the browser: explain, clean the data, see the map, check membership.
+
+    The page is served on this machine alone and needs the token of the printed link. Ctrl-C ends it.
+    """
+    if exposure is not None:
+        one_of("exposure", exposure, EXPOSURES)
+    if port is not None and not 0 <= port <= 65535:
+        raise UsageError(f"--port must lie in 0..65535, got {port}")
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(f"the web app needs {error.name}; install it: pip install 'provnet[app]'") from None
+
+    from provnet.app.security import Keys
+    from provnet.app.server import open_socket, serve
+    from provnet.app.state import make_state
+
+    where = pick_device(device)
+    served = gather(run, exposure, data, data_dir, where)
+    listening = open_socket(port)
+    keys = Keys(listening.getsockname()[1])
+    if where == "cpu":
+        _threads()
+    state = make_state(served, keys)
+
+    def started() -> None:
+        address = f"http://127.0.0.1:{keys.port}/#t={keys.token}"
+        say(f"{served.name}: {address}")
+        if not no_browser:
+            webbrowser.open(address)
+
+    serve(state, listening, started)
+
+
+def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | None, device: str) -> Served:
+    """The run with its pictures, as far as they are there; what is missing is noted, not fatal."""
+    from provnet.app.served import Served
+    from provnet.cli.heldout import read_heldout
+    from provnet.modelfile import read_run
+
+    loaded = read_run(run)
+    loaded.network.to(device)
+    training, index, facts = _training(loaded, data, data_dir)
+    test, why = _test(loaded, data_dir)
+    level = exposure or ("full" if (run / "log.jsonl").is_file() else "ids")
+    if exposure is None and level == "ids":
+        note("the run was not trained in this folder: pictures are not shown; --exposure full shows them")
+    return Served(
+        run=loaded,
+        name=run.resolve().name,
+        folder=run,
+        exposure=level,
+        training=training,
+        index=index,
+        facts=tuple(facts),
+        test=test,
+        test_why=why,
+        heldout=read_heldout(run),
+        keep=_keep(run),
+    )
+
+
+def _training(
+    run: Run, data: str | None, data_dir: str | None
+) -> tuple[ImageData | None, np.ndarray | None, list[str]]:
+    from provnet.cli.rundata import find_training_data, resolve
+
+    found = find_training_data(run.config, run.samples, data, data_dir)
+    if found.data is None:
+        note(f"training pictures are not shown: {found.why}", "warning")
+        return None, None, [found.why]
+    resolved = resolve(run.samples, found.data)
+    facts = [*([found.why] if found.why else []), *resolved.facts, *([found.rest] if found.rest else [])]
+    for line in facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    if len(resolved.index) == 0:
+        return None, None, facts
+    return resolved.data, resolved.index, facts
+
+
+def _test(run: Run, data_dir: str | None) -> tuple[ImageData | None, str]:
+    from provnet.cli.rundata import open_test_data
+
+    try:
+        found = open_test_data(run, None, data_dir)
+    except ProvnetError as error:
+        note(f"the test split cannot be opened: {error}", "warning")
+        return None, str(error)
+    return found, "" if found is not None else "the run has no test split"
+
+
+def _keep(run: Path) -> Path | None:
+    """A folder beside the run, else one in the user's cache."""
+    if os.access(run, os.W_OK):
+        return run / KEPT
+    cache = os.environ.get("XDG_CACHE_HOME")
+    base = Path(cache) if cache else Path.home() / ".cache"
+    return base / "provnet" / KEPT / run.resolve().name
+
+
+def _threads() -> None:
+    """One thread computes while another answers: on a small machine both need a core."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(max(1, cores - 1))

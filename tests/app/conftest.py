@@ -1,0 +1,39 @@
+"""A tiny run with awkward names, served by a real server in a thread; looked at by all tests, changed by none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from provnet.app.served import Served
+
+from .browser import allowed, browser, page
+from .made import Live, made_run, serving
+
+__all__ = ["allowed", "browser", "fresh", "live", "page", "served"]
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    """The run with its pictures, every job done once and kept in its folder."""
+    return made_run(tmp_path_factory.mktemp("app"))
+
+
+@pytest.fixture(scope="session")
+def live(served: Served) -> Iterator[Live]:
+    """A server with everything computed."""
+    with serving(served) as found:
+        for name in ("scores", "membership", "map"):
+            found.wait(name)
+        yield found
+
+
+@pytest.fixture
+def fresh(served: Served, tmp_path: Path) -> Iterator[Live]:
+    """A server of its own that has computed nothing, and may be changed."""
+    from dataclasses import replace
+
+    with serving(replace(served, keep=tmp_path / "app")) as found:
+        yield found

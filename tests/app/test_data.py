@@ -1,0 +1,207 @@
+"""Samples, decisions, groups, the test split and pictures over HTTP."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from provnet.app.served import Served
+from provnet.data.apply import apply_decisions
+from provnet.data.decisions_file import read_decisions
+
+from .made import NAMES, Live, digit, digits, serving
+
+
+def test_all_samples_come_page_by_page_each_once(live: Live) -> None:
+    data = digits("train", 80)
+    found: list[str] = []
+    for offset in range(0, 100, 30):
+        page = live.get(f"/samples?limit=30&offset={offset}").json()
+        assert page["total"] == len(data) and page["offset"] == offset
+        found += [item["sample_id"] for item in page["items"]]
+    assert found == list(data.samples.sample_ids)
+
+
+@pytest.mark.parametrize("score", ["mislabel", "anomaly", "typicality"])
+def test_scores_sort_and_bound(live: Live, score: str) -> None:
+    values = [item[score] for item in live.get(f"/samples?sort={score}&order=desc&limit=500").json()["items"]]
+    assert values == sorted(values, reverse=True) and len(values) == len(digits("train", 80))
+    middle = values[len(values) // 2]
+    some = live.get(f"/samples?sort={score}&minimum={middle}&limit=500").json()["items"]
+    assert [item[score] for item in some] == [value for value in reversed(values) if value >= middle]
+
+
+def test_filters_narrow(live: Live) -> None:
+    labels = digits("train", 80).samples.labels
+    assert live.get("/samples?class=3").json()["total"] == int((labels == 3).sum())
+    assert live.get("/samples?class=99").json()["total"] == 0
+    assert live.get("/samples?text=TRAIN/00").json()["total"] == 10
+    assert live.get("/samples?flag=added").json()["total"] == 0
+    picked = live.post("/selections", json={"index": [5, 2, 5]}).json()
+    assert picked["samples"] == 2
+    found = live.get(f"/samples?selection={picked['selection']}").json()
+    assert [item["index"] for item in found["items"]] == [2, 5]
+    csv = live.get(f"/selections/{picked['selection']}.csv")
+    assert csv.headers["content-type"].startswith("text/csv") and len(csv.text.splitlines()) == 3
+
+
+def test_duplicates_are_grouped_and_conflicts_named(live: Live) -> None:
+    data = digits("train", 80)
+    groups = live.get("/groups").json()
+    members = [{item["index"] for item in group["samples"]} for group in groups["items"]]
+    assert any({0, 80} <= group for group in members) and any({1, 81} <= group for group in members)
+    conflicts = live.get("/groups?conflict=true").json()
+    assert conflicts["total"] >= 1 and all(group["conflict"] for group in conflicts["items"])
+    item = live.get(f"/samples/{data.samples.hex(0)}").json()["items"]
+    assert [one["index"] for one in item] == [0, 80] and item[0]["exact"] and item[0]["group_size"] >= 2
+    by_group = live.get(f"/samples?group={item[0]['group']}").json()
+    assert {0, 80} <= {one["index"] for one in by_group["items"]}
+    summary = live.get("/summary").json()
+    assert summary["duplicate_groups"] == groups["total"]
+    assert [sum(counts) for counts in summary["histograms"].values()] == [82, 82, 82]
+
+
+def test_scores_that_are_not_there_are_said_to_be_missing(fresh: Live) -> None:
+    assert fresh.get("/samples").json()["items"][0]["mislabel"] is None
+    for path in (
+        "/samples?sort=mislabel",
+        "/samples?flag=conflict",
+        "/groups",
+        "/map",
+        "/map/hashes",
+        "/membership/roc",
+    ):
+        found = fresh.get(path)
+        assert found.status_code == 409 and found.json()["error"]["code"] == "not_ready"
+    assert fresh.get("/summary").json()["scores"] is False
+
+
+def name(row: int) -> dict[str, str]:
+    samples = digits("train", 80).samples
+    return {"sample_id": samples.sample_ids[row], "sha256": samples.hex(row)}
+
+
+def test_decisions_are_made_undone_kept_and_applied(served: Served, tmp_path: Path) -> None:
+    place = replace(served, keep=tmp_path / "kept")
+    with serving(place) as live:
+        live.post("/decisions", json={"items": [name(3)], "decision": "drop"})
+        live.post("/decisions", json={"items": [name(4), name(5)], "decision": "relabel", "new_label": NAMES[6]})
+        live.post("/decisions", json={"items": [name(3), name(6)], "decision": "keep"})
+        assert live.get("/decisions").json()["counts"] == {"keep": 2, "relabel": 2, "drop": 0}
+        assert live.post("/decisions/undo").json()["counts"] == {"keep": 0, "relabel": 2, "drop": 1}
+        assert live.post("/decisions/redo").json()["counts"] == {"keep": 2, "relabel": 2, "drop": 0}
+        found = live.post("/decisions/undo").json()
+        assert (found["undo"], found["redo"], found["saved"]) == (2, 1, True)
+        assert live.get("/samples?decision=drop").json()["items"][0]["index"] == 3
+        assert live.get("/samples?decision=none").json()["total"] == 79
+    with serving(place) as live:
+        kept = live.get("/decisions").json()
+        assert [(one["index"], one["decision"], one["new_label"]) for one in kept["items"]] == [
+            (3, "drop", None),
+            (4, "relabel", NAMES[6]),
+            (5, "relabel", NAMES[6]),
+        ]
+        assert live.post("/decisions/undo").status_code == 409
+        reply = live.get("/decisions.csv")
+        assert reply.headers["content-disposition"] == 'attachment; filename="decisions.csv"'
+        (tmp_path / "decisions.csv").write_bytes(reply.content)
+        live.post("/decisions", json={"items": [name(3)], "decision": "clear"})
+        assert live.get("/decisions").json()["total"] == 2
+    data = digits("train", 80)
+    applied = apply_decisions(data, read_decisions(tmp_path / "decisions.csv"))
+    assert len(applied) == len(data) - 1 and int(applied.samples.labels[3]) == 6
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"items": [name(0)], "decision": "relabel"},
+        {"items": [name(0)], "decision": "relabel", "new_label": "no class"},
+        {"items": [name(0)], "decision": "drop", "new_label": NAMES[0]},
+        {"items": [], "decision": "drop"},
+        {"items": [name(0)], "decision": "delete"},
+        {"items": [{**name(0), "path": "/etc"}], "decision": "drop"},
+    ],
+    ids=str,
+)
+def test_decisions_that_make_no_sense_are_refused(live: Live, given: dict[str, object]) -> None:
+    assert live.post("/decisions", json=given).status_code == 422
+
+
+def test_a_decision_about_other_content_is_refused(live: Live) -> None:
+    other = {**name(0), "sha256": name(1)["sha256"]}
+    assert live.post("/decisions", json={"items": [other], "decision": "drop"}).status_code == 404
+
+
+def test_pictures_come_by_hash(live: Live) -> None:
+    data = digits("train", 80)
+    plain = Image.open(io.BytesIO(live.get(f"/pictures/{data.samples.hex(9)}").content))
+    assert np.array_equal(np.asarray(plain), data.images[9, 0].numpy())
+    large = Image.open(io.BytesIO(live.get(f"/pictures/{data.samples.hex(9)}?size=64").content))
+    assert np.array_equal(np.asarray(large)[::8, ::8], data.images[9, 0].numpy())
+    assert live.get(f"/pictures/{'0' * 64}").status_code == 404
+
+
+def test_a_sheet_holds_its_thumbnails_row_by_row_and_blanks_for_strangers(live: Live) -> None:
+    data = digits("train", 80)
+    hashes = [data.samples.hex(i) for i in range(24)] + ["0" * 64]
+    found = live.post("/sheet", json={"sha256": hashes, "side": 16})
+    across, side = int(found.headers["x-sheet-across"]), int(found.headers["x-sheet-side"])
+    sheet = np.asarray(Image.open(io.BytesIO(found.content)).convert("L")).astype(int)
+    assert (across, side) == (20, 16) and sheet.shape == (32, 320)
+    tile = sheet[16:32, 3 * 16 : 4 * 16]
+    expected = np.repeat(np.repeat(data.images[23, 0].numpy(), 2, 0), 2, 1).astype(int)
+    assert np.abs(tile - expected).mean() < 20
+    assert sheet[16:32, 4 * 16 : 5 * 16].max() < 20
+
+
+def test_what_was_shown_is_noted_but_not_what_was_sent(fresh: Live) -> None:
+    samples = digits("train", 80).samples
+    upload = fresh.send("/queries", digit()).json()["sha256"]
+    for key in (samples.hex(3), upload, "0" * 64):
+        fresh.get(f"/pictures/{key}")
+    fresh.post("/sheet", json={"sha256": [samples.hex(4), upload]})
+    log = fresh.state.shown
+    assert log.path is not None
+    assert [line.partition(",")[2] for line in log.path.read_text().splitlines()] == [
+        "sha256",
+        samples.hex(3),
+        samples.hex(4),
+    ]
+    log.largest = 10
+    fresh.get(f"/pictures/{samples.hex(5)}")
+    assert len(log.path.read_text().splitlines()) == 2, "a full file makes room"
+
+
+def test_the_test_split_is_listed(live: Live) -> None:
+    found = live.get("/test?class=2&limit=3").json()
+    assert found["total"] == 6 and [one["class"] for one in found["items"]] == [2, 2, 2]
+    first = found["items"][0]
+    explained = live.post("/explain/known", json={"sha256": first["sha256"]}).json()
+    assert explained["query"]["sample_id"] == first["sample_id"] and explained["query"]["label"] == NAMES[2]
+
+
+def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, served: Served) -> None:
+    with serving(served) as again:
+        assert [job["state"] for job in again.get("/jobs").json()["jobs"]] == ["ready"] * 3
+        assert again.get("/map").json() == live.get("/map").json()
+    changed = replace(served.run.samples, withheld=np.arange(82) == 5)
+    run = replace(served.run, samples=changed)
+    from provnet.app.jobs import Jobs
+    from provnet.app.keeping import Keeping
+
+    other = replace(served, run=run)
+    assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 3
+    assert served.keep is not None
+    kept = served.keep / "scores.safetensors"
+    before = kept.read_bytes()
+    try:
+        kept.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        assert Jobs(served, Keeping(served)).progress["scores"].state == "none"
+    finally:
+        kept.write_bytes(before)

@@ -1,0 +1,106 @@
+"""schemathesis on the OpenAPI document: what fits the schema is answered as it says, what does not is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis
+import pytest
+import schemathesis
+from hypothesis import strategies as st
+
+from provnet.app.served import Served
+
+from ..counts import count, grows
+from .made import Live, digit, serving
+
+PICTURES = st.integers(0, 59).map(digit)
+TABLES = st.lists(st.integers(0, 81), min_size=1, max_size=9, unique=True).map(
+    lambda rows: "\n".join(["sample_id,contributor", *(f"train/{row:03d},P{row % 3}" for row in rows)]).encode()
+)
+OPERATIONS = (
+    "POST session",
+    "GET run",
+    "GET run/card",
+    "GET run/curves",
+    "GET run/evaluation",
+    "GET run/checks",
+    "GET run/files",
+    "POST explain",
+    "POST explain/known",
+    "POST queries",
+    "GET pictures/{sha256}",
+    "POST sheet",
+    "GET jobs",
+    "POST jobs/{name}",
+    "GET samples",
+    "GET samples/{sha256}",
+    "GET groups",
+    "GET summary",
+    "GET test",
+    "GET decisions",
+    "POST decisions",
+    "POST decisions/undo",
+    "POST decisions/redo",
+    "GET decisions.csv",
+    "GET map",
+    "GET map/hashes",
+    "POST map/place",
+    "POST selections",
+    "GET selections/{selection}.csv",
+    "POST membership",
+    "GET membership/roc",
+    "GET credit/contributors",
+    "POST credit/sources",
+    "DELETE credit/sources",
+    "POST credit",
+)
+
+
+@pytest.fixture(scope="module")
+def own(served: Served, live: Live) -> Any:
+    """A server with all results whose decisions and contributors may be changed."""
+    with serving(served) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def schema(own: Live) -> Any:
+    for kind in ("png", "jpeg", "webp", "bmp", "tiff"):
+        schemathesis.openapi.media_type(f"image/{kind}", PICTURES)
+    schemathesis.openapi.media_type("text/csv", TABLES)
+    address = f"{own.base}/api/v1/openapi.json"
+    return schemathesis.openapi.from_url(address, headers={"Authorization": f"Bearer {own.token}"})
+
+
+def test_the_document_has_these_operations(schema: Any) -> None:
+    found = {
+        f"{one.ok().method.upper()} {one.ok().path.removeprefix('/api/v1/')}" for one in schema.get_all_operations()
+    }
+    assert found == set(OPERATIONS)
+
+
+@grows
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_keeps_its_word(schema: Any, own: Live, name: str) -> None:
+    method, path = name.split(" ")
+    operation = schema[f"/api/v1/{path}"][method]
+    modes = schemathesis.GenerationMode
+    good = operation.as_strategy(generation_mode=modes.POSITIVE)
+    has_input = bool(operation.body) or any(operation.iter_parameters())
+    cases = good | operation.as_strategy(generation_mode=modes.NEGATIVE) if has_input else good
+
+    @hypothesis.given(case=cases)
+    @hypothesis.settings(
+        max_examples=count(30, 200),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        print_blob=False,
+    )
+    def keeps_it(case: Any) -> None:
+        own.state.keys.wrong.clear()  # the checks send wrong tokens of their own
+        case.call_and_validate(headers={"Authorization": f"Bearer {own.token}"})
+
+    keeps_it()
