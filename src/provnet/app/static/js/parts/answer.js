@@ -1,0 +1,101 @@
+// What was asked, what the network answers, and what changes when samples are left out.
+import { bar, el, named, percent } from "../dom.js";
+import { byLabel } from "./exemplars.js";
+
+const ORIGINS = { upload: "Your picture", training: "Training sample", test: "Test sample", pixels: "Your values" };
+
+/** What is explained, as the network saw it, with ways to go on from it. */
+export function queryCard({ run, link }, answer) {
+  const { query, picture, distorted } = answer;
+  const origin = ORIGINS[query.origin];
+  const from = query.resized_from;
+  return [
+    el("div", { class: "row apart" }, el("h2", {}, origin), distorted ? el("span", { class: "chip accent" }, "distorted") : null),
+    picture
+      ? el("div", { class: "picture" }, el("img", { src: picture, alt: `What the network saw: ${origin}` }))
+      : el("div", { class: "picture none" }, "picture not shown"),
+    el("div", { class: "stack tight small" },
+      query.sample_id ? named(query.sample_id, "mono") : null,
+      query.label === null ? null : el("div", { class: "row label-line" },
+        el("span", { class: "none-shrink" }, "Its label:"), named(query.label)),
+      from ? el("span", { class: "muted" }, `Brought from ${from[1]} × ${from[0]} to ${query.width} × ${query.height} points.`) : null,
+      query.origin === "pixels" ? null : el("div", { class: "row links" },
+        el("a", { href: link("map", { query: query.sha256 }) }, "on the map"),
+        el("a", { href: link("membership", { hash: query.sha256 }) }, "was it trained on?"),
+        query.origin === "training" ? el("a", { href: link("data", { text: query.sample_id }) }, "in the data") : null,
+        run.views.includes("generate") ? el("a", { href: link("generate", { hash: query.sha256 }) }, "make others from it") : null)),
+  ];
+}
+
+/** Prediction, confidence, whether any training sample supports it, the best classes. */
+export function answerCard(answer) {
+  const { query, predicted, classes } = answer;
+  const long = predicted.label.length > 24 ? " long" : "";
+  return el("section", { class: "card answer", "aria-label": "Answer" },
+    el("div", { class: "stack" },
+      el("span", { class: "over" }, "Predicted"),
+      el("div", { class: "row" },
+        named(predicted.label, `lines predicted${long}`),
+        query.class === null ? null : asLabelled(query.class === predicted.class)),
+      el("div", { class: "meter" }, bar(answer.confidence, "Confidence"),
+        el("span", { class: "num" }, percent(answer.confidence), el("span", { class: "muted" }, " confidence"))),
+      answer.supported ? el("p", { class: "muted small support" }, "Training samples support this answer.") : unsupported(),
+      answer.warning ? el("p", { class: "note small" }, answer.warning) : null),
+    classes.length ? el("ol", { class: "classes", "aria-label": "Best classes" }, classes.map((one) => el("li", {},
+      named(one.label),
+      bar(one.share, `Probability of ${one.label}`, one.class === predicted.class ? "" : "faint"),
+      el("span", { class: "num" }, percent(one.share))))) : null);
+}
+
+function asLabelled(right) {
+  return el("span", { class: `chip ${right ? "good" : "bad"}` }, right ? "as labelled" : "not as labelled");
+}
+
+function unsupported() {
+  return el("p", { class: "note support" }, el("strong", {}, "No supporting sample"),
+    "Nothing in the training data is close enough to this picture. The samples below are the nearest ones, not evidence.");
+}
+
+/** Before and after: what was left out, what the samples speak for now. `back(hash)` takes one back, `back()` all. */
+export function changesCard(context, before, now, without, back) {
+  const [then, after] = [new Map(byLabel(before)), new Map(byLabel(now))];
+  const labels = [...new Set([...then.keys(), ...after.keys()])].slice(0, 6);
+  const same = before.predicted.class === now.predicted.class;
+  return el("section", { class: "card stack changes", "aria-label": "What changes" },
+    el("div", { class: "row apart" }, el("h2", {}, "What changes without them"),
+      el("button", { type: "button", class: "button small", onClick: () => back() }, "Take all back")),
+    el("ul", { class: "left-out", "aria-label": "Samples left out" },
+      without.map((one) => el("li", {}, leftOut(context, one, back)))),
+    el("p", {}, `They carried ${percent(now.without.weight)} of the weight. `,
+      same
+        ? "The answer stays the same; "
+        : ["The answer changes from ", named(before.predicted.label, "flow"), " to ", named(now.predicted.label, "flow"), "; "],
+      "other samples take their place."),
+    el("div", { class: "scroll" }, el("table", { class: "table" },
+      el("thead", {}, el("tr", {},
+        ["Listed samples of class", "weight before", "weight now"].map((words) => el("th", { scope: "col" }, words)))),
+      el("tbody", {}, labels.map((label) => el("tr", {},
+        el("th", { scope: "row", class: "cell-name" }, named(label)),
+        cell(then.get(label) ?? 0, `Before, ${label}`, "faint"),
+        cell(after.get(label) ?? 0, `Now, ${label}`)))))));
+}
+
+function leftOut(context, one, back) {
+  const words = `Take ${one.sample_id} back`;
+  return el("button", { type: "button", class: "chip", "aria-label": words, title: words, onClick: () => back(one.sha256) },
+    one.shown ? el("img", { src: context.api.picture(one.sha256), alt: "", width: 28, height: 28 }) : null,
+    named(one.sample_id, "mono"),
+    el("span", { "aria-hidden": "true" }, "×"));
+}
+
+function cell(weight, words, kind = "") {
+  return el("td", {}, el("div", { class: "weight" }, bar(weight, words, kind), el("span", { class: "num" }, percent(weight))));
+}
+
+/** The answer in one sentence, for those who hear the page. */
+export function sayIt(answer) {
+  const first = answer.exemplars[0];
+  const sure = `Predicted ${answer.predicted.label.slice(0, 60)}, confidence ${percent(answer.confidence)}. `;
+  if (!answer.supported) return `${sure}No supporting sample.`;
+  return first ? `${sure}First sample ${first.sample_id}, weight ${percent(first.weight)}.` : sure;
+}

@@ -1,0 +1,44 @@
+// Colours that are told apart also without full colour vision, on light and on dark, as numbers for a canvas.
+
+/** Petroff's ten colours; a class beyond the tenth starts over, so classes are also named on the map. */
+export const PALETTE = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"];
+
+// from what can be overlooked to what should be seen; lightness alone tells them apart
+const RAMPS = {
+  light: ["#cdd3de", "#c9b27c", "#d9851a", "#a83a12", "#4a0a0a"],
+  dark: ["#3a4150", "#6f5a3a", "#c47a2a", "#f2ac4e", "#fff6c2"],
+};
+
+const parts = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+
+/** A colour as the 32 bits that an ImageData holds. */
+export function pixel(hex) {
+  const [r, g, b] = parts(hex);
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+}
+
+/** A variable of the style sheet, as #rrggbb. */
+export function variable(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Whether the page is dark now. */
+export function isDark() {
+  const [r, g, b] = parts(variable("--card"));
+  return r + g + b < 384;
+}
+
+/** The ramp of scores as CSS, for its legend. */
+export function rampCss(dark) {
+  return `linear-gradient(to right, ${RAMPS[dark ? "dark" : "light"].join(", ")})`;
+}
+
+/** 256 colours of the ramp, as pixels. */
+export function rampPixels(dark) {
+  const stops = RAMPS[dark ? "dark" : "light"].map(parts);
+  return Uint32Array.from({ length: 256 }, (_, i) => {
+    const at = (i / 255) * (stops.length - 1), from = Math.min(Math.floor(at), stops.length - 2), share = at - from;
+    const [r, g, b] = stops[from].map((value, k) => Math.round(value + (stops[from + 1][k] - value) * share));
+    return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
+  });
+}

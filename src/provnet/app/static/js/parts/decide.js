@@ -1,0 +1,120 @@
+// Keep, relabel, drop: the buttons, the keys, undo, and the file with all decisions.
+import { el, count } from "../dom.js";
+import { askLabel } from "./labels.js";
+
+const MOST = 5000; // samples in one step, as the server takes them
+const KEYS = [
+  ["← → ↑ ↓", "move; with Shift select as far"],
+  ["Space", "select one more, or one less"],
+  ["Ctrl A", `select all (at most ${MOST.toLocaleString("en")})`],
+  ["K", "keep as it is"],
+  ["R, then a label", "relabel"],
+  ["S", "relabel to the suggested label"],
+  ["D", "drop"],
+  ["C", "clear the decision"],
+  ["U", "undo"],
+  ["Shift U", "redo"],
+  ["Esc", "select only the current one"],
+  ["?", "these keys"],
+];
+
+/** The window with the keys. */
+function keysDialog() {
+  const rows = KEYS.map(([key, words]) => el("div", { class: "key-row" }, el("dt", {}, el("kbd", {}, key)), el("dd", {}, words)));
+  const close = el("button", { type: "button", class: "button", onClick: () => box.close() }, "Close");
+  const box = el("dialog", { class: "dialog", "aria-label": "Keys" }, el("h2", {}, "Keys"), el("p", { class: "muted small" }, "They work while the grid or its buttons have the focus."),
+    el("dl", { class: "keys" }, rows), close);
+  box.addEventListener("close", () => box.remove());
+  document.body.append(box);
+  box.showModal();
+}
+
+/**
+ * The bar of decisions. `chosen()` gives a promise of the samples in question, `changed(done)` is told after every step:
+ * {kind, label, items} or {kind: "undo"}.
+ * Gives {node, status, key(event), decide(kind, label), enable(n)}.
+ */
+export function decider(context, chosen, changed) {
+  const { api, toast } = context;
+  const status = el("span", { class: "decided muted small", role: "status" });
+  const button = (words, key, act, more = {}) =>
+    el("button", { type: "button", class: "button", title: `${words} (key ${key})`, "aria-keyshortcuts": key, onClick: act, ...more }, words, el("kbd", { "aria-hidden": "true" }, key));
+  const keep = button("Keep", "K", () => decide("keep"));
+  const relabel = button("Relabel", "R", () => ask());
+  const drop = button("Drop", "D", () => decide("drop"));
+  const wipe = button("Clear", "C", () => decide("clear"));
+  const undo = button("Undo", "U", () => step("undo"));
+  const redo = button("Redo", "⇧U", () => step("redo"));
+  const file = el("a", { class: "button", href: api.address("/decisions.csv"), download: "decisions.csv", title: "All decisions as CSV, for provnet train --apply" }, "Export CSV");
+  const help = el("button", { type: "button", class: "button quiet", "aria-label": "Show the keys", title: "Keys (?)", onClick: keysDialog }, "?");
+  const node = el("div", { class: "decide", role: "toolbar", "aria-label": "Decide about the selected samples" },
+    el("div", { class: "decide-group" }, keep, relabel, drop, wipe), el("div", { class: "decide-group" }, undo, redo), el("div", { class: "decide-group end" }, file, help));
+  let line = Promise.resolve(); // one step after the other: undo goes back through their order, and fast keys are not lost
+
+  function show(record) {
+    const { keep: k, relabel: r, drop: d } = record.counts;
+    undo.disabled = !record.undo;
+    redo.disabled = !record.redo;
+    file.toggleAttribute("data-empty", !record.total);
+    status.textContent = record.total ? `${count(k)} keep, ${count(r)} relabel, ${count(d)} drop${record.saved ? "" : " (not saved: the folder cannot be written)"}` : "nothing decided yet";
+  }
+
+  function guarded(work) {
+    line = line.then(work).catch((error) => toast(error.message, "bad"));
+    return line;
+  }
+
+  function decide(kind, label = null) {
+    return guarded(async () => {
+      const items = await chosen();
+      if (!items.length) { toast("Select a sample first: click it, or use the arrow keys."); return; }
+      const body = { items: items.map(({ sample_id, sha256 }) => ({ sample_id, sha256 })), decision: kind };
+      if (kind === "relabel") body.new_label = label;
+      show(await api.post("/decisions", body));
+      const what = kind === "relabel" ? `relabelled to ${label.length > 40 ? `${label.slice(0, 39)}…` : label}` : { keep: "kept", drop: "dropped", clear: "cleared" }[kind];
+      toast(`${items.length === 1 ? "1 sample" : `${count(items.length)} samples`} ${what}. U takes it back.`);
+      await changed({ kind, label, items });
+    });
+  }
+
+  async function ask() {
+    const items = await chosen();
+    if (!items.length) { toast("Select a sample first: click it, or use the arrow keys."); return; }
+    const label = await askLabel(context.run.classes.map((one) => one.label), items.length === 1 ? items[0].suggested : null, items.length);
+    if (label !== null) await decide("relabel", label);
+  }
+
+  async function suggested() {
+    const items = await chosen();
+    const labels = new Set(items.map((one) => one.suggested));
+    if (items.length && labels.size === 1 && items[0].suggested !== null) await decide("relabel", items[0].suggested);
+    else toast(items.length ? "There is no one label that is suggested for all of them." : "Select a sample first.");
+  }
+
+  const step = (which) => guarded(async () => {
+    if (which === "undo" ? undo.disabled : redo.disabled) { toast(`Nothing to ${which}.`); return; }
+    show(await api.post(`/decisions/${which}`));
+    toast(which === "undo" ? "Undone. Shift U does it again." : "Done again.");
+    await changed({ kind: "undo", items: [] });
+  });
+
+  function key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
+    const does = { k: () => decide("keep"), r: ask, s: suggested, d: () => decide("drop"), c: () => decide("clear"), u: () => step(event.shiftKey ? "redo" : "undo"), "?": keysDialog }[event.key.toLowerCase()];
+    if (!does || event.repeat) return;
+    event.preventDefault();
+    does();
+  }
+
+  api.get("/decisions").then(show, (error) => toast(error.message, "bad"));
+  return { node, status, key, decide, enable(n) { for (const one of [keep, relabel, drop, wipe]) one.disabled = !n; } };
+}
+
+/** A decision in words and its mark, for a tile. */
+export function badge(item) {
+  if (!item.decision) return null;
+  const words = { keep: "keep", drop: "drop", relabel: item.new_label }[item.decision];
+  const sign = { keep: "✓", drop: "✕", relabel: "→" }[item.decision];
+  return { kind: item.decision, sign, words };
+}
+

@@ -1,0 +1,74 @@
+// The training samples behind an answer: cards with weights, beside the query or as the difference from it.
+import { bar, el, named, percent, short } from "../dom.js";
+import { difference } from "./difference.js";
+
+export const MODES = [["sample", "Samples"], ["beside", "Side by side"], ["difference", "Difference"]];
+
+/** Buttons for the ways of showing; `chosen(mode)` is called. */
+export function modeButtons(now, chosen) {
+  return el("div", { class: "row modes", role: "group", "aria-label": "How the samples are shown" }, MODES.map(([mode, words]) =>
+    el("button", { type: "button", class: "button small", "aria-pressed": String(mode === now), onClick: () => chosen(mode) }, words)));
+}
+
+/**
+ * The list of cards. `answer` is the server's explanation; `before` the one without anything left out, or null.
+ * `leaveOut(exemplar)` is called when a card is clicked; without it cards are no buttons.
+ */
+export function exemplars(context, answer, { mode = "sample", before = null, leaveOut = null } = {}) {
+  const places = new Map((before?.exemplars ?? []).map((one) => [one.index, one]));
+  const unsupported = answer.supported ? "" : " unsupported";
+  return el("ol", { class: `exemplars mode-${mode}${unsupported}`, "aria-label": "Training samples behind the answer" },
+    answer.exemplars.map((one) => card(context, answer, one, mode, before ? (places.get(one.index) ?? "new") : null, leaveOut)));
+}
+
+function card(context, answer, one, mode, was, leaveOut) {
+  const face = picture(context, answer, one, mode);
+  const link = (view, query, label, words) => el("a", { href: context.link(view, query), "aria-label": label }, words);
+  return el("li", { class: "exemplar", dataset: { index: one.index, hash: one.sha256 } },
+    leaveOut ? button(one, face, leaveOut) : face,
+    el("div", { class: "body" },
+      named(one.label, "label"),
+      el("div", { class: "weight" },
+        bar(one.weight, `Weight of ${one.sample_id}`, answer.supported ? "" : "faint"),
+        el("span", { class: "num" }, percent(one.weight))),
+      moved(one, was),
+      named(one.sample_id, "mono"),
+      el("div", { class: "hash", title: one.sha256 }, short(one.sha256)),
+      el("div", { class: "row small links" },
+        link("data", { text: one.sample_id }, `${one.sample_id} in the data`, "data"),
+        link("map", { query: one.sha256 }, `${one.sample_id} on the map`, "map"),
+        link("explain", { hash: one.sha256 }, `Explain ${one.sample_id}`, "explain"))));
+}
+
+function button(one, face, leaveOut) {
+  const words = `Leave out ${one.sample_id}: what changes?`;
+  return el("button", { type: "button", class: "face", title: words, "aria-label": words, onClick: () => leaveOut(one) },
+    face, el("span", { class: "hint" }, "Leave out"));
+}
+
+function moved(one, was) {
+  if (was === null) return null;
+  if (was === "new") return el("p", { class: "small moved new" }, "newly listed");
+  return el("p", { class: "small moved" }, `was ${percent(was.weight)}, place ${was.rank}`);
+}
+
+function picture(context, answer, one, mode) {
+  if (!one.shown || !context.run.input.picture) return el("span", { class: "picture none" }, "picture not shown");
+  const image = () => el("img", { src: context.api.picture(one.sha256), alt: "", loading: "lazy" });
+  if (mode === "difference" && answer.picture) {
+    return el("span", { class: "picture" }, difference(answer.picture, context.api.picture(one.sha256)));
+  }
+  if (mode === "beside" && answer.picture) {
+    return el("span", { class: "pair" },
+      el("span", { class: "picture" }, el("img", { src: answer.picture, alt: "" })),
+      el("span", { class: "picture" }, image()));
+  }
+  return el("span", { class: "picture" }, image());
+}
+
+/** Weight of the listed samples by their label, heaviest first: what the samples speak for. */
+export function byLabel(answer) {
+  const found = new Map();
+  for (const one of answer.exemplars) found.set(one.label, (found.get(one.label) ?? 0) + one.weight);
+  return [...found].sort((a, b) => b[1] - a[1]);
+}

@@ -1,0 +1,110 @@
+// Beside the map: the selection and what can be done with it, the legend, and the sample that was pointed at.
+import { el, clear, named, count, percent, short } from "../dom.js";
+import { PALETTE, rampCss } from "./colours.js";
+import { save, selectionJson } from "./map_data.js";
+
+export const COLOURS = [["class", "class"], ["cluster", "group within its class"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"]];
+const ENDS = { mislabel: ["looks right", "looks wrong"], anomaly: ["like others", "unlike all others"], typicality: ["typical", "untypical"] };
+
+/** The card of the selection: {node, show(selection or null)}; selection: {id, samples}. */
+export function selectionCard(context, drop) {
+  const node = el("section", { class: "card stack tight", "aria-label": "Selection" });
+  const told = el("p", { class: "muted small" }, "Draw around points with the lasso, or hold Shift and draw. Without a pointer: choose a class or a group below, then “Select in view”.");
+
+  async function json(found, button) {
+    button.disabled = true;
+    try {
+      save(await selectionJson(context, found.id, found.samples), "selection.json", "application/json");
+    } catch (error) {
+      if (error.name !== "AbortError") context.toast(error.message, "bad");
+    }
+    button.disabled = false;
+  }
+
+  function show(found) {
+    clear(node).append(el("h2", {}, "Selection"));
+    if (!found) { node.append(told); return; }
+    const asJson = el("button", { type: "button", class: "button small", onClick: () => json(found, asJson) }, "Save JSON");
+    node.append(
+      el("p", { class: "selected-count", role: "status" }, el("b", {}, count(found.samples)), ` ${found.samples === 1 ? "sample" : "samples"}`),
+      el("div", { class: "row" },
+        el("a", { class: "button primary small", href: context.link("data", { selection: found.id }) }, "Show in data"),
+        el("a", { class: "button small", href: context.api.address(`/selections/${found.id}.csv`), download: "selection.csv" }, "Save CSV"), asJson,
+        el("button", { type: "button", class: "button small quiet", onClick: drop }, "Clear")));
+  }
+  show(null);
+  return { node, show };
+}
+
+/** The legend: which colour is what; a class can be shown alone. `choose(class or -1)`, `take(class, cluster)`. */
+export function legend(context, map, choose, take) {
+  const node = el("section", { class: "card stack tight", "aria-label": "Legend" });
+  const dot = (number) => el("i", { class: "dot", style: { background: PALETTE[number % PALETTE.length] }, "aria-hidden": "true" });
+
+  function show(by, only, dark) {
+    const inside = node.contains(document.activeElement) ? [...node.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+    clear(node).append(el("h2", {}, "Legend"));
+    if (ENDS[by]) {
+      node.append(el("div", { class: "ramp", style: { background: rampCss(dark) }, "aria-hidden": "true" }), el("div", { class: "row apart small" }, el("span", {}, ENDS[by][0]), el("span", {}, ENDS[by][1])));
+    }
+    if (by === "cluster") {
+      const groups = only < 0 ? map.clusters : map.clusters.filter((one) => one.class === only);
+      node.append(el("p", { class: "muted small" }, "Choose a group to select its samples. Colours repeat."), el("div", { class: "legend-keys" }, groups.map((one) =>
+        el("button", { type: "button", class: "button small", onClick: () => take(one.class, one.cluster) }, dot(one.cluster + (only < 0 ? one.class * 3 : 0)), named(`${context.run.classes[one.class].label}, ${one.cluster + 1}`), el("span", { class: "num muted" }, count(one.samples))))));
+    } else {
+      node.append(el("p", { class: "muted small" }, "Choose a class to see it alone."), el("div", { class: "legend-keys" }, context.run.classes.map((one) =>
+        el("button", { type: "button", class: "button small", "aria-pressed": String(only === one.class), onClick: () => choose(only === one.class ? -1 : one.class) }, by === "class" ? dot(one.class) : null, named(one.label), el("span", { class: "num muted" }, count(one.samples))))));
+    }
+    if (inside >= 0) node.querySelectorAll("button")[inside]?.focus();
+  }
+  return { node, show };
+}
+
+/** One point in full: {node, sample(hash), test(mark), query(place, hash), none()}. */
+export function pointCard(context) {
+  const { api, run } = context;
+  const node = el("section", { class: "card stack tight point", "aria-label": "The point", "aria-live": "polite" });
+  const picture = (hash, shown = run.exposure !== "ids") => (shown && run.input.picture
+    ? el("div", { class: "picture" }, el("img", { src: api.picture(hash, run.exposure === "full" ? 160 : undefined), alt: "" })) : el("div", { class: "picture none" }, short(hash, 8)));
+  let turn = 0;
+
+  function frame(over, hash, title, ...rest) {
+    clear(node).append(el("div", { class: "point-head" }, picture(hash), el("div", { class: "stack tight" }, el("span", { class: "over" }, over), title, ...rest)));
+  }
+
+  async function sample(hash, label) {
+    const mine = (turn += 1);
+    frame("training sample", hash, named(label, "panel-label"));
+    try {
+      const { items } = await api.get(`/samples/${hash}`, null, { signal: context.signal });
+      if (mine !== turn || !items.length) return;
+      const [one] = items;
+      frame("training sample", hash, named(one.label, "panel-label"), named(one.sample_id, "mono small"),
+        one.mislabel === null ? null : el("span", { class: "small muted" }, `wrong ${one.mislabel.toFixed(2)}, unlike others ${one.anomaly.toFixed(2)}, typical ${one.typicality.toFixed(2)}`),
+        one.flags.includes("mislabel") && one.suggested !== null ? el("span", { class: "chip bad" }, named(`suggested: ${one.suggested}`)) : null,
+        el("div", { class: "row small" }, el("a", { href: context.link("data", { text: one.sample_id }) }, "Show in data"), el("a", { href: context.link("explain", { hash }) }, "Explain it")));
+    } catch (error) {
+      if (error.name !== "AbortError") context.toast(error.message, "bad");
+    }
+  }
+
+  function test(one) {
+    turn += 1;
+    frame("test sample, misattributed", one.sha256, named(one.label, "panel-label"), el("span", { class: "small" }, "its first exemplar says ", named(one.predicted, "flow")),
+      el("div", { class: "row small" }, el("a", { href: context.link("explain", { test: one.position }) }, "Explain it")));
+  }
+
+  function query(place, hash) {
+    turn += 1;
+    frame("the query", hash, el("span", { class: "small muted" }, "It lies among the samples that the model names for it."), el("div", { class: "row small" }, el("a", { href: context.link("explain", { hash }) }, "Explain it")));
+    node.append(el("ol", { class: "named" }, place.near.slice(0, 6).map((one) => el("li", {},
+      el("a", { href: context.link("explain", { hash: one.sha256 }) }, picture(one.sha256), el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, percent(one.share, 0))))))));
+  }
+
+  function none() {
+    turn += 1;
+    clear(node).append(el("p", { class: "muted small" }, "Point at the map to see a picture; click, or press Enter for the middle of the map, to keep it here."));
+  }
+  none();
+  return { node, sample, test, query, none };
+}

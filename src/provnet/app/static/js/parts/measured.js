@@ -1,0 +1,72 @@
+// What was measured of a run: shares with their intervals, and trust checks with what they must reach.
+import { el, interval } from "../dom.js";
+import { whisker } from "./plots.js";
+
+const UNSEEN = "On pictures it never saw";
+const OWN = "On its own training samples";
+/** Where a measure belongs, and what it says. */
+const MEASURES = {
+  class_accuracy: [UNSEEN, "Class accuracy", "The predicted class is the right one."],
+  any_at_1: [UNSEEN, "First sample fits", "The first exemplar is of the right class."],
+  any_at_5: [UNSEEN, "One of five fits", "At least one of five exemplars is of the right class."],
+  any_at_10: [UNSEEN, "One of ten fits", "At least one of ten exemplars is of the right class."],
+  majority_at_1: [UNSEEN, "Majority of one", "The first exemplar is of the right class."],
+  majority_at_5: [UNSEEN, "Majority of five", "Most of five exemplars are of the right class."],
+  majority_at_10: [UNSEEN, "Majority of ten", "Most of ten exemplars are of the right class."],
+  index_accuracy: [OWN, "Exact sample", "Shown a training sample, it names that very sample."],
+  index_at_5: [OWN, "Among five", "The sample is among the first five."],
+  index_accuracy_perturbed: [OWN, "Exact sample", "Named although the picture was changed."],
+  index_ceiling: [OWN, "Best that can be had", "Equal samples cannot be told apart."],
+  class_accuracy_train: [OWN, "Class accuracy", "The predicted class is the right one."],
+  stage_1: [OWN, "Stage 1", "The class is right."],
+  stage_2: [OWN, "Stage 2", "The sample is right, given the class."],
+  end_to_end: [OWN, "End to end", "Class and sample are right."],
+  supported: ["Support", "Supported", "Answers that training samples support."],
+};
+const GROUPS = { noise: "under noise", shift: "moved", jpeg: "as JPEG", test: "test", train: "training" };
+
+/** Tables of the evaluation, one for each kind of data. */
+export function evaluationCard({ measures }) {
+  if (!measures.length) return el("p", { class: "empty" }, "Not evaluated yet: run ", el("code", {}, "provnet evaluate RUN"), " in a terminal.");
+  const parts = new Map();
+  for (const one of measures) {
+    const [part, name, words] = MEASURES[one.name] ?? ["Other", one.name.replaceAll("_", " "), ""];
+    const shown = one.group ? `${name}, ${GROUPS[one.group] ?? one.group}` : name;
+    parts.set(part, [...(parts.get(part) ?? []), { ...one, words, shown }]);
+  }
+  const order = Object.keys(MEASURES);
+  return [...parts].sort((a, b) => order.indexOf(a[1][0].name) - order.indexOf(b[1][0].name)).map(([part, rows]) => el("div", {},
+    el("h3", {}, part),
+    el("div", { class: "scroll" }, el("table", { class: "table measures" }, el("tbody", {},
+      rows.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)).map((one) => el("tr", {},
+        el("th", { scope: "row", class: "cell-name", title: one.words }, one.shown),
+        el("td", { class: "whisker-cell" }, isShare(one) ? whisker(one, `${one.shown}: ${interval(one)}`) : null),
+        el("td", { class: "small" }, interval(one, !isShare(one))))))))));
+}
+
+function isShare(one) {
+  return one.value === null || (one.value >= 0 && one.value <= 1);
+}
+
+/** The trust checks: what each says, whether it holds, its figure and its bar. */
+export function checksCard({ outcomes, current, how }) {
+  if (!outcomes.length) return el("p", { class: "empty" }, "Not checked yet: run ", el("code", {}, how), " in a terminal.");
+  const groups = [...new Set(outcomes.map((one) => one.group))];
+  return [
+    current ? null : el("p", { class: "note small" },
+      "The samples of the run changed since these checks: run ", el("code", {}, how), " again."),
+    groups.map((group) => el("div", {},
+      group ? el("h3", {}, group[0].toUpperCase() + group.slice(1)) : null,
+      el("ul", { class: "checks" }, outcomes.filter((one) => one.group === group).map(check)))),
+  ];
+}
+
+function check(one) {
+  const [kind, words] = one.passed === null ? ["", "no bar"] : one.passed ? ["good", "holds"] : ["bad", "does not hold"];
+  const about = [one.figure ? interval(one.figure, !one.percent) : "", one.bar ? `must be ${one.bar}` : "", one.note ?? ""];
+  return el("li", {},
+    el("span", { class: `chip ${kind}` }, words),
+    el("div", {},
+      el("p", {}, one.words || one.name),
+      el("p", { class: "muted small" }, about.filter(Boolean).join("; "))));
+}

@@ -1,0 +1,69 @@
+// A very long list of samples, fetched in pages when somebody looks at them.
+const PAGE = 100;
+const KEPT = 400; // pages
+
+/**
+ * The list that fits some parameters of GET /samples.
+ * `item(i)` gives a sample or null (not there yet), `want(positions)` fetches what is missing and calls `arrived`,
+ * `take(positions)` waits for samples, `reload()` asks again and gives the new total.
+ */
+export function sampleList(api, params, arrived, failed) {
+  const pages = new Map(); // number -> items, or the promise of them
+  const stop = new AbortController();
+  let total = 0, scores = false, age = 0;
+
+  async function fetchPage(number) {
+    const born = age;
+    const found = await api.get("/samples", { ...params, offset: number * PAGE, limit: PAGE }, { signal: stop.signal });
+    if (born !== age) return found.items; // asked before a reload: used by who waits, not kept
+    total = found.total;
+    scores = found.scores;
+    pages.set(number, found.items);
+    for (const old of pages.keys()) {
+      if (pages.size <= KEPT) break;
+      if (Array.isArray(pages.get(old))) pages.delete(old);
+    }
+    return found.items;
+  }
+
+  function load(number) {
+    const there = pages.get(number);
+    if (there) return Promise.resolve(there);
+    const coming = fetchPage(number);
+    pages.set(number, coming);
+    coming.catch(() => { if (pages.get(number) === coming) pages.delete(number); });
+    return coming;
+  }
+
+  return {
+    total: () => total,
+    scored: () => scores,
+    item(position) {
+      const page = pages.get(Math.floor(position / PAGE));
+      return Array.isArray(page) ? page[position % PAGE] ?? null : null;
+    },
+    /** The whole page that a position lies on: its pictures are asked for together. */
+    around(position) {
+      const page = pages.get(Math.floor(position / PAGE));
+      return Array.isArray(page) ? page : [];
+    },
+    want(positions) {
+      for (const number of new Set(positions.map((i) => Math.floor(i / PAGE)))) {
+        if (!pages.has(number)) load(number).then(arrived, (error) => { if (error.name !== "AbortError") failed(error); });
+      }
+    },
+    async take(positions) {
+      const numbers = [...new Set(positions.map((i) => Math.floor(i / PAGE)))];
+      const found = new Map();
+      for (const number of numbers) found.set(number, await load(number));
+      return positions.map((i) => found.get(Math.floor(i / PAGE))[i % PAGE]).filter(Boolean);
+    },
+    async reload(position = 0) {
+      age += 1;
+      pages.clear();
+      await load(Math.floor(Math.max(0, position) / PAGE));
+      return total;
+    },
+    stop: () => stop.abort(),
+  };
+}

@@ -1,0 +1,83 @@
+// One sample in full: its picture, what was found about it, and what the model names for it.
+import { el, clear, named, count, percent, short, bar } from "../dom.js";
+import { badge } from "./decide.js";
+import { SCORES } from "./filters.js";
+
+const FLAG_WORDS = { mislabel: "label looks wrong", anomaly: "odd picture", duplicate: "duplicate", conflict: "duplicates disagree", added: "added after training" };
+const WAIT = 160; // milliseconds that a sample stays current before the model is asked about it
+
+/** The side panel; `decide(kind, label)` for its button. Gives {node, show(item, selected), stop()}. */
+export function samplePanel(context, decide) {
+  const { api, run } = context;
+  const body = el("div", { class: "panel-body" });
+  const node = el("aside", { class: "card panel", "aria-label": "The sample" }, body);
+  const named_ = el("div", { class: "panel-named", role: "status", "aria-label": "What the model names for it" });
+  let stop = new AbortController(), timer = 0, shown = null, at = "";
+
+  function scores(item) {
+    if (item.mislabel === null) return null;
+    return el("dl", { class: "scores" }, Object.entries(SCORES).map(([name, words]) => [
+      el("dt", {}, words), el("dd", {}, bar(item[name], words, name === "typicality" ? "good" : item.flags.includes(name) ? "bad" : ""), el("span", { class: "num" }, item[name].toFixed(2)))]));
+  }
+
+  function decision(item) {
+    const mark = badge(item);
+    return mark && el("p", { class: `verdict ${mark.kind}` }, el("span", { "aria-hidden": "true" }, `${mark.sign} `), mark.kind === "relabel" ? ["relabel to ", named(mark.words, "flow")] : mark.kind);
+  }
+
+  function suggestion(item) {
+    if (item.suggested === null || !item.flags.includes("mislabel")) return null;
+    return el("button", { type: "button", class: "button suggestion", title: `Relabel to ${item.suggested} (key S)`, onClick: () => decide("relabel", item.suggested) },
+      "Relabel to ", named(item.suggested), el("kbd", { "aria-hidden": "true" }, "S"));
+  }
+
+  function show(item, selected) {
+    const key = item ? `${item.sample_id}\0${item.sha256}` : "";
+    const head = selected > 1 ? el("p", { class: "chip accent" }, `${count(selected)} selected`) : null;
+    clear(body);
+    if (!item) {
+      stop.abort();
+      clearTimeout(timer);
+      at = "";
+      body.append(el("p", { class: "muted" }, "Choose a sample: click it, or move with the arrow keys. Shift selects many."));
+      return;
+    }
+    const picture = item.shown && run.input.picture
+      ? el("div", { class: "picture" }, el("img", { src: api.picture(item.sha256, run.exposure === "full" ? 280 : undefined), alt: `the sample ${item.sample_id}`, draggable: "false" }))
+      : el("div", { class: "picture none" }, run.exposure === "ids" ? "this run shows no pictures" : "its picture is not there");
+    const flags = item.flags.filter((one) => one !== "duplicate" || item.group === null);
+    const links = el("div", { class: "row panel-links small" },
+      el("a", { href: context.link("explain", { hash: item.sha256 }) }, "Explain it"),
+      item.group === null ? null : el("a", { href: context.link("data", { sort: "group", group: item.group }) }, `${item.exact ? "Equal" : "Nearly equal"}: ${count(item.group_size)} in group ${item.group}`));
+    body.append(...[head, picture,
+      el("div", { class: "panel-title" }, el("span", { class: "over" }, "label"), named(item.label, "panel-label")),
+      decision(item), suggestion(item), flags.length ? el("div", { class: "row flags" }, flags.map((one) => el("span", { class: `chip ${one === "added" ? "" : "bad"}` }, FLAG_WORDS[one] ?? one))) : null,
+      scores(item), el("div", { class: "stack tight" }, named(item.sample_id, "mono small"), el("span", { class: "hash", title: item.sha256 }, short(item.sha256, 16)), item.source ? named(`from ${item.source}`, "small muted") : null), links, named_].filter(Boolean));
+    shown = item;
+    if (key === at) return; // only its decision changed: the answer of the model is there
+    at = key;
+    stop.abort();
+    stop = new AbortController();
+    clearTimeout(timer);
+    clear(named_);
+    const { signal } = stop;
+    timer = setTimeout(() => explain(item, signal), WAIT);
+  }
+
+  async function explain(item, signal) {
+    if (!item.shown) return;
+    try {
+      const found = await api.post("/explain/known", { sha256: item.sha256, k: 6 }, undefined, { signal });
+      if (signal.aborted || shown?.sha256 !== item.sha256) return;
+      clear(named_).append(el("h3", {}, "The model names for it"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
+        el("a", { href: context.link("data", { text: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
+          one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 64 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
+          el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, one.sha256 === item.sha256 ? `itself ${percent(one.weight, 0)}` : percent(one.weight, 0))))))),
+        el("p", { class: "small muted" }, "It takes it for ", named(found.predicted.label, "flow"), ` (${percent(found.confidence)}).`));
+    } catch (error) {
+      if (error.name !== "AbortError") clear(named_).append(el("p", { class: "small muted" }, error.message));
+    }
+  }
+
+  return { node, show, stop() { stop.abort(); clearTimeout(timer); } };
+}

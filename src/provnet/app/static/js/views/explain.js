@@ -1,0 +1,158 @@
+// Explain: one picture, the answer to it, and the training samples that stand behind the answer.
+import { answerCard, changesCard, queryCard, sayIt } from "../parts/answer.js";
+import { DISTORTIONS, distortCard } from "../parts/distort.js";
+import { exemplars, modeButtons, MODES } from "../parts/exemplars.js";
+import { newest } from "../parts/sliders.js";
+import { strip } from "../parts/strip.js";
+import { ways } from "../parts/ways.js";
+
+export const title = "Explain";
+const HASH = /^[0-9a-f]{64}$/;
+const MANY = [5, 10, 20, 50];
+const GONE = "Pictures that you gave are kept until the server ends: give it again.";
+
+/** Shows the view; `query`: test or hash, distortions by name, without (hashes), k, mode. */
+export async function show(root, context, query) {
+  const { run, api, dom } = context;
+  const { el, clear } = dom;
+  const state = asked(query, run);
+  let before = null; // the answer with nothing left out, while something is
+  let now = null;
+
+  const picture = el("section", { class: "card stack query", "aria-label": "The picture" });
+  const answers = el("div", { class: "stack wide-gap" });
+  const said = el("p", { class: "visually-hidden", role: "status" });
+  const distort = run.input.picture ? distortCard(state.distort, () => live.later()) : null;
+  const picks = run.test.samples > 0 ? strip(context, (item) => choose({ test: item.position })) : null;
+  const result = el("div", { class: "explain-grid" },
+    el("div", { class: "stack wide-gap" }, picture, distort?.node), answers);
+  root.append(
+    el("h1", { class: "visually-hidden" }, title),
+    el("section", { class: "card choose", "aria-label": "Choose a picture" },
+      ways(context, choose), picks?.node ?? el("p", { class: "muted small" }, run.test.why)),
+    result,
+    said,
+  );
+  const live = newest(ask, arrived, (error) => {
+    const words = error.code === "unknown_hash" && state.source.sha256 ? `${error.message}. ${GONE}` : error.message;
+    clear(answers).append(el("div", { class: "error", role: "alert" }, words));
+  });
+
+  function choose(source) {
+    state.source = source;
+    state.without = [];
+    if (!result.isConnected) root.querySelector(".empty").replaceWith(result);
+    return live.now();
+  }
+  function leaveOut(one) {
+    if (state.without.length >= run.limits.without) {
+      return context.toast(`At most ${run.limits.without} samples can be left out at once.`, "bad");
+    }
+    state.without.push({ sha256: one.sha256, sample_id: one.sample_id, shown: one.shown });
+    return live.now();
+  }
+  function takeBack(hash) {
+    state.without = hash ? state.without.filter((one) => one.sha256 !== hash) : [];
+    live.now();
+  }
+
+  async function ask(signal) {
+    const body = { ...state.source, k: state.k, distort: state.distort };
+    const without = state.without.map((one) => one.sha256);
+    answers.setAttribute("aria-busy", "true");
+    const both = [api.post("/explain/known", body, null, { signal })];
+    if (without.length) both.push(api.post("/explain/known", { ...body, without }, null, { signal }));
+    return Promise.all(both);
+  }
+  function arrived([whole, changed]) {
+    before = changed ? whole : null;
+    now = changed ?? whole;
+    draw();
+    context.replace(address(state));
+    picks?.mark(state.source.test ?? -1);
+    said.textContent = sayIt(now);
+  }
+
+  function draw() {
+    const focus = focusPlace(answers); // what had the focus is drawn anew
+    answers.removeAttribute("aria-busy");
+    dom.append(clear(picture), queryCard(context, now));
+    dom.append(clear(answers),
+      answerCard(now),
+      before ? changesCard(context, before, now, state.without, takeBack) : null,
+      el("section", { class: "card stack", "aria-label": "Training samples" },
+        head(), exemplars(context, now, { mode: state.mode, before, leaveOut }), el("p", { class: "muted small" }, foot())));
+    if (focus) (answers.querySelector(focus) ?? answers.querySelector(".exemplar button"))?.focus({ preventScroll: true });
+  }
+  function head() {
+    const modes = modeButtons(state.mode, (mode) => {
+      state.mode = mode;
+      draw();
+      context.replace(address(state));
+    });
+    const changed = (event) => {
+      state.k = Number(event.target.value);
+      live.now();
+    };
+    const many = el("select", { "aria-label": "How many samples", onChange: changed },
+      MANY.filter((k) => k <= run.limits.k).map((k) => el("option", { value: String(k), selected: k === state.k }, `${k} samples`)));
+    return el("div", { class: "row apart" },
+      el("h2", {}, now.supported ? "Because of these training samples" : "The nearest training samples"),
+      el("div", { class: "row" }, now.picture ? modes : null, many));
+  }
+  function foot() {
+    return [
+      `All other samples together: ${dom.percent(now.rest)}.`,
+      now.withheld ? `${dom.count(now.withheld)} samples of the run are withheld and never named.` : "",
+      state.mode === "difference" ? "Orange: the query is brighter there; blue: the sample is." : "",
+      "Click a sample to leave it out and see what changes.",
+    ].filter(Boolean).join(" ");
+  }
+
+  if (state.source) await live.now();
+  else if (run.test.samples > 0) await choose({ test: 0 });
+  else result.replaceWith(el("p", { class: "empty" }, "Give a picture to see which training samples stand behind the answer."));
+  return () => live.stop();
+}
+
+/** Where the focus goes after everything in `place` is drawn anew; null where it was elsewhere. */
+function focusPlace(place) {
+  const has = document.activeElement;
+  if (!place.contains(has)) return null;
+  if (has.matches("select")) return "select";
+  if (has.closest(".modes")) return ".modes [aria-pressed=true]";
+  return has.closest(".changes") ? ".left-out button" : ".exemplar button";
+}
+
+/** What an address asks for; what cannot be is left out. */
+function asked(query, run) {
+  const distort = {};
+  for (const { name, min, max } of DISTORTIONS) {
+    const value = Number(query[name]);
+    if (query[name] !== undefined && value >= min && value <= max) distort[name] = value;
+  }
+  const without = (query.without ?? "").split(",").filter((one) => HASH.test(one)).slice(0, run.limits.without);
+  const shown = run.exposure !== "ids" && run.input.picture;
+  let source = null;
+  if (/^\d{1,9}$/.test(query.test ?? "")) source = { test: Number(query.test) };
+  else if (HASH.test(query.hash ?? "")) source = { sha256: query.hash };
+  return {
+    source,
+    distort,
+    without: without.map((sha256) => ({ sha256, sample_id: `${sha256.slice(0, 12)}…`, shown })),
+    k: MANY.includes(Number(query.k)) ? Number(query.k) : MANY[0],
+    mode: MODES.some(([mode]) => mode === query.mode) ? query.mode : "sample",
+  };
+}
+
+function address({ source, distort, without, k, mode }) {
+  const moved = DISTORTIONS.filter((one) => (distort[one.name] ?? one.value) !== one.value);
+  return {
+    test: source.test,
+    hash: source.sha256,
+    ...Object.fromEntries(moved.map((one) => [one.name, distort[one.name]])),
+    without: without.map((one) => one.sha256).join(","),
+    k: k === MANY[0] ? null : k,
+    mode: mode === "sample" ? null : mode,
+  };
+}

@@ -1,0 +1,76 @@
+// Membership: was a picture trained on, how sure is that, which sample is it; and how well this run tells at all.
+import { dropzone, uploaded } from "../parts/dropzone.js";
+import { ready } from "../parts/jobs.js";
+import { rocCard } from "../parts/roc.js";
+import { summary, verdict } from "../parts/verdict.js";
+import { byHash } from "../parts/ways.js";
+
+export const title = "Membership";
+const HASH = /^[0-9a-f]{64}$/;
+const TRY = 6; // samples that a button tries
+const LINKED = 8; // so many hashes still fit into an address
+const HOW = `Equal bytes or pixels settle it. Otherwise the picture is compared with pictures that the model never saw:
+the fewer of them match a training sample as well, the surer it is a copy.`;
+
+/** Shows the view; `query.hash`: one or more hashes, with commas between. */
+export async function show(root, context, query) {
+  const { run, api, dom, signal } = context;
+  const { el, clear } = dom;
+  const found = el("div", { class: "stack", "aria-live": "polite" });
+  const roc = el("div", {});
+  const busy = (words) => clear(found).append(el("p", { class: "muted" }, words));
+
+  async function give(files) {
+    busy(files.length === 1 ? "Sending the picture …" : `Sending ${files.length} pictures …`);
+    const sent = await uploaded(api, files, signal, (file, error) =>
+      context.toast(`${file.name || "The picture"}: ${error.message}`, "bad"));
+    if (!sent.length) return clear(found);
+    return judge(sent.map((one) => one.sha256), new Map(sent.map((one) => [one.sha256, one.name])));
+  }
+  async function judge(hashes, names = new Map()) {
+    busy("Comparing …");
+    try {
+      const { items } = await api.post("/membership", { sha256: hashes }, null, { signal });
+      context.replace({ hash: hashes.length <= LINKED ? hashes.join(",") : null });
+      clear(found).append(summary(items),
+        el("ol", { class: "judgements" }, items.map((one) => verdict(context, one, names.get(one.sha256)))));
+    } catch (error) {
+      if (!api.stopped(error)) clear(found).append(el("div", { class: "error", role: "alert" }, error.message));
+    }
+  }
+  async function attempt(path, total) {
+    const offset = Math.floor(Math.random() * Math.max(1, total - TRY));
+    const { items } = await api.get(path, { limit: TRY, offset }, { signal });
+    return judge(items.map((one) => one.sha256));
+  }
+
+  const trying = (words, path, total) =>
+    el("button", { type: "button", class: "button small", onClick: () => attempt(path, total) }, words);
+  const zone = () => dropzone({
+    multiple: true,
+    most: run.limits.batch,
+    bytes: run.limits.upload_bytes,
+    words: `or drop up to ${run.limits.batch} anywhere, or paste`,
+    take: give,
+    refuse: (words) => context.toast(words, "bad"),
+    signal,
+  });
+  root.append(
+    el("h1", {}, "Was it trained on?"),
+    el("section", { class: "card choose", "aria-label": "Choose pictures" },
+      el("div", { class: "stack ways" },
+        run.input.picture ? zone() : null, byHash(context, "SHA-256 of a picture", "Check", (hash) => judge([hash]))),
+      el("div", { class: "stack" }, el("p", { class: "muted" }, HOW), el("div", { class: "row" },
+        run.training_pictures.available ? trying("Try training samples", "/samples", run.samples) : null,
+        run.test.samples ? trying("Try test samples", "/test", run.test.samples) : null))),
+    found,
+    roc,
+  );
+  const asked = (query.hash ?? "").split(",").filter((one) => HASH.test(one)).slice(0, run.limits.batch);
+  if (asked.length) await judge(asked);
+  // not waited for: the view is of use without it
+  ready(context, "membership", roc)
+    .then(() => api.get("/membership/roc", null, { signal }))
+    .then((curves) => clear(roc).append(rocCard(curves)))
+    .catch((error) => !api.stopped(error) && context.toast(error.message, "bad"));
+}

@@ -1,0 +1,177 @@
+"""The view Data in a real browser: filter, move by keys, relabel, undo, export, scroll through 60,000 samples."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from provnet.app.served import Served
+
+from .browser import no_sideways, open_view
+from .made import NAMES, Live, serving
+
+MANY = 60_000
+
+
+@pytest.fixture
+def decided(served: Served, live: Live, tmp_path: Path) -> Iterator[Live]:
+    """A server of its own with all scores, where decisions may be made; `live` has computed them."""
+    shutil.copytree(served.keep, tmp_path / "app")
+    with serving(replace(served, keep=tmp_path / "app")) as found:
+        yield found
+
+
+def items(tab: Page, live: Live, query: str = "") -> None:
+    open_view(tab, live, f"#/data{query}")
+    tab.wait_for_selector(".vg-tile:not(.waiting)")
+
+
+def exported(tab: Page) -> list[dict[str, str]]:
+    with tab.expect_download() as coming:
+        tab.get_by_role("link", name="Export CSV").click()
+    assert coming.value.suggested_filename == "decisions.csv"
+    return list(csv.DictReader(Path(coming.value.path()).read_text("utf-8").splitlines()))
+
+
+def test_relabelled_by_keys_undone_and_exported(page: Page, decided: Live) -> None:
+    items(page, decided)
+    grid = page.get_by_role("listbox", name="Training samples")
+    page.locator(".vg-tile[data-at='3']").click()
+    first = decided.get("/samples", params={"offset": 3, "limit": 1}).json()["items"][0]
+    page.keyboard.press("r")
+    page.get_by_role("combobox", name="New label").fill("emoji")
+    page.keyboard.press("Enter")
+    expect(page.locator(".vg-tile[data-at='3'] .vg-badge")).to_have_text("→ 🦊 emoji")
+    expect(page.locator(".vg-tile.current")).to_have_attribute("data-at", "4")  # on to the next one
+    page.keyboard.press("d")
+    expect(page.locator(".vg-tile[data-at='4'] .vg-badge")).to_contain_text("drop")
+    page.keyboard.press("k")
+    expect(page.locator(".vg-tile[data-at='5'] .vg-badge")).to_contain_text("keep")
+    page.keyboard.press("u")
+    expect(page.locator(".vg-tile[data-at='5'] .vg-badge")).to_be_empty()
+    page.keyboard.press("Shift+U")
+    expect(page.locator(".vg-tile[data-at='5'] .vg-badge")).to_contain_text("keep")
+    page.keyboard.press("u")
+    expect(page.get_by_text("0 keep, 1 relabel, 1 drop")).to_be_visible()
+    expect(grid).to_be_focused()
+    rows = exported(page)
+    assert {row["decision"] for row in rows} == {"relabel", "drop"}
+    changed = next(row for row in rows if row["decision"] == "relabel")
+    assert (changed["sample_id"], changed["sha256"], changed["new_label"]) == (
+        first["sample_id"],
+        first["sha256"],
+        "🦊 emoji",
+    )
+
+
+def test_many_are_selected_with_shift_and_dropped_in_one_step(page: Page, decided: Live) -> None:
+    items(page, decided)
+    page.locator(".vg-tile[data-at='1']").click()
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.locator(".vg-tile[aria-selected='true']")).to_have_count(3)
+    expect(page.get_by_label("The sample", exact=True)).to_contain_text("3 selected")
+    page.get_by_role("button", name="Drop").click()
+    expect(page.get_by_text("0 keep, 0 relabel, 3 drop")).to_be_visible()
+    page.get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("nothing decided yet")).to_be_visible()
+    page.get_by_label("Decision", exact=True).select_option(label="decided")
+    expect(page.get_by_text("No sample fits these filters.")).to_be_visible()
+
+
+def test_filters_are_in_the_address_and_the_back_button_takes_them_away(page: Page, live: Live) -> None:
+    items(page, live)
+    expect(page.locator(".total")).to_have_text("82 samples")
+    page.get_by_label("Class", exact=True).select_option("3")
+    expect(page.locator(".total")).to_have_text("8 samples")
+    assert "class=3" in page.url
+    page.get_by_label("Sort by").select_option("mislabel")
+    expect(page.locator(".total")).to_have_text("8 samples")
+    shown = [float(text) for text in page.locator(".vg-tile:visible .vg-score").all_inner_texts()]
+    assert shown == sorted(shown, reverse=True) and len(shown) == 8
+    page.get_by_label("Sample id").fill("no such id")
+    expect(page.get_by_text("No sample fits these filters.")).to_be_visible()
+    page.go_back()
+    expect(page.locator(".total")).to_have_text("8 samples")
+    page.go_back()
+    expect(page.locator(".total")).to_have_text("82 samples")
+    items(page, live, "?class=3&sort=typicality&order=asc&maximum=1&order=nonsense")
+    expect(page.locator(".total")).to_have_text("8 samples")
+    expect(page.get_by_label("Class", exact=True)).to_have_value("3")
+
+
+def test_duplicate_groups_and_the_panel(page: Page, live: Live) -> None:
+    items(page, live)
+    page.get_by_role("button", name="Duplicate groups").click()
+    groups = live.get("/summary").json()["duplicate_groups"]
+    assert groups >= 2
+    named = page.locator(".vg-tile:visible .vg-group")
+    expect(named.first).to_have_text("group 0")
+    assert len(set(named.all_inner_texts())) == groups
+    page.locator(".vg-tile[data-at='0']").click()
+    panel = page.get_by_label("The sample", exact=True)
+    expect(panel.get_by_role("heading", name="The model names for it")).to_be_visible()
+    assert panel.locator("ol.named li").count() > 0
+    panel.get_by_role("link", name="in group 0").click()
+    expect(page.get_by_role("button", name="Duplicate group 0: take this filter away")).to_be_visible()
+
+
+def test_names_are_text_and_fit_a_phone(page: Page, live: Live) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    items(page, live, "?sort=label")
+    assert no_sideways(page)
+    page.locator(".vg-tile[data-at='0']").click()
+    expect(page.locator(".panel-label")).to_have_text(NAMES[0])
+    assert page.locator("main script, main [onerror]").count() == 0
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.get_by_role("button", name="Relabel").click()
+    expect(page.get_by_role("option", name=NAMES[5])).to_be_visible()
+    assert no_sideways(page)
+    page.keyboard.press("Escape")
+
+
+def test_only_rows_in_sight_are_in_the_document(page: Page, live: Live) -> None:
+    real = live.get("/samples", params={"limit": 80}).json()["items"]
+    asked: list[int] = []
+
+    def many(route: Route) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        offset, limit = int(query["offset"][0]), int(query["limit"][0])
+        asked.append(offset)
+        rows = [{**real[i % 80], "index": i, "sample_id": f"train/{i}"} for i in range(offset, offset + limit)]
+        route.fulfill(json={"total": MANY, "offset": offset, "scores": True, "items": rows[: MANY - offset]})
+
+    page.route("**/api/v1/samples?*", many)
+    items(page, live)
+    assert page.locator(".vg-tile").count() < 150
+    page.locator(".vg-tile[data-at='0']").click()
+    page.keyboard.press("End")
+    last = page.locator(f".vg-tile[data-at='{MANY - 1}']")
+    expect(last).to_have_attribute("aria-label", re.compile(rf"^{re.escape(real[-1]['label'])}, train/{MANY - 1},"))
+    expect(last.locator(".vg-picture")).to_have_attribute("style", re.compile("blob:"))
+    page.locator(".vg").evaluate("node => { node.scrollTop = node.scrollHeight / 2; }")
+    expect(page.locator(f".vg-tile[data-at='{MANY // 2}']")).not_to_have_class(re.compile("waiting"))
+    places = page.locator(".vg-tile:visible").evaluate_all("tiles => tiles.map((one) => Number(one.dataset.at))")
+    assert all(abs(one - MANY / 2) < 300 for one in places)
+    assert page.locator(".vg-tile").count() < 150
+    assert len(set(asked)) < 12  # what was jumped over was never fetched
+
+
+def test_scores_are_computed_on_demand(page: Page, fresh: Live) -> None:
+    items(page, fresh)
+    expect(page.get_by_role("heading", name="Scores of the samples")).to_be_visible()
+    assert page.get_by_role("button", name="Odd pictures").count() == 0
+    page.get_by_role("button", name="Compute now").click()
+    expect(page.get_by_role("button", name="Odd pictures")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("heading", name="Scores of the samples")).to_have_count(0)
