@@ -16,6 +16,8 @@ import typer
 import provnet
 from provnet.cli import (
     add,
+    app_command,
+    attribute,
     audit,
     check,
     credit,
@@ -23,8 +25,11 @@ from provnet.cli import (
     demo,
     evaluate,
     explain,
+    generate,
     info,
+    interpolate,
     member,
+    reproduce,
     robustness,
     train,
     verify,
@@ -154,17 +159,22 @@ for _module in (
     train,
     evaluate,
     explain,
+    generate,
+    interpolate,
     debug,
     audit,
     member,
     robustness,
     map_,
     credit,
+    attribute,
     check,
     add,
     withhold,
     verify,
     info,
+    reproduce,
 ):
     _name = _module.__name__.rpartition(".")[2]
     app.command(_name, epilog=_module.EXAMPLE)(getattr(_module, _name))
+app.command("app", epilog=app_command.EXAMPLE)(app_command.app_command)  # the name of this module is taken

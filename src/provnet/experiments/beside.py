@@ -1,0 +1,174 @@
+"""Our numbers beside the paper's for the tables other than table 2, and sentences of the paper put to the test."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from provnet.experiments.markdown import DASH, ends, number, spread, table, tally, verdict
+from provnet.experiments.paper import NOT_RUN, Printed, Standing, printed, standing
+from provnet.experiments.records import Figure, Result, Results
+from provnet.stats import Z95
+
+CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
+NOT_CONFIRMED, UNDECIDED, NOT_TESTED = "not confirmed", "undecided", "not tested"
+SURE = '"Surely" is meant beyond the chance of the samples; with one seed the luck of one training is not in it.'
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A difference of two rates with its 95 % interval, the two counted on samples of their own."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """1 where it is surely above 0, -1 where surely below, else 0."""
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:+.2f} points ({100 * self.low:+.2f} to {100 * self.high:+.2f})"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence of the paper and what became of it."""
+
+    claim: str
+    verdict: str
+    evidence: str
+
+
+def apart(one: Figure, other: Figure) -> Apart:
+    """The first rate less the second.
+
+    >>> str(apart((0.99, 10_000), (0.98, 10_000)))
+    '+1.00 points (+0.66 to +1.34)'
+    """
+    variance = sum(rate * (1 - rate) / max(n, 1) + 1 / (4 * max(n, 1) ** 2) for rate, n in (one, other))
+    value, half = one[0] - other[0], Z95 * math.sqrt(variance)
+    return Apart(value, value - half, value + half)
+
+
+def judged(signs: Iterable[int | None]) -> str:
+    """One verdict of many cases: 1 surely as claimed, -1 surely not, 0 too near to say, None not run.
+
+    Confirmed and contradicted need more than half of the cases, and none against.
+
+    >>> judged([1, 1, 0]), judged([1, -1]), judged([1, 0]), judged([-1, -1, 0])
+    ('confirmed', 'holds in part', 'holds in part', 'contradicted')
+    >>> judged([-1, 0]), judged([0]), judged([None])
+    ('not confirmed', 'undecided', 'not tested')
+    """
+    found = [sign for sign in signs if sign is not None]
+    if not found:
+        return NOT_TESTED
+    yes, no, half = found.count(1), found.count(-1), len(found) / 2
+    if yes:
+        return CONFIRMED if yes > half and not no else MIXED
+    return CONTRADICTED if no > half else NOT_CONFIRMED if no else UNDECIDED
+
+
+def counted(signs: Iterable[int | None]) -> str:
+    """The same in numbers.
+
+    >>> counted([1, 0, -1, None])
+    'surely so in 1, surely not in 1, too near to say in 1, of 3 compared'
+    """
+    found = [sign for sign in signs if sign is not None]
+    yes, no, near = (found.count(sign) for sign in (1, -1, 0))
+    return f"surely so in {yes}, surely not in {no}, too near to say in {near}, of {len(found)} compared"
+
+
+def told(findings: Sequence[Finding], results: Results) -> list[str]:
+    """The sentences as a list; at smaller scales nothing is judged."""
+    if results.scale != "full" or not results.cells:
+        return []
+    lines = [f"- {one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
+    return ["", *lines, *(["", SURE] if any("urely" in line for line in lines) else [])]
+
+
+def mean(results: Results, cell: str, figure: str) -> Figure | None:
+    """The mean of a figure over seeds, and n; None where it was not measured.
+
+    >>> mean(Results("x", "full", {}, {}), "mnist/0", "any_at_1") is None
+    True
+    """
+    seeds: Mapping[int, Result] = results.cells.get(cell, {})
+    found = [one.figures[figure] for one in seeds.values() if figure in one.figures]
+    return (statistics.fmean(rate for rate, _ in found), min(n for _, n in found)) if found else None
+
+
+def standings(results: Results, name: str) -> dict[Printed, Standing]:
+    """Every number of a table of the paper with what we have of it."""
+    found = {}
+    for one in printed(name):
+        seeds = results.cells.get(f"{one.data}/{one.setting}", {}).values()
+        ours = [result.figures[one.figure] for result in seeds if one.figure in result.figures]
+        found[one] = standing(one.value, ours, compared=results.scale == "full")
+    return found
+
+
+def summary(results: Results, name: str) -> str:
+    """How many of the paper's numbers were met."""
+    return f"The paper's numbers: {tally(list(standings(results, name).values()))}."
+
+
+def against(
+    results: Results,
+    data: str,
+    settings: Mapping[str, str],
+    figures: Mapping[str, str],
+    *,
+    name: str,
+    head: str = "setting",
+    more: Mapping[str, Callable[[Result], str]] | None = None,
+) -> list[str]:
+    """A row a setting: ours with its interval / the paper's number and the verdict, then columns of `more`."""
+    found = {
+        (one.setting, one.figure): (one, ours) for one, ours in standings(results, name).items() if one.data == data
+    }
+    rows = []
+    begun = any(cell.split("/")[0] == data for cell in results.cells)
+    for setting, words in settings.items():
+        seeds = list(results.cells.get(f"{data}/{setting}", {}).values())
+        if not begun and not any((setting, figure) in found for figure in figures):
+            continue  # nothing to say: neither run nor printed
+        cells = []
+        for figure in figures:
+            ours = standing(None, [one.figures[figure] for one in seeds if figure in one.figures])
+            cells.append(_cell(*found.get((setting, figure), (None, ours))))
+        extra = [say(seeds[0]) if seeds else "" for say in (more or {}).values()]
+        rows.append((words, *cells, *extra, str(len(seeds) or DASH)))
+    return table((head, *figures.values(), *(more or {}), "seeds"), rows) if rows else []
+
+
+def _cell(paper: Printed | None, ours: Standing) -> str:
+    if ours.mean is None:
+        return f"{NOT_RUN}; paper {paper.text}" if paper is not None else NOT_RUN
+    text = f"{spread(ours)} ({ends(ours)})"
+    return text if paper is None else f"{text}; paper {paper.text}: {verdict(ours)}"
+
+
+def counts(results: Results, data: str) -> str:
+    """How many samples the rates of a data set are counted on, or why there are none."""
+    for cell, seeds in results.cells.items():
+        for one in seeds.values() if cell.split("/")[0] == data else ():
+            if "samples" in one.told:
+                given = one.told["samples"]
+                return f"n = {given['test']:,} unseen samples, {given['train']:,} training samples."
+    why = next((why for cell, why in results.absent.items() if cell.split("/")[0] == data), "")
+    return f"Not run{': ' + why if why else ' yet'}."
+
+
+def percent_of(figure: Figure | None) -> str:
+    """A mean in per cent, or a dash.
+
+    >>> percent_of((0.5, 10)), percent_of(None)
+    ('50.00', '–')
+    """
+    return DASH if figure is None else number(figure[0])

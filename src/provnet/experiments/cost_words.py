@@ -1,0 +1,93 @@
+"""What the index branch costs, as a table and a figure."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from provnet.experiments.markdown import ends, spread, table
+from provnet.experiments.paper import standing
+from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet.experiments.records import Result, Results
+from provnet.experiments.settings import DATA, MAIN
+
+# name of a network in the results -> its kind in NETWORKS, None without an index branch
+VARIANTS: dict[str, str | None] = {
+    "without": None,
+    "class-conditional": "class-conditional",
+    "class-independent": "class-independent",
+}
+WORDS = {
+    "without": "class branch alone",
+    "class-conditional": "with class-conditional index",
+    "class-independent": "with class-independent index",
+}
+
+
+def section(results: Results) -> list[str]:
+    """A row a data set and network; times as multiples of the network without an index branch, in the same run."""
+    rows = []
+    for data in MAIN:
+        seeds = list(results.cells.get(data, {}).values())
+        if not seeds:
+            if results.scale == "full":
+                rows.append((DATA[data], results.absent.get(data, "not run"), *[""] * 8))
+            continue
+        for name, words in WORDS.items():
+            rows.append((DATA[data], words, *_cells(seeds, name)))
+    head = ("data", "network", "class", "95 % interval", "n", "seeds", "parameters", "epoch", "query, batch 1")
+    return table((*head, "query, batch 256"), rows, left=2)
+
+
+def _cells(seeds: list[Result], name: str) -> tuple[str, ...]:
+    one = standing(None, [result.figures[name] for result in seeds])
+    size = seeds[0].told["networks"][name]["parameters"]
+    times = []
+    for what, unit, factor in (("epoch_seconds", "s", 1.0), ("query_ms_1", "ms", 1.0), ("query_ms_256", "µs", 1e3)):
+        value = mean(seeds, name, what) * factor
+        ratio = mean(seeds, name, what) / mean(seeds, "without", what)
+        times.append(f"{short(value)} {unit}" + ("" if name == "without" else f" ({ratio:.2f}×)"))
+    return (spread(one), ends(one), f"{one.n:,}", str(one.seeds), f"{size / 1e6:.2f} M", *times)
+
+
+def short(value: float) -> str:
+    """Three digits that count, without powers of ten.
+
+    >>> short(2612.3), short(0.012345)
+    ('2,612', '0.0123')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def mean(seeds: list[Result], name: str, what: str) -> float:
+    """The mean over seeds of what was measured of a network."""
+    return statistics.fmean(float(one.told["networks"][name][what]) for one in seeds)
+
+
+def cost_figures(results: Results) -> dict[str, bytes]:
+    """Bars: parameters, seconds of an epoch and milliseconds of a query, a panel each."""
+    there = [data for data in MAIN if results.cells.get(data)]
+    if not there:
+        return {}
+    plt: Any = pyplot()
+    panels = (
+        ("parameters, millions", "parameters", 1e-6),
+        ("seconds of an epoch", "epoch_seconds", 1.0),
+        ("milliseconds of a query, batch 1", "query_ms_1", 1.0),
+    )
+    drawing, every = plt.subplots(
+        1, len(panels), figsize=(11, 1.5 + 0.75 * len(there)), sharey=True, layout="constrained"
+    )
+    for axes, (title, what, factor) in zip(every, panels, strict=True):
+        for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
+            values = [mean(list(results.cells[data].values()), name, what) * factor for data in there]
+            heights = [row + (place - 1) * 0.27 for row in range(len(there))]
+            drawn = axes.barh(heights, values, height=0.25, color=colour, label=WORDS[name])
+            axes.bar_label(drawn, labels=[short(value) for value in values], padding=3, fontsize=8)
+        axes.set_title(title, fontsize=10)
+        axes.set_yticks(range(len(there)), [DATA[data] for data in there])
+        axes.margins(x=0.18)
+        axes.spines[["top", "right"]].set_visible(False)
+    every[0].invert_yaxis()
+    drawing.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return {"": png(drawing)}

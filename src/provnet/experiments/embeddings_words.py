@@ -1,0 +1,140 @@
+"""Embeddings as Markdown, a map, groups within classes and misattributed samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from provnet.experiments.beside import Finding, against, apart, counts, judged, mean, percent_of, summary, told
+from provnet.experiments.paper import printed
+from provnet.experiments.pictures import bare, draw, unpacked
+from provnet.experiments.plots import png, pyplot
+from provnet.experiments.records import Results
+
+PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows
+NETWORK = "class-conditional"
+FIGURES = {"any_at_1": "attributed to their class", "class_accuracy": "classified"}
+
+
+def section(results: Results) -> list[str]:
+    """The count of misattributed samples beside the paper's, and how many of them there are."""
+    lines = [summary(results, "embeddings")] if results.scale == "full" else []
+    lines += told(findings(results), results)
+    for data, words in PAIRS.items():
+        cell = f"{data}/{NETWORK}"
+        if results.scale != "full" and cell not in results.cells:
+            continue
+        lines += ["", f"### {words}", "", counts(results, data), ""]
+        settings = {NETWORK: "two branch, class conditional"}
+        lines += against(results, data, settings, FIGURES, name="embeddings", head="network")
+        for seed, one in results.cells.get(cell, {}).items():
+            if "groups" in one.told:
+                lines += ["", *_groups(one.told, seed)]
+    return lines
+
+
+def _groups(given: dict[str, Any], seed: int) -> list[str]:
+    parts = []
+    for group in _ordered(given):
+        sizes = ", ".join(f"{size:,}" for size in group["sizes"])
+        parts.append(f'"{group["name"]}" ({group["of"]:,} samples) in groups of {sizes}')
+    return [
+        f"Seed {seed}: {given['misattributed']} misattributed; {'; '.join(parts)}; map by {given['map']['engine']}."
+    ]
+
+
+def _ordered(given: dict[str, Any]) -> list[dict[str, Any]]:
+    """The groups in the order of GROUPED; a file sorts them by name."""
+    order = [str(label) for labels in GROUPED.values() for label in labels]
+    return [given["groups"][label] for label in order if label in given["groups"]]
+
+
+def findings(results: Results) -> list[Finding]:
+    """The number of misattributed digits, and where they lie on the map."""
+    ours = mean(results, f"mnist/{NETWORK}", "any_at_1")
+    paper = next(one for one in printed("embeddings"))
+    found = []
+    if ours is not None:
+        gap = apart(ours, (paper.value, 10_000))
+        text = f"{ours[1] - round(ours[0] * ours[1])} of {ours[1]:,} of ours; attributed {percent_of(ours)}, {gap}"
+        found.append(Finding("94 of 10,000 test digits are misattributed:", judged([1 if gap.sign >= 0 else -1]), text))
+    shares = [(words, share) for data, words in PAIRS.items() if (share := border_share(results, data)) is not None]
+    signs = [1 if missed > 2 * others else -1 if missed <= others else 0 for _, (missed, others) in shares]
+    text = "; ".join(
+        f"{words} {missed:.0%} against {others:.0%} of training samples" for words, (missed, others) in shares
+    )
+    claim = "They lie near the borders of clusters (another class among their ten nearest on the map):"
+    return [*found, Finding(claim, judged(signs), text or "no map")]
+
+
+def border_share(results: Results, data: str) -> tuple[float, float] | None:
+    """The share of misattributed samples, and of others, with more than one class among the ten nearest on the map."""
+    one = results.cells.get(f"{data}/{NETWORK}", {}).get(0)
+    if one is None or "map" not in one.told or not one.told["map"]["missed"]:
+        return None
+    places, labels = np.array(one.told["map"]["xy"]), np.array(one.told["map"]["labels"])
+    asked = np.array(one.told["map"]["missed"])
+    chosen = np.linspace(0, len(places) - 1, min(500, len(places))).round().astype(int)
+    return _mixed(places, labels, asked, 0), _mixed(places, labels, places[chosen], 1)
+
+
+def _mixed(places: np.ndarray, labels: np.ndarray, asked: np.ndarray, skipped: int) -> float:
+    away = np.linalg.norm(asked[:, None] - places[None], axis=2)
+    near = np.argsort(away, axis=1)[:, skipped : 10 + skipped]
+    return float(np.mean([len(set(labels[row])) > 1 for row in near]))
+
+
+def embeddings_figures(results: Results) -> dict[str, bytes]:
+    """A figure a data set: the map, misattributed samples with their five nearest, groups with theirs."""
+    found = {}
+    for data, words in PAIRS.items():
+        one = results.cells.get(f"{data}/{NETWORK}", {}).get(0)
+        if one is not None and "map" in one.told:
+            found[data] = png(_figure(one.told, words))
+    return found
+
+
+def _figure(given: dict[str, Any], words: str) -> Any:
+    plt: Any = pyplot()
+    groups = [group for group in _ordered(given) if group["pictures"] is not None]
+    drawing = plt.figure(figsize=(12.5, 6.6), layout="constrained")
+    grid = drawing.add_gridspec(1, 2 + len(groups), width_ratios=(2.1, 1.15, *[0.75] * len(groups)))
+    _map(drawing.add_subplot(grid[0, 0]), given["map"])
+    axes = drawing.add_subplot(grid[0, 1])
+    missed = given["missed"]
+    if missed["pictures"] is not None:
+        pictures = unpacked(missed["pictures"])
+        draw(
+            axes, pictures, 6, f"{given['misattributed']} misattributed test samples;\nright of the line: five nearest"
+        )
+        height = pictures.shape[2] + 1
+        axes.set_yticks([height * (row + 0.5) for row in range(len(missed["names"]))], missed["names"], fontsize=8)
+        axes.tick_params(length=0)
+        axes.axvline(pictures.shape[3], color="#b0560f", lw=1.5)
+    else:
+        bare(axes, "no test sample is misattributed")
+    for place, group in enumerate(groups):
+        axes = drawing.add_subplot(grid[0, 2 + place])
+        pictures = unpacked(group["pictures"])
+        draw(axes, pictures, 4, f'groups of "{group["name"]}",\nnearest to each centre')
+        height = pictures.shape[2] + 1
+        axes.set_yticks([height * (row + 0.5) for row in range(len(group["sizes"]))], group["sizes"], fontsize=8)
+        axes.tick_params(length=0)
+    drawing.suptitle(f"{words}: last hidden layer of the index branch", fontsize=11)
+    return drawing
+
+
+def _map(axes: Any, given: dict[str, Any]) -> None:
+    xy, labels = np.array(given["xy"]), np.array(given["labels"])
+    plt: Any = pyplot()
+    colours = plt.get_cmap("tab10")
+    for label in np.unique(labels).tolist():
+        mine = xy[labels == label]
+        axes.scatter(mine[:, 0], mine[:, 1], s=3, color=colours(label % 10), linewidths=0)
+        axes.annotate(str(label), np.median(mine, axis=0), fontsize=11, weight="bold", ha="center", va="center")
+    missed = np.array(given["missed"])
+    if len(missed):
+        axes.scatter(missed[:, 0], missed[:, 1], s=22, marker="x", color="black", lw=1.1)
+    bare(axes, f"t-SNE of {len(xy):,} training samples; ×: misattributed test samples")

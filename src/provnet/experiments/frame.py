@@ -1,0 +1,192 @@
+"""reproduce: run the cells of an experiment that are not kept yet, one after the other or several at a time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from provnet.errors import UsageError
+from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.origin import free_memory, origin, resolved
+from provnet.experiments.records import SCALES, Cell, Job, OutOfTimeError, Result, Results, chosen
+from provnet.experiments.store import keep, kept, write_results
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, and how."""
+
+    name: str
+    scale: str = "full"
+    seeds: int = 3
+    only: tuple[str, ...] = ()
+    data_dir: str | None = None
+    device: str = "auto"
+    out: Path = Path("results")
+    jobs: int = 1
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("seeds", 1), ("jobs", 1)):
+            if getattr(self, name) < least:
+                raise UsageError(f"{name} must be {least} or more, got {getattr(self, name)}")
+        if self.seconds is not None and not 0 < self.seconds < float("inf"):
+            raise UsageError(f"seconds must be above 0, got {self.seconds}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened: a cell goes on (`share` of it is done), is done, was stopped or not begun for lack of time.
+
+    `took` are its seconds; of one that was not begun, those that it would take.
+    """
+
+    cell: str
+    seed: int
+    what: str  # doing, done, stopped, no time
+    share: float = 0.0
+    took: float = 0.0
+
+
+@dataclass(frozen=True)
+class Todo:
+    """Work that is left, and about how many seconds it takes: as measured with another seed, else a guess."""
+
+    cell: Cell
+    seed: int
+    seconds: float
+
+
+def reproduce(plan: Plan, on_event: Callable[[Event], None] = lambda event: None) -> Results:
+    """Run what is not kept yet within the time given; return all that is kept, also written to NAME.json.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = reproduce(Plan("cost", "tiny", seconds=0.001, out=Path(folder)))  # too little for any cell
+    >>> found.name, len(found.cells)
+    ('cost', 0)
+    """
+    left, _ = waiting(plan)
+    deadline = float("inf") if plan.seconds is None else time.monotonic() + plan.seconds
+    if plan.jobs == 1:
+        _one_by_one(plan, left, deadline, on_event)
+    else:
+        _several(plan, left, deadline, on_event)
+    cells = EXPERIMENTS[plan.name].cells(SCALES[plan.scale])
+    return write_results(plan.out, plan.name, plan.scale, cells, _absent(plan, cells))
+
+
+def waiting(plan: Plan) -> tuple[list[Todo], dict[str, str]]:
+    """What is left to run of what was asked for, and what cannot be run with the reason.
+
+    >>> left, absent = waiting(Plan("table2", "tiny", seeds=2, only=("mnist/single-0",), out=Path("nowhere")))
+    >>> [(one.cell.name, one.seed) for one in left], absent
+    ([('mnist/single-0', 0), ('mnist/single-0', 1)], {})
+    """
+    cells = chosen(EXPERIMENTS[plan.name].cells(SCALES[plan.scale]), list(plan.only))
+    absent = _absent(plan, cells)
+    return _todo(plan, [cell for cell in cells if cell.name not in absent]), absent
+
+
+def _absent(plan: Plan, cells: list[Cell]) -> dict[str, str]:
+    return {cell.name: why for cell in cells if (why := cell.missing(plan.data_dir)) is not None}
+
+
+def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
+    """What is not kept, seed by seed; measured times of other seeds correct what each cell is said to take."""
+    there = kept(plan.out, plan.name, plan.scale, cells)
+    took = {name: [float(one.told["seconds"]["all"]) for one in seeds.values()] for name, seeds in there.items()}
+    measured = {cell.name: max(took[cell.name]) for cell in cells if took[cell.name]}
+    said = sum(cell.seconds for cell in cells if cell.name in measured)
+    ratio = sum(measured.values()) / said if said else SCALES[plan.scale].share
+    return [
+        Todo(cell, seed, measured.get(cell.name, cell.seconds * ratio))
+        for seed in range(plan.seeds)
+        for cell in cells
+        if seed not in there[cell.name]
+    ]
+
+
+def run_cell(plan: Plan, cell_name: str, seed: int, deadline: float, on_progress: Callable[[float], None]) -> float:
+    """Run one cell and keep its result; returns its seconds."""
+    (cell,) = (one for one in EXPERIMENTS[plan.name].cells(SCALES[plan.scale]) if one.name == cell_name)
+    job = Job(SCALES[plan.scale], seed, plan.data_dir, plan.device, deadline, on_progress)
+    began = time.monotonic()
+    told = cell.run(job)
+    took = time.monotonic() - began
+    figures = told.pop("figures")
+    told["seconds"] = {**told.get("seconds", {}), "all": round(took, 2)}
+    result = Result(figures, told, {**origin(resolved(plan.device)), "jobs": plan.jobs})
+    keep(plan.out, plan.name, plan.scale, cell, seed, result)
+    free_memory()
+    return took
+
+
+def _fits(one: Todo, deadline: float) -> bool:
+    """Whether there is time for it, by what is known or guessed."""
+    return time.monotonic() + one.seconds < deadline
+
+
+def _one_by_one(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> None:
+    for one in left:
+        name, seed = one.cell.name, one.seed
+        if not _fits(one, deadline):
+            on_event(Event(name, seed, "no time", took=one.seconds))
+            continue
+
+        def tell(share: float, name: str = name, seed: int = seed) -> None:
+            on_event(Event(name, seed, "doing", share))
+
+        tell(0.0)
+        try:
+            took = run_cell(plan, name, seed, deadline, tell)
+        except OutOfTimeError:
+            on_event(Event(name, seed, "stopped"))
+        else:
+            on_event(Event(name, seed, "done", 1.0, took))
+
+
+def _several(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> None:
+    """Processes of their own: a small network does not fill a GPU, and counting on the CPU goes on beside training."""
+    later = iter(left)
+    with ProcessPoolExecutor(plan.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running: dict[Future[float | None], Todo] = {}
+
+        def begin() -> None:
+            for one in _until(later, deadline, on_event):
+                on_event(Event(one.cell.name, one.seed, "doing"))
+                seconds = None if plan.seconds is None else max(deadline - time.monotonic(), 0.1)
+                given = replace(plan, seconds=seconds)  # clocks of processes differ: each counts for itself
+                running[pool.submit(_apart, given, one.cell.name, one.seed)] = one
+                return
+
+        for _ in range(plan.jobs):
+            begin()
+        while running:
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                one, took = running.pop(future), future.result()
+                what = "stopped" if took is None else "done"
+                on_event(Event(one.cell.name, one.seed, what, 1.0, took or 0.0))
+                begin()
+
+
+def _until(later: Iterator[Todo], deadline: float, on_event: Callable[[Event], None]) -> Iterator[Todo]:
+    """The next pieces of work for which there is time."""
+    for one in later:
+        if _fits(one, deadline):
+            yield one
+        else:
+            on_event(Event(one.cell.name, one.seed, "no time", took=one.seconds))
+
+
+def _apart(plan: Plan, cell: str, seed: int) -> float | None:
+    """One cell in a process of its own; None where the time was over."""
+    deadline = float("inf") if plan.seconds is None else time.monotonic() + plan.seconds
+    try:
+        return run_cell(plan, cell, seed, deadline, lambda share: None)
+    except OutOfTimeError:
+        return None

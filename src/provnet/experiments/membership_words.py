@@ -1,0 +1,149 @@
+"""Membership as Markdown, and as ROC curves and histograms."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from provnet.experiments.beside import Finding, judged, percent_of, told
+from provnet.experiments.beside import mean as mean_of
+from provnet.experiments.markdown import DASH, table
+from provnet.experiments.plots import BLUE, ORANGE, png, pyplot
+from provnet.experiments.records import Results
+
+PAPERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+ALL = {**PAPERS, "stanford-dogs": "Stanford Dogs (not in the paper)"}
+CLOSE = 0.99  # what "close to perfect" is taken to mean
+ROWS = {
+    "index_confidence": "index branch, largest confidence",
+    "index_entropy": "index branch, entropy",
+    "class_confidence": "class branch, largest confidence",
+    "class_entropy": "class branch, entropy",
+}
+
+
+def cell_of(data: str) -> str:
+    """The cell of a data set."""
+    return f"{data}/class-conditional"
+
+
+def section(results: Results) -> list[str]:
+    """The claims, then a row a data set and score."""
+    if not results.cells and not results.absent:
+        return ["Not run yet; the paper shows ROC curves without numbers."]
+    rows = []
+    for data, words in ALL.items():
+        seeds = list(results.cells.get(cell_of(data), {}).values())
+        if not seeds:
+            if results.scale == "full":
+                rows.append((words, results.absent.get(cell_of(data), "not run"), *[""] * 7))
+            continue
+        for name, text in ROWS.items():
+            values = [one.figures[f"{name}_auc"][0] for one in seeds]
+            spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+            ends = seeds[0].told["auc"][name]
+            blank = mean_of(results, cell_of(data), f"{name}_auc_untrained")
+            at = [mean_of(results, cell_of(data), f"{name}_found_at_{rate:g}") for rate in (0.01, 0.001)]
+            sides = seeds[0].told["sides"]
+            rows.append(
+                (
+                    words,
+                    text,
+                    f"{statistics.fmean(values):.4f}{spread}",
+                    f"{ends['low']:.4f} to {ends['high']:.4f}",
+                    *(percent_of(one) for one in at),
+                    DASH if blank is None else f"{blank[0]:.3f}",
+                    f"{sides['members']:,} / {sides['nonmembers']:,}",
+                    str(len(seeds)),
+                )
+            )
+    head = ("data", "score", "AUC", "95 % interval, first seed", "found at 1 % false", "at 0.1 %", "AUC untrained")
+    lines = told(findings(results), results)
+    return [*lines, "", *table((*head, "members / others", "seeds"), rows, left=2), *_lookup(results)]
+
+
+def _lookup(results: Results) -> list[str]:
+    found = []
+    for data, words in ALL.items():
+        for one in list(results.cells.get(cell_of(data), {}).values())[:1]:
+            hits = one.told["lookup"]
+            found.append(f"{words} {hits['members']['value']:.0%} and {hits['nonmembers']['value']:.0%}")
+    text = "Found by the hash of their pixels alone, members and others: "
+    return ["", f"{text}{'; '.join(found)}. Only where pictures are changed does a network say more."] if found else []
+
+
+def findings(results: Results) -> list[Finding]:
+    """Near perfect, and the class branch lower, on the paper's data sets."""
+    near, lower, told_near, told_lower = [], [], [], []
+    for data, words in PAPERS.items():
+        seeds = list(results.cells.get(cell_of(data), {}).values())
+        if not seeds:
+            continue
+        index, of_class = (seeds[0].told["auc"][name] for name in ("index_confidence", "class_confidence"))
+        near.append(1 if index["low"] >= CLOSE else -1 if index["high"] < CLOSE else 0)
+        lower.append(1 if of_class["high"] < index["low"] else -1 if of_class["low"] > index["high"] else 0)
+        told_near.append(f"{words} {index['value']:.4f} ({index['low']:.4f} to {index['high']:.4f})")
+        told_lower.append(f"{words} {of_class['value']:.4f} ({of_class['low']:.4f} to {of_class['high']:.4f})")
+    first = f'The AUC of the index branch is "consistently close to perfect" (at least {CLOSE}):'
+    return [
+        Finding(first, judged(near), "; ".join(told_near) or "not run"),
+        Finding("The class branch separates members less:", judged(lower), "; ".join(told_lower) or "not run"),
+    ]
+
+
+STYLES = ("-", "--", "-.", ":", (0, (5, 1)))
+
+
+def membership_figures(results: Results) -> dict[str, bytes]:
+    """ROC curves of both branches; histograms of confidence and entropy, a row a data set."""
+    found = {}
+    for data in ALL:
+        one = results.cells.get(cell_of(data), {}).get(0)
+        if one is not None and one.told.get("curves"):
+            found[data] = one.told["curves"]
+    if not found:
+        return {}
+    return {"": png(_rocs(found)), "histograms": png(_histograms(found))}
+
+
+def _rocs(found: dict[str, Any]) -> Any:
+    plt: Any = pyplot()
+    drawing, every = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained", sharey=True)
+    colours = (BLUE, ORANGE, "#3b9e8f", "#7b3fa0", "#7a7f87")
+    branches = {"index_confidence": "index branch", "class_confidence": "class branch"}
+    for axes, (name, words) in zip(every, branches.items(), strict=True):
+        for (data, curves), style, colour in zip(found.items(), STYLES, colours, strict=False):
+            x, y = zip(*curves[name]["roc"], strict=True)
+            axes.plot(x, y, ls=style, color=colour, lw=1.8, label=ALL[data])
+        axes.plot([0, 1], [0, 1], color="black", lw=0.7, ls=":")
+        axes.set_title(f"{words}, largest confidence", fontsize=10)
+        axes.set_xlabel("unseen samples taken for members")
+        axes.set_aspect("equal")
+        axes.grid(alpha=0.25)
+    every[0].set_ylabel("members found")
+    drawing.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return drawing
+
+
+def _histograms(found: dict[str, Any]) -> Any:
+    plt: Any = pyplot()
+    drawing, every = plt.subplots(
+        len(found), 4, figsize=(12, 0.9 + 2.1 * len(found)), squeeze=False, layout="constrained"
+    )
+    for row, (data, curves) in enumerate(found.items()):
+        for axes, (name, words) in zip(every[row], ROWS.items(), strict=True):
+            sign = -1 if name.endswith("entropy") else 1  # scores are minus the entropy: shown as it is
+            edges = [sign * edge for edge in curves[name]["edges"]]
+            for side, colour in (("members", BLUE), ("nonmembers", ORANGE)):
+                counts, places = curves[name][side], edges
+                if sign < 0:
+                    counts, places = counts[::-1], edges[::-1]
+                label = "members" if side == "members" else "unseen"
+                axes.stairs(counts, places, color=colour, fill=True, alpha=0.45, label=label)
+            axes.set_yscale("symlog", linthresh=1)
+            axes.spines[["top", "right"]].set_visible(False)
+            if row == 0:
+                axes.set_title(words.replace(", ", ",\n"), fontsize=9)
+        every[row][0].set_ylabel(ALL[data].replace(" (", "\n("), fontsize=9)
+    drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return drawing

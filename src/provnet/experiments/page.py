@@ -1,0 +1,146 @@
+"""Write docs/results.md from results/*.json, and from nothing else.
+
+    python -m provnet.experiments.page [--results results] [--out docs/results.md] [--check]
+
+A section an experiment, whether it was run or not. `--check` writes nothing and ends with 1 where the page is not the
+one that the results make. Figures are drawn beside the results, where matplotlib is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from provnet.atomic import write_bytes
+from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.markdown import table
+from provnet.experiments.records import Experiment, Results
+from provnet.experiments.store import read_results, results_file
+
+COMMAND = "python -m provnet.experiments.page"
+HEAD = f"""# Results: the paper's tables, reproduced
+
+Made by `{COMMAND}` from the results in `results`; no figure here is typed. Each
+experiment is one command, run on the machine that its section names. Where something was not run it says so.
+
+*Ours* is the mean over seeds with its standard deviation, *n* the samples that each rate was counted on, *95 %
+interval* the Wilson interval of that mean on n samples. A number is **met** where ours is at or above the paper's,
+**within the interval** where it is below by no more than the half-width of the Wilson interval of the paper's number on
+n samples, else **missed**. *any@k*: one of the k named training samples has the right class; *majority@k*: most of
+them; *joint@1*: the class of the first by joint weights. *Own index*, noise, shift and JPEG: a training sample finds
+itself, as it is and as a changed copy; *learned*: with its key as training left it, before keys are refreshed.
+Exact index accuracy says little by itself: features of an untrained network reach it too.
+"""
+
+
+def page(results: Path, out: Path) -> str:
+    """The whole page; `out` is where it will lie, for the links to figures."""
+    parts = [HEAD]
+    for name, experiment in EXPERIMENTS.items():
+        path = results_file(results, name, "full")
+        found = read_results(path) if path.is_file() else Results(name, "full", {}, {})
+        links = [Path(os.path.relpath(figure, out.parent)).as_posix() for figure in figures_of(path)]
+        parts.append("\n".join(section(experiment, found, links)) + "\n")
+    return "\n".join(parts)
+
+
+def figures_of(path: Path) -> list[Path]:
+    """The figures that lie beside a file of results: NAME.png and NAME-x.png, but not those of another NAME."""
+    others = [name for name in EXPERIMENTS if name != path.stem and name.startswith(f"{path.stem}-")]
+    found = [path.with_suffix(".png"), *sorted(path.parent.glob(f"{path.stem}-*.png"))]
+    return [file for file in found if file.is_file() and not file.stem.startswith(tuple(others))]
+
+
+def draw(experiment: Experiment, results: Results, path: Path) -> list[Path]:
+    """Draw the figures of an experiment beside its JSON; returns where they are.
+
+    >>> draw(EXPERIMENTS["cost"], Results("cost", "full", {}, {}), Path("cost.json"))
+    []
+    """
+    drawn = {
+        path.with_name(f"{path.stem}-{key}.png" if key else f"{path.stem}.png"): content
+        for key, content in experiment.figures(results).items()
+    }
+    for file, content in drawn.items():
+        write_bytes(file, content)
+    return list(drawn)
+
+
+def _draw_all(results: Path) -> None:
+    for name, experiment in EXPERIMENTS.items():
+        path = results_file(results, name, "full")
+        if path.is_file():
+            draw(experiment, read_results(path), path)
+
+
+def section(experiment: Experiment, results: Results, figures: Sequence[str] = ()) -> list[str]:
+    """One experiment: what the paper claims, how to run it, what came out."""
+    told = experiment.headings
+    lines = [f"## {experiment.title}", ""]
+    for name in ("Claim", "Expected", "Time"):
+        lines += [textwrap.fill(f"*{name}.* {told[name][0].upper()}{told[name][1:]}", 120, break_on_hyphens=False), ""]
+    lines += [f"`{told['Command']}`", "", *_origins(results), *_time(results), ""]
+    for figure in figures if results.cells else ():
+        lines += [f"![{experiment.title}]({figure})", ""]
+    return [*lines, *experiment.section(results)]
+
+
+def _origins(results: Results) -> list[str]:
+    """What the results were made on; a row a machine and state of the source."""
+    made: dict[tuple[str, ...], list[str]] = {}
+    for cell, seeds in results.cells.items():
+        for seed, one in seeds.items():
+            about = one.origin
+            commit = str(about.get("commit") or "not kept")[:12] + (" with changes" if about.get("dirty") else "")
+            names = ("device", "cores", "jobs", "torch")
+            key = (*(str(about.get(name, "")) for name in names), commit, str(about.get("source_sha256", ""))[:12])
+            made.setdefault(key, []).append(f"{cell} {seed}")
+    if not made:
+        return ["**Not run** at full scale yet."]
+    rows = [(*key, str(len(cells))) for key, cells in made.items()]
+    return table(("device", "cores", "at a time", "torch", "commit", "source", "cells × seeds"), rows, left=6)
+
+
+def _time(results: Results) -> list[str]:
+    """How long a seed took, from the cells that were run with it."""
+    took = {
+        cell: statistics.fmean(float(one.told["seconds"]["all"]) for one in seeds.values())
+        for cell, seeds in results.cells.items()
+    }
+    if not took:
+        return []
+    slowest = max(took, key=lambda cell: took[cell])
+    words = f"A seed of the {len(took)} cells that were run took {sum(took.values()):,.0f} s, added up"
+    return ["", f"{words}; the longest, `{slowest}`, {took[slowest]:,.0f} s."]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the page, or say whether it is current."""
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results.md"))
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args(arguments)
+    if not given.check:
+        try:
+            _draw_all(given.results)
+        except ModuleNotFoundError:
+            sys.stdout.write("figures are left as they are: they need matplotlib\n")
+    text = page(given.results, given.out)
+    if given.check:
+        same = given.out.is_file() and given.out.read_text("utf-8") == text
+        sys.stdout.write("current\n" if same else f"{given.out} is not what the results make: run {COMMAND}\n")
+        return 0 if same else 1
+    write_bytes(given.out, text.encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

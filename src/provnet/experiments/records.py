@@ -1,0 +1,153 @@
+"""What an experiment is made of: cells that are run once a seed, and how large a run is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from provnet.errors import UsageError
+
+HEADINGS = ("Claim", "Command", "Expected", "Device", "Time")
+Told = dict[str, Any]  # what a cell found: JSON values; `figures` holds name -> [rate, n] or name -> number
+Figure = tuple[float, int]  # a rate and how many samples it was counted on; n = 0 for what is no rate
+
+
+class OutOfTimeError(Exception):
+    """The bound on the seconds of this call was reached within a cell."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a run is. `tiny` and `small` show that everything works; only `full` is compared with the paper."""
+
+    name: str
+    train: int | None = None  # at most so many training samples
+    test: int | None = None
+    epochs: int | None = None  # None: as the recipe says
+    share: float = 1.0  # about how much of the time of the whole it takes
+    seeds: int = 3  # how many, where nobody says
+
+    @property
+    def full(self) -> bool:
+        """Whether this is the size of the paper."""
+        return self.name == "full"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell with one seed, and where it runs."""
+
+    scale: Scale
+    seed: int
+    data_dir: str | None = None
+    device: str = "auto"
+    deadline: float = float("inf")  # of time.monotonic()
+    on_progress: Callable[[float], None] = lambda share: None
+
+    def tell(self, share: float) -> None:
+        """Say which share of the cell is done; past the deadline the cell ends here, without a result."""
+        self.on_progress(share)
+        if time.monotonic() > self.deadline:
+            raise OutOfTimeError
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A part of an experiment that is run, kept and drawn by itself.
+
+    Attributes:
+        name: unique within its experiment, from the large to the small: `mnist/single-0`.
+        config: everything that decides the result beside the seed; a kept result of another config is not used.
+        run: does it.
+        seconds: about how long it takes on an H200 at full scale, for the order of work and the time left.
+        missing: says what is not there (data, a package) and how to get it, or None.
+    """
+
+    name: str
+    config: Mapping[str, Any]
+    run: Callable[[Job], Told]
+    seconds: float = 60.0
+    missing: Callable[[str | None], str | None] = lambda data_dir: None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one cell gave with one seed."""
+
+    figures: Mapping[str, Figure]
+    told: Told = field(default_factory=dict)  # seconds, parameters and whatever else the cell says
+    origin: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Results:
+    """All kept results of an experiment: cell -> seed -> result; `absent` says why a cell could not be run."""
+
+    name: str
+    scale: str
+    cells: Mapping[str, Mapping[int, Result]]
+    configs: Mapping[str, Mapping[str, Any]]
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or figure of the paper, or of ours.
+
+    `about` is the docstring of its file: a title, then claim, command, expected result, device and time. `cells` gives
+    the cells of a scale; `section` the lines of Markdown and `figures` PNGs, both made of kept results alone. The
+    figure under "" becomes NAME.png, one under "x" NAME-x.png.
+    """
+
+    name: str
+    about: str
+    cells: Callable[[Scale], list[Cell]]
+    section: Callable[[Results], list[str]]
+    figures: Callable[[Results], dict[str, bytes]]
+
+    @property
+    def title(self) -> str:
+        """The first line of the file."""
+        return self.about.strip().splitlines()[0].rstrip(".")
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """Claim, Command, Expected, Device and Time, each as one line."""
+        return headings(self.about)
+
+
+def headings(about: str) -> dict[str, str]:
+    """The paragraphs of a docstring that begin with one of HEADINGS.
+
+    >>> headings("A title.\\n\\nClaim: it works,\\n    always.\\nCommand: x\\n\\nMore.")
+    {'Claim': 'it works, always.', 'Command': 'x'}
+    """
+    parts = re.split(rf"^({'|'.join(HEADINGS)}): ", about, flags=re.MULTILINE)[1:]
+    first = [text.split("\n\n")[0] for text in parts[1::2]]
+    return {name: " ".join(text.split()) for name, text in zip(parts[::2], first, strict=True)}
+
+
+def chosen(cells: list[Cell], only: list[str] | None) -> list[Cell]:
+    """The cells that were asked for: by name, or all whose names begin with it up to a slash.
+
+    >>> one = Cell("mnist/single-0", {}, lambda job: {})
+    >>> [cell.name for cell in chosen([one], ["mnist"])]
+    ['mnist/single-0']
+    """
+    if not only:
+        return cells
+    for name in only:
+        if not any(cell.name == name or cell.name.startswith(f"{name}/") for cell in cells):
+            known = ", ".join(cell.name for cell in cells)
+            raise UsageError(f'no cell "{name}" here; allowed: {known}, or the part of a name before a slash')
+    return [cell for cell in cells if any(cell.name == name or cell.name.startswith(f"{name}/") for name in only)]
+
+
+SCALES: dict[str, Scale] = {
+    "tiny": Scale("tiny", train=100, test=50, epochs=1, share=0.01, seeds=1),
+    "small": Scale("small", train=5_000, test=1_000, epochs=10, share=0.05),
+    "full": Scale("full"),
+}

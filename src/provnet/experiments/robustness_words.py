@@ -1,0 +1,169 @@
+"""Robustness as Markdown and as a figure: every α against the isolated CNN on the same distorted pictures."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from provnet.applications.conditions import CONDITIONS
+from provnet.applications.paired import paired_difference
+from provnet.experiments.beside import Apart, Finding, counted, counts, judged, mean, percent_of, told
+from provnet.experiments.markdown import table
+from provnet.experiments.pictures import unpacked
+from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet.experiments.records import Results
+
+PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
+CNN = "cnn"
+NAMED = ("occlusion-4", "occlusion-6", "translation-3", "translation-4", "blur-1", "blur-2", "motion-5")  # sec. 5.2
+
+
+def gains(results: Results, data: str) -> dict[tuple[str, float], Apart]:
+    """(condition, α) -> top 1 less the CNN's on the same pictures; intervals hold for all α of a condition together.
+
+    With several seeds a gain is sure only where all of them agree: the interval knows nothing of the luck of training.
+    """
+    cnn = results.cells.get(f"{data}/{CNN}", {})
+    theirs = {seed: unpacked(one.told["right"]) for seed, one in cnn.items()}
+    there = {alpha: results.cells.get(f"{data}/{alpha:g}", {}) for alpha in ALPHAS}
+    compared = max(1, sum(bool(seeds) for seeds in there.values()))
+    found = {}
+    for alpha, seeds in there.items():
+        both = sorted(set(seeds) & set(theirs))
+        ours = [unpacked(seeds[seed].told["right"]) for seed in both]
+        for number, condition in enumerate(CONDITIONS):
+            if both:
+                pairs = [(mine[number], theirs[seed][number]) for seed, mine in zip(both, ours, strict=True)]
+                found[condition, alpha] = difference(pairs, compared)
+    return found
+
+
+def difference(pairs: list[tuple[np.ndarray, np.ndarray]], comparisons: int) -> Apart:
+    """Of (ours, theirs), right or wrong on the same samples, one pair a seed.
+
+    >>> ours, theirs = np.array([True] * 90 + [False] * 10), np.array([True] * 60 + [False] * 40)
+    >>> difference([(ours, theirs)], 1).sign
+    1
+    """
+    if len(pairs) == 1:
+        one = paired_difference(*pairs[0], comparisons)
+        return Apart(one.value, one.low, one.high)
+    each = np.stack([ours.astype(float) - theirs for ours, theirs in pairs])
+    mean_of = each.mean(0)
+    value = float(mean_of.mean())
+    half = NormalDist().inv_cdf(1 - 0.025 / comparisons) * float(mean_of.std(ddof=1)) / len(mean_of) ** 0.5
+    signs = np.sign(each.mean(1))
+    if not (signs == np.sign(value)).all():  # seeds disagree: not sure, whatever the interval
+        half = max(half, abs(value))
+    return Apart(value, value - half, value + half)
+
+
+def section(results: Results) -> list[str]:
+    """The claims, then a row a condition."""
+    if not results.cells and not results.absent:
+        return ["Not run yet; the paper shows curves without numbers."]
+    lines = told(findings(results), results)
+    for data, words in PAIRS.items():
+        found = gains(results, data)
+        if not found:
+            if results.scale == "full":
+                lines += ["", f"### {words}", "", counts(results, data)]
+            continue
+        lines += ["", f"### {words}", "", f"{counts(results, data)} Top 1 in per cent; differences from the CNN are"]
+        lines += [
+            "paired, and their intervals hold for all α of a condition together.",
+            "",
+            *_table(results, data, found),
+        ]
+    return lines
+
+
+def _table(results: Results, data: str, found: dict[tuple[str, float], Apart]) -> list[str]:
+    there = sorted({alpha for _, alpha in found})
+    shown = [alpha for alpha in (0.0, 0.2, 0.3, 0.5, 0.7, 0.8, 1.0) if alpha in there]
+    rows = []
+    for condition, about in CONDITIONS.items():
+        values = {alpha: mean(results, f"{data}/{alpha:g}", f"{condition}_top_1") for alpha in there}
+        best = max(there, key=lambda alpha: (values[alpha] or (0.0, 0))[0])
+        better = ", ".join(f"{alpha:g}" for alpha in there if found[condition, alpha].sign > 0) or "none"
+        cells = [percent_of(values[alpha]) for alpha in shown]
+        name = about.words + (" (named by the paper)" if condition in NAMED else "")
+        cnn = percent_of(mean(results, f"{data}/{CNN}", f"{condition}_top_1"))
+        rows.append((name, cnn, *cells, f"{best:g}: {found[condition, best]}", better))
+    head = ("condition", "CNN", *(f"α {alpha:g}" for alpha in shown), "best α, less the CNN", "surely better at α")
+    return table(head, rows)
+
+
+def findings(results: Results) -> list[Finding]:
+    """The caption's and the text's claim, and whether mixing helps at all."""
+    every = {data: gains(results, data) for data in PAIRS}
+
+    def named(alphas: tuple[float, ...]) -> list[int | None]:
+        return [_any_better(every[data], condition, alphas) for data in PAIRS for condition in NAMED]
+
+    between = tuple(alpha for alpha in ALPHAS if 0 < alpha < 1)
+    claims = {
+        "Under occlusion, translation, Gaussian and motion blur some intermediate α beats the CNN (sec. 5.2):": between,
+        "… at a mixing of 20 to 30 % (captions):": (0.2, 0.3),
+        "… at a mixing of 70 to 80 % (text):": (0.7, 0.8),
+    }
+    found = [Finding(claim, judged(named(alphas)), counted(named(alphas))) for claim, alphas in claims.items()]
+    rises: list[int | None] = []
+    for data in PAIRS:
+        for condition in CONDITIONS:
+            first, last = every[data].get((condition, 0.0)), every[data].get((condition, 1.0))
+            if first is None or last is None:
+                rises.append(None)
+            else:
+                half = ((first.high - first.value) ** 2 + (last.high - last.value) ** 2) ** 0.5
+                gap = last.value - first.value
+                rises.append(1 if gap > half else -1 if gap < -half else 0)
+    claim = "More mixing generally improves accuracy (α = 1 against 0, all conditions):"
+    return [*found, Finding(claim, judged(rises), counted(rises))]
+
+
+def _any_better(found: dict[tuple[str, float], Apart], condition: str, alphas: tuple[float, ...]) -> int | None:
+    """1 where one of these α is surely better than the CNN, -1 where all are surely worse, else 0."""
+    signs = [found[condition, alpha].sign for alpha in alphas if (condition, alpha) in found]
+    return None if not signs else 1 if 1 in signs else -1 if set(signs) == {-1} else 0
+
+
+LINES = {"top_1": (ORANGE, "o", "single branch, top 1"), "top_5": (BLUE, "s", "single branch, any of 5")}
+
+
+def robustness_figures(results: Results) -> dict[str, bytes]:
+    """A panel a condition: top 1 and top 5 over α, the CNN as a line; a figure a data set."""
+    there = [data for data in PAIRS if results.cells.get(f"{data}/{CNN}")]
+    return {data: png(_figure(results, data)) for data in there if len(_alphas(results, data)) > 0}
+
+
+def _alphas(results: Results, data: str) -> list[float]:
+    return [alpha for alpha in ALPHAS if results.cells.get(f"{data}/{alpha:g}")]
+
+
+def _figure(results: Results, data: str) -> Any:
+    plt: Any = pyplot()
+    drawing, every = plt.subplots(3, 5, figsize=(13, 7.2), sharex=True, layout="constrained")
+    alphas = _alphas(results, data)
+    for axes, (condition, about) in zip(every.flat, CONDITIONS.items(), strict=True):
+        for name, (colour, marker, words) in LINES.items():
+            values = [mean(results, f"{data}/{alpha:g}", f"{condition}_{name}") for alpha in alphas]
+            heights = [100 * one[0] for one in values if one is not None]
+            axes.plot(alphas, heights, color=colour, marker=marker, ms=4, lw=1.4, label=words)
+        cnn = mean(results, f"{data}/{CNN}", f"{condition}_top_1")
+        if cnn is not None:
+            axes.axhline(100 * cnn[0], color=GREY, ls="--", lw=1.4, label="isolated CNN, top 1")
+        axes.set_title(about.words + (" *" if condition in NAMED else ""), fontsize=9)
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in every[-1]:
+        axes.set_xlabel("α")
+    for axes in every[:, 0]:
+        axes.set_ylabel("%")
+    drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    words = f"{PAIRS[data]}: right answers under 15 conditions; * where the paper says that mixing beats the CNN"
+    drawing.suptitle(words, fontsize=11)
+    return drawing

@@ -1,0 +1,84 @@
+"""Model size and layer sharing: four sizes of CNN1 (class) and CNN2 (index), four levels of shared layers.
+
+Claim: larger models are better in both branches; sharing more layers improves them and can hurt small ones; level 3 is
+    best for most, levels 3 and 4 give the highest class consistency (sec. 4.4, app. 7.6, two tables).
+Command: provnet reproduce sharing --data-dir DIR --device cuda --seeds 1
+Expected: class accuracy near the paper's; memorisation complete for large models; several of the paper's sentences hold
+    neither in its own tables nor in ours, and are named below.
+Device: one H200; `--scale tiny` runs on two CPU cores.
+Time: an estimated 60 minutes for one seed: 25 s a small or medium pair, 70 s a large, 320 s an XLarge, 4 minutes for
+    the two pairs with the batches as printed.
+
+Layers, dropout, 150 epochs and rates as app. 7.6 prints them. To fit the time batches are 8 times larger (XLarge 16
+times: 512 and 256 for all) and rates larger by the root of that; two pairs are trained with the printed batches, too.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from provnet.experiments import networks, runs
+from provnet.experiments.origin import resolved
+from provnet.experiments.pair_figures import pair_figures, point
+from provnet.experiments.records import Cell, Experiment, Job, Scale, Told
+from provnet.experiments.sharing_claims import LEVELS, PAIRS
+from provnet.experiments.sharing_plots import sharing_figures
+from provnet.experiments.sharing_words import section
+from provnet.experiments.two_cnns import TwoCnns, built, pair, shared_share, trained
+from provnet.models.provenance import parameter_count
+
+EPOCHS = 150
+POINTS = 30  # of a convergence curve
+RAISED = {"small": 8, "medium": 8, "large": 8, "xlarge": 16}
+SECONDS = {"small": 25.0, "medium": 30.0, "large": 75.0, "xlarge": 320.0}
+AS_PRINTED = {"mnist/small-3": 105.0, "fashion-mnist/medium-1": 150.0}  # also run with the printed batches
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """A pair each, small ones first; `tiny` has two.
+
+    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
+    (['mnist/small-1', 'mnist/small-4'], 34)
+    """
+    if scale.name == "tiny":
+        return [_cell("mnist", "small", level, scale) for level in (1, 4)]
+    found = [_cell(data, size, level, scale) for size in RAISED for data in PAIRS for level in LEVELS]
+    for name in AS_PRINTED:
+        data, setting = name.split("/")
+        size, level = setting.split("-")
+        found.append(_cell(data, size, int(level), scale, printed=True))
+    return found
+
+
+def _cell(data: str, size: str, level: int, scale: Scale, *, printed: bool = False) -> Cell:
+    recipe = pair(size, level, scale.epochs or EPOCHS, 1 if printed else RAISED[size])
+    name = f"{data}/{size}-{level}"
+    seconds = AS_PRINTED[name] if printed else SECONDS[size]
+    name += "-as-printed" if printed else ""
+    return runs.cell(name, data, scale, partial(run, data, recipe), seconds, {"pair": recipe.to_json()})
+
+
+def run(data: str, recipe: TwoCnns, job: Job) -> Told:
+    """Train one pair and ask it; curves on the way."""
+    train, test = networks.opened(data, job)
+    net = built(train, recipe, job.seed, resolved(job.device))
+    every = max(1, recipe.epochs // POINTS)
+    curve: list[dict[str, float]] = []
+
+    def ended(epoch: int) -> None:
+        if epoch == 1 or epoch % every == 0 or epoch == recipe.epochs:
+            curve.append({"epoch": epoch, **point(net, train, test)})
+        job.tell(0.97 * epoch / recipe.epochs)
+
+    course = trained(net, train, recipe, job.seed, ended)
+    return {
+        "figures": pair_figures(net, train, test),
+        "parameters": parameter_count(net),
+        "shared": round(shared_share(net), 5),
+        "curve": [{key: round(value, 5) for key, value in row.items()} for row in curve],
+        "loss": {name: [float(f"{row[f'{name}_loss']:.5g}") for row in course] for name in ("class", "index")},
+        "samples": {"train": len(train), "test": len(test)},
+    }
+
+
+EXPERIMENT = Experiment("sharing", str(__doc__), cells, section, sharing_figures)

@@ -1,0 +1,87 @@
+"""Convergence curves of the pairs, a panel a size and branch, a line a level; and all cells beside the paper's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet.experiments.records import Results
+from provnet.experiments.sharing_claims import LEVELS, PAIRS, SIZES, papers
+from provnet.experiments.sharing_curves import curve_of
+
+STYLES = {1: (GREY, ":"), 2: ("#3b9e8f", "--"), 3: (BLUE, "-"), 4: (ORANGE, "-.")}
+NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
+
+
+def sharing_figures(results: Results) -> dict[str, bytes]:
+    """A figure a data set: index and class accuracy by epoch; one more of the last values beside the paper's."""
+    found = {data: png(_curves(results, data)) for data in PAIRS if _there(results, data)}
+    return {**found, **({"": png(_last(results))} if found and results.scale == "full" else {})}
+
+
+def _there(results: Results, data: str) -> list[str]:
+    return [size for size in SIZES if any(curve_of(results, f"{data}/{size}-{level}") for level in LEVELS)]
+
+
+def _curves(results: Results, data: str) -> Any:
+    plt, sizes = pyplot(), _there(results, data)
+    drawing, every = plt.subplots(
+        2, len(sizes), figsize=(2.2 + 2.6 * len(sizes), 5.2), squeeze=False, sharex=True, layout="constrained"
+    )
+    for column, size in enumerate(sizes):
+        for row, (branch, words) in enumerate((("index", "CNN2, own index"), ("class", "CNN1, class of unseen"))):
+            axes = every[row][column]
+            for level in LEVELS:
+                curve = curve_of(results, f"{data}/{size}-{level}")
+                colour, dash = STYLES[level]
+                x, y = [one["epoch"] for one in curve], [100 * one[branch] for one in curve]
+                axes.plot(x, y, color=colour, ls=dash, lw=1.6, label=f"level {level}")
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+            if branch == "class":
+                top = max(100 * one["class"] for level in LEVELS for one in curve_of(results, f"{data}/{size}-{level}"))
+                axes.set_ylim(top - 6, top + 0.6)
+                axes.set_xlabel("epoch")
+            if column == 0:
+                axes.set_ylabel(f"{words}, %")
+        every[0][column].set_title(NAMES[size], fontsize=11)
+    drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    drawing.suptitle(f"{PAIRS[data]}: accuracy by epoch at four levels of shared layers", fontsize=11)
+    return drawing
+
+
+def _last(results: Results) -> Any:
+    """Bars of level 1 to 4 a size, the paper's as a mark."""
+    plt = pyplot()
+    figures = {"class_accuracy": "class", "index_accuracy": "own index", "any_at_1": "consistency, top 1"}
+    drawing, every = plt.subplots(2, 3, figsize=(11.5, 6), squeeze=False, layout="constrained")
+    for row, data in enumerate(PAIRS):
+        for column, (figure, words) in enumerate(figures.items()):
+            _bars(every[row][column], results, data, figure)
+            every[row][column].set_title(f"{PAIRS[data]}: {words}", fontsize=10)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=STYLES[level][0], label=f"level {level}") for level in LEVELS]
+    handles.append(plt.Line2D([], [], ls="", marker="_", ms=10, mew=2, color="black", label="paper"))
+    drawing.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    return drawing
+
+
+def _bars(axes: Any, results: Results, data: str, figure: str) -> None:
+    from provnet.experiments.beside import mean
+
+    values: list[float] = []
+    for place, size in enumerate(SIZES):
+        for level in LEVELS:
+            at = place + (level - 2.5) * 0.2
+            ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(data, size, level, figure)
+            if ours is not None:
+                axes.bar(at, 100 * ours[0], width=0.18, color=STYLES[level][0])
+                values.append(100 * ours[0])
+            assert theirs is not None
+            axes.plot(at, 100 * theirs[0], marker="_", ms=8, mew=2, color="black")
+            values.append(100 * theirs[0])
+    low, high = min(values), max(values)
+    margin = 0.12 * (high - low) + 0.2
+    axes.set_ylim(low - margin, min(100.5, high + margin))
+    axes.set_xticks(range(len(SIZES)), [NAMES[size] for size in SIZES], fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)

@@ -1,0 +1,188 @@
+"""Subsets as Markdown and as a figure: ours beside the paper's, and chosen samples beside random ones."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from provnet.experiments.beside import (
+    Finding,
+    against,
+    apart,
+    counts,
+    judged,
+    mean,
+    percent_of,
+    summary,
+    told,
+)
+from provnet.experiments.markdown import table
+from provnet.experiments.paper import half_width, printed
+from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet.experiments.records import Results
+
+PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+SHARES = tuple(range(10, 101, 10))
+CHOSEN = (10, 30)
+WAYS = ("stratified", "prototypes", "boundary", "diverse")
+PRINTED = "mnist/stratified-30-as-printed"
+FIGURES = {
+    "class_accuracy": "main branch",
+    "any_at_1": "any@1",
+    "any_at_5": "any@5",
+    "any_at_10": "any@10",
+    "index_accuracy": "own index",
+}
+ENOUGH = {"mnist": 30, "fashion-mnist": 50}  # per cent that the paper calls enough
+MORE = {
+    "samples": lambda one: f"{one.told['samples']['indexed']:,}",
+    "index head": lambda one: f"{one.told['index_head'] / 1e6:.2f} M",
+    "parameters": lambda one: f"{one.told['parameters'] / 1e6:.2f} M",
+}
+LIMITS = """Sec. 4.3 calls the network class-conditional; then all retrieved samples would have the predicted class by
+construction, so the flat head of app. 7.5 is meant. Its layers, sizes and rates are not stated: Medium of app. 7.6.
+Rates hold for the 10,000 unseen samples; *own index* for the indexed training samples."""
+
+
+def section(results: Results) -> list[str]:
+    """The count, the claims, the shares, then the ways of choosing."""
+    lines = [summary(results, "subsets")] if results.scale == "full" else []
+    lines += told(findings(results), results)
+    for data, words in PAIRS.items():
+        settings = {f"stratified-{share}": f"{share} %" for share in SHARES}
+        if results.scale != "full":
+            settings = {name: text for name, text in settings.items() if f"{data}/{name}" in results.cells}
+            if not settings:
+                continue
+        lines += ["", f"### {words}", "", counts(results, data), ""]
+        lines += against(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
+        lines += _choices(results, data)
+    return [*lines, *_batch(results), "", LIMITS]
+
+
+def _choices(results: Results, data: str) -> list[str]:
+    """Chosen samples less random ones of the same number."""
+    rows = []
+    for share in CHOSEN:
+        for way in WAYS[1:]:
+            cell, random = f"{data}/{way}-{share}", f"{data}/stratified-{share}"
+            found = []
+            for figure in ("class_accuracy", "any_at_1", "any_at_5"):
+                ours, theirs = mean(results, cell, figure), mean(results, random, figure)
+                text = "not run" if ours is None or theirs is None else f"{percent_of(ours)}, {apart(ours, theirs)}"
+                found.append(text)
+            if cell in results.cells or (results.scale == "full" and random in results.cells):
+                rows.append((f"{share} %", way, *found))
+    head = ("subset", "chosen as", "main branch, less random", "any@1, less random", "any@5, less random")
+    return ["", "Chosen samples, and how they differ from random ones:", "", *table(head, rows, left=2)] if rows else []
+
+
+def _batch(results: Results) -> list[str]:
+    parts = []
+    for figure, words in FIGURES.items():
+        raised, ours = mean(results, "mnist/stratified-30", figure), mean(results, PRINTED, figure)
+        if raised is not None and ours is not None:
+            parts.append(f"{words} {percent_of(ours)} against {percent_of(raised)}, {apart(raised, ours)}")
+    return ["", f"Batches as printed against 4 times larger, MNIST, 30 %: {'; '.join(parts)}."] if parts else []
+
+
+def findings(results: Results) -> list[Finding]:
+    """The paper's sentences on subsets."""
+    found = [_enough(results, data) for data in PAIRS]
+    signs: list[int | None] = []
+    for data in PAIRS:
+        first, last = (mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 90))
+        signs.append(None if first is None or last is None else apart(last, first).sign)
+    found.append(Finding("Class accuracy grows with the share (90 % against 10 %):", judged(signs), _course(results)))
+    found.append(_not_monotonic(results))
+    gains: list[int | None] = []
+    for data in PAIRS:
+        for share in CHOSEN:
+            for way in WAYS[1:]:
+                both = [mean(results, f"{data}/{one}-{share}", "class_accuracy") for one in (way, "stratified")]
+                gains.append(None if None in both else apart(both[0], both[1]).sign)  # type: ignore[arg-type]
+    words = f"class accuracy surely better in {gains.count(1)}, surely worse in {gains.count(-1)} of {len(gains)} cells"
+    found.append(Finding("Chosen samples may be more effective than random ones:", judged(gains), words))
+    return found
+
+
+def _enough(results: Results, data: str) -> Finding:
+    share = ENOUGH[data]
+    few, whole = (mean(results, f"{data}/stratified-{one}", "class_accuracy") for one in (share, 100))
+    claim = f"{share} % of {PAIRS[data]} match the class accuracy of all data:"
+    if few is None or whole is None:
+        return Finding(claim, judged([None]), "not run")
+    gap = apart(few, whole)
+    sign = 1 if few[0] >= whole[0] - half_width(whole[0], whole[1]) else gap.sign
+    return Finding(claim, judged([sign]), f"{percent_of(few)} against {percent_of(whole)}, {gap}")
+
+
+def _not_monotonic(results: Results) -> Finding:
+    """Where more samples surely lower the first match."""
+    drops, looked = [], 0
+    for data, name in PAIRS.items():
+        found = [(share, mean(results, f"{data}/stratified-{share}", "any_at_1")) for share in SHARES]
+        there = [(share, one) for share, one in found if one is not None]
+        for (share, one), (more, other) in itertools.pairwise(there):
+            looked += 1
+            if apart(other, one).sign < 0:
+                drops.append(f"{name} {share} to {more} %")
+    sign = None if not looked else 1 if drops else -1
+    words = f"any@1 surely falls at {', '.join(drops)}" if drops else f"any@1 surely falls at none of {looked} steps"
+    return Finding("The class of the first match does not grow monotonically with the share:", judged([sign]), words)
+
+
+def _course(results: Results) -> str:
+    parts = []
+    for data, words in PAIRS.items():
+        found = [mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 50, 90)]
+        parts.append(f"{words} {', '.join(percent_of(one) for one in found)} at 10, 50, 90 %")
+    return "; ".join(parts)
+
+
+def subsets_figures(results: Results) -> dict[str, bytes]:
+    """Accuracy over the share, a panel a data set; the paper's as open marks, chosen samples as others."""
+    there = [data for data in PAIRS if any(cell.startswith(f"{data}/") for cell in results.cells)]
+    if not there:
+        return {}
+    plt: Any = pyplot()
+    drawing, every = plt.subplots(
+        1, len(there), figsize=(1.5 + 4.8 * len(there), 4.6), squeeze=False, layout="constrained"
+    )
+    for axes, data in zip(every[0], there, strict=True):
+        _panel(axes, results, data)
+    handles = every[0][0].get_legend_handles_labels()
+    drawing.legend(*handles, loc="outside lower center", ncols=2 * len(there), frameon=False)
+    return {"": png(drawing)}
+
+
+LINES = {
+    "class_accuracy": ("black", "o", "main branch"),
+    "any_at_10": ("#3b9e8f", "^", "any@10"),
+    "any_at_5": (BLUE, "s", "any@5"),
+    "any_at_1": (ORANGE, "D", "any@1"),
+}
+MARKS = {"prototypes": "P", "boundary": "X", "diverse": "*"}
+
+
+def _panel(axes: Any, results: Results, data: str) -> None:
+    for figure, (colour, marker, words) in LINES.items():
+        found = [(share, mean(results, f"{data}/stratified-{share}", figure)) for share in SHARES]
+        points = [(share, 100 * one[0]) for share, one in found if one is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=5, lw=1.5, label=words)
+        paper = [(int(one.setting.split("-")[1]), 100 * one.value) for one in printed("subsets")
+                 if (one.data, one.figure) == (data, figure)]  # fmt: skip
+        if results.scale == "full":
+            axes.plot(*zip(*paper, strict=True), color=colour, marker=marker, ms=7, mfc="none", lw=0.7, ls=":")
+    for way, marker in MARKS.items():
+        for number, share in enumerate(CHOSEN):
+            one = mean(results, f"{data}/{way}-{share}", "any_at_1")
+            if one is not None:
+                label = f"any@1, {way}" if number == 0 or len(results.cells) < 5 else None
+                axes.plot(share, 100 * one[0], marker=marker, color=GREY, ms=8, ls="", label=label)
+    axes.set_title(f"{PAIRS[data]}" + ("; open marks: the paper's" if results.scale == "full" else ""), fontsize=11)
+    axes.set_xlabel("share of the training samples, %")
+    axes.set_ylabel("accuracy, %")
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,215 @@
+"""CNN1 (class) and CNN2 (index) of app. 7.6: some layers shared, each with its own batches and optimiser.
+
+The paper does not say how their steps alternate, nor names optimiser and schedule here: steps are spread evenly over an
+epoch, each in an order of its own; AdamW with the weight decay of app. 7.1, a constant rate, no label smoothing. On a
+GPU a step of either is recorded once and replayed.
+
+Letters: B batch, N samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from provnet.data.batches import fold, keyed_generator
+from provnet.data.imagedata import ImageData
+from provnet.errors import NonFiniteError
+from provnet.models.provenance import ProvenanceNet, build, parameter_count
+from provnet.training.plan import plan
+
+DECAY = 2e-5
+WARM = 3  # steps before a recording, in which libraries choose their algorithms
+BRANCHES = ("class", "index")
+# batches and rates of CNN1 and CNN2, as app. 7.6 prints them
+PRINTED: dict[str, tuple[tuple[int, int], tuple[float, float]]] = {
+    "small": ((64, 32), (1e-3, 1e-4)),
+    "medium": ((64, 32), (1e-3, 1e-4)),
+    "large": ((64, 32), (5e-4, 5e-4)),
+    "xlarge": ((32, 16), (2e-4, 2e-4)),
+}
+
+
+@dataclass(frozen=True)
+class TwoCnns:
+    """How a pair is built and trained; batches and rates are of CNN1 and CNN2."""
+
+    size: str
+    level: int
+    epochs: int
+    batches: tuple[int, int]
+    rates: tuple[float, float]
+    raised: int = 1  # by which factor the batches are larger than printed
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "weight_decay": DECAY}
+
+
+def pair(size: str, level: int, epochs: int, raised: int = 1) -> TwoCnns:
+    """The paper's recipe; batches `raised` times larger go with rates larger by the root of that, as suits Adam.
+
+    >>> pair("xlarge", 4, 150, raised=16).batches
+    (512, 256)
+    """
+    batches, rates = PRINTED[size]
+    factor = math.sqrt(raised)
+    return TwoCnns(
+        size,
+        level,
+        epochs,
+        (batches[0] * raised, batches[1] * raised),
+        (float(f"{rates[0] * factor:.3g}"), float(f"{rates[1] * factor:.3g}")),
+        raised,
+    )
+
+
+def built(data: ImageData, recipe: TwoCnns, seed: int, device: str) -> ProvenanceNet:
+    """The network with weights drawn by the seed."""
+    shape, index_map = plan(data, "class-independent", f"sharing-{recipe.size}", "fast", level=recipe.level)
+    with _randomness(torch.device(device)):
+        torch.manual_seed(fold(seed, 0))
+        net = build(shape, index_map).to(device)
+    if device == "cuda":
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return net
+
+
+def shared_share(net: ProvenanceNet) -> float:
+    """The share of all parameters that both networks use."""
+    return parameter_count(net.backbone) / parameter_count(net)
+
+
+def trained(
+    net: ProvenanceNet,
+    data: ImageData,
+    recipe: TwoCnns,
+    seed: int,
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+) -> list[dict[str, float]]:
+    """Train both; returns loss and accuracy of each as they were trained, a row an epoch.
+
+    >>> import provnet
+    >>> few = provnet.open_data("embedded", limit=40)
+    >>> recipe = pair("small", 1, epochs=2)
+    >>> len(trained(built(few, recipe, 0, "cpu"), few, recipe, 0))
+    2
+    """
+    device = next(net.parameters()).device
+    images, labels = data.images.to(device), data.labels.to(device)
+    steps = [_Step(net, name, images, labels, recipe) for name in BRANCHES]
+    course = []
+    for epoch in range(recipe.epochs):
+        net.train()
+        orders = [torch.randperm(len(data), generator=keyed_generator(seed, epoch, place)) for place in range(2)]
+        batches = [torch.split(order.to(device), size) for order, size in zip(orders, recipe.batches, strict=True)]
+        with _randomness(device), _tf32(device):
+            torch.manual_seed(fold(seed, 1 + epoch))
+            for place, number in alternating(len(batches[0]), len(batches[1])):
+                steps[place](batches[place][number])
+        course.append({key: value for step in steps for key, value in step.told().items()})
+        if not all(math.isfinite(value) for value in course[-1].values()):
+            raise NonFiniteError(f"the loss is not finite in epoch {epoch + 1}; lower the rates, now {recipe.rates}")
+        on_epoch(epoch + 1)
+    net.eval()
+    return course
+
+
+def alternating(first: int, second: int) -> list[tuple[int, int]]:
+    """(network, number of its batch), the batches of both spread evenly over an epoch.
+
+    >>> alternating(1, 2)
+    [(1, 0), (0, 0), (1, 1)]
+    """
+    places = [
+        ((number + 0.5) / count, place, number) for place, count in ((0, first), (1, second)) for number in range(count)
+    ]
+    return [(place, number) for _, place, number in sorted(places)]
+
+
+@contextmanager
+def _randomness(device: torch.device) -> Iterator[None]:
+    """The caller's random state is put back afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
+
+
+@contextmanager
+def _tf32(device: torch.device) -> Iterator[None]:
+    """Wide layers multiply fp32 weights themselves: let them be rounded as mixed precision does; put back after."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = device.type == "cuda" or before
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
+class _Step:
+    """A training step of one of the two networks, recorded on a GPU."""
+
+    def __init__(self, net: ProvenanceNet, name: str, images: Tensor, labels: Tensor, recipe: TwoCnns) -> None:
+        place = BRANCHES.index(name)
+        self.net, self.name, self.images, self.labels = net, name, images, labels
+        self.size, self.cuda = recipe.batches[place], images.device.type == "cuda"
+        own: tuple[nn.Module | None, ...] = (net.task_head,) if name == "class" else (net.index_trunk, net.index_head)
+        parts = [part for part in (net.backbone, *own) if part is not None]
+        weights = [weight for part in parts for weight in part.parameters()]
+        self.optimizer = torch.optim.AdamW(
+            weights, recipe.rates[place], weight_decay=DECAY, fused=True, capturable=self.cuda
+        )
+        self.sums = torch.zeros(3, dtype=torch.float64, device=images.device)  # loss, right answers, samples
+        self.graph: Any = None
+        self.rows = torch.zeros(self.size, dtype=torch.int64, device=images.device)
+        self.done = 0
+
+    def __call__(self, rows: Tensor) -> None:
+        """Train on these samples (B,)."""
+        if not self.cuda or len(rows) != self.size or self.done < WARM:
+            self._train(rows)
+            self.done += 1
+            return
+        self.rows.copy_(rows)
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self._train(self.rows)
+        self.graph.replay()
+
+    def _train(self, rows: Tensor) -> None:
+        images, labels = self.images.index_select(0, rows), self.labels.index_select(0, rows)
+        target = labels if self.name == "class" else rows
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.cuda):
+            scores = self._scores(images, labels)
+            loss = F.cross_entropy(scores.float(), target)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.no_grad():
+            right = (scores.argmax(1) == target).sum()
+            self.sums += torch.stack(
+                [loss.detach().double() * len(rows), right.double(), right.double() * 0 + len(rows)]
+            )
+
+    def _scores(self, images: Tensor, labels: Tensor) -> Tensor:
+        features = self.net.backbone(self.net.normalise(images))
+        if self.name == "class":
+            assert self.net.task_head is not None
+            scores: Tensor = self.net.task_head(features)
+        else:
+            head: Any = self.net.index_head
+            scores = head(self.net.index_trunk(features, labels), labels)
+        return scores
+
+    def told(self) -> dict[str, float]:
+        """Mean loss and accuracy since the last call."""
+        loss, right, n = self.sums.tolist()
+        self.sums.zero_()
+        return {f"{self.name}_loss": loss / n, f"{self.name}_accuracy": right / n}

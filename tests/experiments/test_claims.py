@@ -1,0 +1,87 @@
+"""The paper's sentences on size and sharing, and robustness in pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from provnet.experiments.beside import judged
+from provnet.experiments.records import Figure
+from provnet.experiments.robustness_words import CNN, difference, gains
+from provnet.experiments.sharing_claims import CLAIMS, Look, papers
+from provnet.experiments.sharing_curves import convergence
+
+from .made_others import made
+
+OWN = {  # what the paper's sentences are worth by its own tables
+    "achieves higher accuracy": "holds in part",
+    "further improves the larger": "holds in part",
+    "can hurt the smaller": "confirmed",
+    "optimal for most": "holds in part",
+    "performance degradation": "confirmed",
+    "sometimes underperformed": "confirmed",
+    "substantially exceeded": "confirmed",
+    "highest class consistency": "not confirmed",
+    "diminish with capacity": "confirmed",
+}
+
+
+@pytest.mark.parametrize("words", OWN)
+def test_sentences_on_the_papers_own_tables(words: str) -> None:
+    (claim,) = [claim for claim in CLAIMS if words in claim.sentence]
+    assert judged(claim.cases(papers)) == OWN[words]
+
+
+def test_every_sentence_is_expected_above() -> None:
+    assert len(OWN) == len(CLAIMS)
+
+
+def level_by_level(*rates: float) -> Look:
+    """The same rates at levels 1 to 4 for all sizes and data."""
+
+    def look(data: str, size: str, level: int, figure: str) -> Figure:
+        return rates[level - 1], 60_000
+
+    return look
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.cases.__name__)
+def test_no_sentence_holds_where_nothing_differs_or_nothing_was_run(claim: object) -> None:
+    cases = claim.cases  # type: ignore[attr-defined]
+    assert judged(cases(level_by_level(0.9, 0.9, 0.9, 0.9))) == "undecided"
+    assert judged(cases(lambda *cell: None)) == "not tested"
+
+
+def test_level_3_is_best_only_where_it_is() -> None:
+    best = next(claim for claim in CLAIMS if "optimal" in claim.sentence)
+    assert judged(best.cases(level_by_level(0.9, 0.9, 0.95, 0.9))) == "confirmed"
+    assert judged(best.cases(level_by_level(0.9, 0.9, 0.95, 0.99))) == "contradicted"
+
+
+def test_curves_decide_on_convergence() -> None:
+    found = {finding.claim.split('"')[1]: finding.verdict for finding in convergence(made("sharing"))}
+    assert found["CNN1 classification typically plateaued within 20 epochs"] == "confirmed"
+    assert found["Higher sharing levels accelerated CNN2 convergence in larger models"] == "contradicted"
+    assert found["Level 4 sharing introduced instability in Small models"] == "confirmed"
+    nothing = convergence(made("sharing", only="nowhere"))
+    assert {finding.verdict for finding in nothing} == {"not tested"}
+
+
+def test_a_gain_is_sure_only_where_seeds_agree() -> None:
+    chance = np.random.default_rng(0)
+    base = chance.random(10_000)
+    better, theirs, worse = base < 0.95, base < 0.9, base < 0.89
+    assert difference([(better, theirs)], 11).sign == 1
+    assert difference([(better, theirs), (better, theirs)], 11).sign == 1
+    assert difference([(better, theirs), (worse, theirs)], 11).sign == 0
+    assert difference([(worse, theirs), (worse, theirs)], 11).sign == -1
+    few = slice(0, 40)
+    assert difference([(better[few], theirs[few])], 11).sign == 0
+
+
+def test_networks_are_paired_with_the_cnn_of_their_seed() -> None:
+    results = made("robustness", seeds=2)
+    found = gains(results, "mnist")
+    assert found["occlusion-4", 0.9].sign == 1 and found["noise-0.1", 0.0].sign == -1
+    alone = {cell: seeds for cell, seeds in results.cells.items() if cell != f"mnist/{CNN}"}
+    assert gains(type(results)("robustness", "full", alone, {}), "mnist") == {}

@@ -1,0 +1,124 @@
+"""Parts of the experiments: two CNNs that share layers, pictures in files, drawings, faces that are not kept."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+import provnet
+from provnet.experiments import vae
+from provnet.experiments.drawings import DRAWINGS
+from provnet.experiments.pair_figures import pair_figures
+from provnet.experiments.pictures import joined, packed, unpacked
+from provnet.experiments.records import SCALES, Job
+from provnet.experiments.two_cnns import BRANCHES, TwoCnns, _Step, alternating, built, pair, shared_share, trained
+from provnet.models.provenance import parameter_count
+from provnet.models.sharing import cut_at
+
+FEW = provnet.open_data("embedded", limit=60)
+
+
+def test_both_networks_learn() -> None:
+    recipe = TwoCnns("small", 2, 12, (16, 16), (1e-3, 1e-3))
+    net = built(FEW, recipe, 0, "cpu")
+    course = trained(net, FEW, recipe, 0)
+    assert course[-1]["class_loss"] < 0.6 * course[0]["class_loss"]
+    assert course[-1]["index_loss"] < 0.9 * course[0]["index_loss"]
+    figures = pair_figures(net, FEW, FEW)
+    assert figures["class_accuracy"][0] > 0.6
+    assert figures["any_at_1"][0] <= figures["any_at_5"][0] <= figures["any_at_10"][0]
+    assert figures["index_accuracy"][1] == len(FEW)
+
+
+@pytest.mark.parametrize("branch", BRANCHES)
+def test_a_step_of_one_network_changes_shared_layers_and_its_own(branch: str) -> None:
+    recipe = pair("small", 1, 1)
+    net = built(FEW, recipe, 0, "cpu").train()
+    before = {name: value.clone() for name, value in net.named_parameters()}
+    _Step(net, branch, FEW.images, FEW.labels, recipe)(torch.arange(20))
+    moved = {name.split(".")[0] for name, value in net.named_parameters() if not torch.equal(value, before[name])}
+    assert moved == {"backbone"} | ({"task_head"} if branch == "class" else {"index_trunk", "index_head"})
+
+
+def test_every_batch_of_both_has_its_turn() -> None:
+    turns = alternating(117, 235)
+    assert sorted(turns) == [(0, i) for i in range(117)] + [(1, i) for i in range(235)]
+    first = [place for place, _ in turns[:30]]
+    assert 8 <= first.count(0) <= 12  # spread evenly
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    recipe = pair("small", 1, 1)
+    nets = [built(FEW, recipe, seed, "cpu") for seed in (0, 0, 1)]
+    for net, seed in zip(nets, (0, 0, 1), strict=True):
+        trained(net, FEW, recipe, seed)
+    one, same, other = (torch.cat([p.flatten() for p in net.parameters()]) for net in nets)
+    assert torch.equal(one, same) and not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("size", "share"), [("small", 0.104), ("medium", 0.188)])
+def test_level_4_shares_what_the_paper_says(size: str, share: float) -> None:
+    cut = cut_at(f"sharing-{size}", (1, 28, 28), 4)
+    width = {"small": 128, "medium": 256}[size]
+    shared = parameter_count(cut.shared)
+    assert shared / (shared + (width + 1) * (10 + 60_000)) == pytest.approx(share, abs=0.01)
+    net = built(FEW, pair(size, 4, 1), 0, "cpu")
+    assert shared_share(net) == pytest.approx(shared / (shared + (width + 1) * (10 + len(FEW))))
+
+
+def test_larger_batches_go_with_larger_rates() -> None:
+    assert pair("xlarge", 1, 1).batches == (32, 16)
+    assert pair("xlarge", 1, 1, raised=16).rates == pytest.approx((8e-4, 8e-4))
+    assert pair("small", 1, 1, raised=4).rates == pytest.approx((2e-3, 2e-4))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_recorded_step_learns_on_a_gpu() -> None:
+    recipe = TwoCnns("small", 3, 12, (16, 16), (1e-3, 1e-3))
+    net = built(FEW, recipe, 0, "cuda")
+    course = trained(net, FEW, recipe, 0)
+    assert course[-1]["class_loss"] < 0.6 * course[0]["class_loss"]
+    assert pair_figures(net, FEW, FEW)["class_accuracy"][0] > 0.6
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 4, 4), (2, 3, 5, 5), (0, 1, 4, 4)])
+def test_pictures_come_back_as_they_were(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    assert np.array_equal(unpacked(packed(values)), values)
+    right = np.random.default_rng(1).random((15, 77)) < 0.9
+    assert np.array_equal(unpacked(packed(right)), right)
+
+
+def test_pictures_lie_side_by_side() -> None:
+    values = np.zeros((4, 3, 2, 2), dtype=np.uint8)
+    sheet = joined(values, 3)
+    assert sheet.shape == (5, 8, 3)
+    assert (sheet[:, 2] == 255).all() and (sheet[:2, :2] == 0).all()
+
+
+def test_drawings_change_pictures_and_nothing_else() -> None:
+    for name, change in DRAWINGS.items():
+        found = change(FEW.images, 0)
+        assert found.shape == FEW.images.shape and found.dtype == torch.uint8
+        assert torch.equal(found, change(FEW.images, 0))
+        assert torch.equal(found, FEW.images) == (name == "plain")
+    assert (DRAWINGS["thickened"](FEW.images, 0) >= FEW.images).all()
+    assert not torch.equal(DRAWINGS["turned"](FEW.images, 0), DRAWINGS["turned"](FEW.images, 1))
+
+
+def test_faces_are_counted_apart_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.r_[np.flatnonzero(FEW.samples.labels == 0)[:1], np.flatnonzero(FEW.samples.labels == 1)[:4]]
+    monkeypatch.setattr(vae, "_people", lambda data_dir, limit: FEW.select(rows))
+    told = vae.run("lfw", "faces", Job(SCALES["tiny"], 0, device="cpu"))
+    assert "pictures" not in told
+    assert told["people"] == {"all": 2, "with_2_to_25": 1}
+    assert told["figures"]["index_at_mean"][1] == 5 and told["figures"]["index_at_mean_2_to_25"][1] == 4
+
+
+def test_sizes_are_kept_within_a_person() -> None:
+    cell = next(cell for cell in vae.cells(SCALES["full"]) if cell.name == "lfw/faces")
+    assert isinstance(cell.run, partial) and cell.config["training"]["epochs"] == 150

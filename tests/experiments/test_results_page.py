@@ -1,0 +1,94 @@
+"""docs/results.md is what the committed results make, and says what was not run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.page import main, section
+from provnet.experiments.records import Results
+from provnet.experiments.store import _text
+
+from .made import cost, table2
+
+ROOT = Path(__file__).parents[2]
+
+
+def made(folder: Path, *all_of: Results) -> str:
+    """The page of some results."""
+    (folder / "results").mkdir(exist_ok=True)
+    for results in all_of:
+        (folder / "results" / f"{results.name}.json").write_text(_text(results), "utf-8")
+    assert main(["--results", str(folder / "results"), "--out", str(folder / "page.md")]) == 0
+    return (folder / "page.md").read_text("utf-8")
+
+
+def test_the_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["--check", "--results", str(ROOT / "results"), "--out", str(ROOT / "docs/results.md")])
+    assert code == 0, capsys.readouterr().out
+
+
+def test_another_page_is_not_current(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path, table2())
+    check = ["--check", "--results", str(tmp_path / "results"), "--out", str(tmp_path / "page.md")]
+    assert main(check) == 0
+    (tmp_path / "results/table2.json").write_text(_text(table2(above=0.002)), "utf-8")
+    assert main(check) == 1
+    (tmp_path / "page.md").unlink()
+    assert main(check) == 1
+    assert "run python -m provnet.experiments.page" in capsys.readouterr().out
+
+
+def test_without_results_every_experiment_is_there_and_not_run(tmp_path: Path) -> None:
+    text = made(tmp_path)
+    assert text.count("\n## ") == text.count("**Not run** at full scale yet.") == len(EXPERIMENTS)
+    assert "99.08 / 98.16" in text  # the paper's numbers stand there all the same
+
+
+def test_numbers_are_counted(tmp_path: Path) -> None:
+    assert "30 met (29 strictly above), 0 within the interval, 0 missed, 0 not run, of 30" in made(tmp_path, table2())
+    below = made(tmp_path, table2(above=-0.05))
+    assert "0 met (0 strictly above), 0 within the interval, 30 missed, 0 not run, of 30" in below
+    assert below.count("**missed** |") == 30
+    few = table2()
+    some = replace(few, cells={cell: seeds for cell, seeds in few.cells.items() if cell.startswith("mnist/")})
+    assert "0 missed, 20 not run, of 30" in made(tmp_path, some)
+
+
+def test_a_miss_without_a_sentence_stands_out() -> None:
+    lines = EXPERIMENTS["table2"].section(table2(above=-0.05))
+    unexplained = [line for line in lines if "without an explanation" in line]
+    assert "- two branch, class independent, class: **a miss without an explanation yet.**" in unexplained
+    assert not any("without an explanation" in line for line in EXPERIMENTS["table2"].section(table2()))
+
+
+def test_mean_std_seeds_n_and_interval_are_shown() -> None:
+    lines = EXPERIMENTS["table2"].section(table2())
+    row = "| two branch, class conditional | class | 99.08 | 99.18 ± 0.00 | 3 | 10,000 | 98.98 to 99.34 | met, above |"
+    assert row in lines
+
+
+def test_cost_is_told_as_multiples_of_the_network_without_an_index_branch() -> None:
+    lines = "\n".join(EXPERIMENTS["cost"].section(cost()))
+    assert "| MNIST | class branch alone | 99.00 |" in lines
+    assert "2.00 M | 2 s (2.00×) | 2 ms (2.00×) | 20 µs (2.00×) |" in lines
+    assert "| CIFAR-10 | not run |" in lines
+
+
+@pytest.mark.parametrize(
+    "results", [table2(), table2(-0.05, seeds=1, name="table2-ours"), cost()], ids=lambda r: r.name
+)
+def test_figures_are_drawn_and_linked(results: Results, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="figures need the extra plots")
+    text = made(tmp_path, results)
+    assert (tmp_path / f"results/{results.name}.png").read_bytes().startswith(b"\x89PNG")
+    assert f"](results/{results.name}.png)" in text
+
+
+def test_where_results_come_from_is_said_once_a_machine() -> None:
+    lines = section(EXPERIMENTS["table2"], table2())
+    assert sum("| NVIDIA H200 | 16 |" in line for line in lines) == 1
+    assert any("| 0123456789ab |" in line and line.endswith("| 36 |") for line in lines)

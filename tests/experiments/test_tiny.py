@@ -1,0 +1,102 @@
+"""`provnet reproduce all --scale tiny`: every experiment runs from embedded data alone, and is not run twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from provnet.cli import main
+from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.paper import printed
+from provnet.experiments.records import HEADINGS, SCALES, Results
+from provnet.experiments.store import plain, read_results
+
+
+def test_all_experiments_run_tiny_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROVNET_DATA", str(tmp_path / "nothing"))
+    command = [
+        "reproduce",
+        "all",
+        "--scale",
+        "tiny",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path),
+        "--json",
+    ]
+    assert main(command) == 0
+    first = json.loads(capsys.readouterr().out)
+    for name, experiment in EXPERIMENTS.items():
+        results = read_results(tmp_path / "tiny" / f"{name}.json")
+        assert set(results.cells) == {cell.name for cell in experiment.cells(SCALES["tiny"])}
+        assert results.absent == {}
+        assert experiment.title in (tmp_path / "tiny" / f"{name}.md").read_text("utf-8")
+    for name in ("table2", "table2-ours"):
+        cells = first[name]["cells"]
+        for one in printed("2"):
+            if one.data == "mnist":
+                rate, n = cells[f"mnist/{one.setting}"]["0"]["figures"][one.figure]
+                assert 0 <= rate <= 1 < n
+        kinds = ("noise", "shift", "jpeg")
+        assert all(f"index_accuracy_perturbed_{kind}" in cells["mnist/single-0"]["0"]["figures"] for kind in kinds)
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "tiny/cells").rglob("*.json")}
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out) == first
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "tiny/cells").rglob("*.json")} == files
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_each_file_opens_with_claim_command_expected_device_and_time(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    assert experiment.name == name
+    assert list(experiment.headings) == list(HEADINGS)
+    assert f"provnet reproduce {name} " in experiment.headings["Command"] + " "
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_cells_have_names_of_their_own_and_a_config_that_a_file_can_hold(name: str) -> None:
+    for scale in SCALES.values():
+        cells = EXPERIMENTS[name].cells(scale)
+        assert len({cell.name for cell in cells}) == len(cells) > 0
+        assert len({cell.name.replace("/", ".") for cell in cells}) == len(cells)
+        assert all(plain(cell.config) == plain(plain(cell.config)) for cell in cells)
+        assert all(cell.seconds > 0 for cell in cells)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_without_results_a_section_says_that_nothing_was_run(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    assert "ot run" in "\n".join(experiment.section(Results(name, "full", {}, {})))
+    absent = {cell.name: "get it from there" for cell in experiment.cells(SCALES["full"])}
+    assert "get it from there" in "\n".join(experiment.section(Results(name, "full", {}, {}, absent)))
+
+
+def test_absent_data_are_named_with_where_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["reproduce", "table2", "--only", "cifar100", "--data-dir", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr()
+    assert "Get it from https://www.cs.toronto.edu/~kriz/cifar.html" in said.err
+    absent = read_results(tmp_path / "out/table2.json").absent
+    assert len(absent) == 20
+    assert str(tmp_path) not in "".join(absent.values())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["tabel2"], 'Did you mean "table2"?'),
+        (["table2", "--scale", "huge"], "allowed: full, small, tiny"),
+        (["table2", "--only", "mnits"], "no cell"),
+        (["table2", "--scale", "tiny", "--seeds", "0"], "seeds must be 1 or more"),
+    ],
+)
+def test_wrong_words_are_refused(
+    given: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["reproduce", *given, "--out", str(tmp_path)]) == 2
+    assert words in capsys.readouterr().err
