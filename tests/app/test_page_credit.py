@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from .browser import no_sideways, open_view
 from .made import Live, digit
@@ -54,7 +54,7 @@ def test_credit_for_own_pictures_on_a_phone(page: Page, fresh: Live, tmp_path: P
     fresh.send("/credit/sources", sources(fresh, tmp_path).read_bytes(), "text/csv")
     open_view(page, fresh, "#/credit")
     page.get_by_label("my own pictures").check()
-    files = [{"name": f"{i}.png", "mimeType": "image/png", "buffer": digit(i)} for i in (2, 9)]
+    files: list[FilePayload] = [{"name": f"{i}.png", "mimeType": "image/png", "buffer": digit(i)} for i in (2, 9)]
     page.get_by_label("Choose pictures").set_input_files(files)
     expect(page.locator(".own-pictures img")).to_have_count(2)
     page.get_by_role("button", name="Share the credit").click()
@@ -67,6 +67,6 @@ def test_credit_for_own_pictures_on_a_phone(page: Page, fresh: Live, tmp_path: P
 def test_a_wrong_file_is_refused_in_words(page: Page, fresh: Live, allowed: list[str]) -> None:
     allowed.append("422")
     open_view(page, fresh, "#/credit")
-    wrong = {"name": "wrong.csv", "mimeType": "text/csv", "buffer": b"who,what\na,b\n"}
+    wrong: FilePayload = {"name": "wrong.csv", "mimeType": "text/csv", "buffer": b"who,what\na,b\n"}
     page.get_by_label("Choose a CSV file of sources").set_input_files(wrong)
     expect(page.locator("#toast.bad")).to_contain_text("sample_id")

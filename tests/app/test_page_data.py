@@ -24,6 +24,7 @@ MANY = 60_000
 @pytest.fixture
 def decided(served: Served, live: Live, tmp_path: Path) -> Iterator[Live]:
     """A server of its own with all scores, where decisions may be made; `live` has computed them."""
+    assert served.keep is not None
     shutil.copytree(served.keep, tmp_path / "app")
     with serving(replace(served, keep=tmp_path / "app")) as found:
         yield found

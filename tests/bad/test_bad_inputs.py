@@ -1,7 +1,8 @@
 """The table of bad inputs: each is refused in one line with the right exit code and nothing written, or read rightly.
 
 The numbers are those of the list of 90 bad inputs; rows 37 to 39 and 78 to 90, of the server, are in tests/app;
-64 and 67 belong to archives, which are not here. Row 68 (killed at any moment) has one kill here and many in tests/training.
+64 and 67 belong to archives, which are not here. Row 68 (killed at any moment) has one kill here and many in
+tests/training.
 """
 
 from __future__ import annotations

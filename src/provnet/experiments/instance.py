@@ -83,7 +83,7 @@ def _ask(
     classes = len(train.class_names)
     for probe, hits in (("probe", probe_hits(known, train.labels, asked, test.labels, classes)),
                         ("knn", knn_hits(known, train.labels, asked, test.labels))):  # fmt: skip
-        figures[f"{probe}_{name}"] = (float(hits.float().mean()), len(test))
+        figures[f"{probe}_{name}"] = (float(hits.double().mean()), len(test))
 
 
 EXPERIMENT = Experiment("instance", str(__doc__), cells, section, instance_figures)

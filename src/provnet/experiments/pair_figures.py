@@ -30,10 +30,10 @@ def pair_figures(net: ProvenanceNet, train: ImageData, test: ImageData) -> dict[
     same &= index >= 0
     n, m = len(test), len(train)
     return {
-        "class_accuracy": (float((classes == truth).float().mean()), n),
-        "index_accuracy": (float((own[:, :1] == rows).float().mean()), m),
-        "index_at_5": (float((own == rows).any(1).float().mean()), m),
-        **{f"any_at_{k}": (float(same[:, :k].any(1).float().mean()), n) for k in KS},
+        "class_accuracy": (float((classes == truth).double().mean()), n),
+        "index_accuracy": (float((own[:, :1] == rows).double().mean()), m),
+        "index_at_5": (float((own == rows).any(1).double().mean()), m),
+        **{f"any_at_{k}": (float(same[:, :k].any(1).double().mean()), n) for k in KS},
     }
 
 
@@ -58,6 +58,6 @@ def point(net: ProvenanceNet, train: ImageData, test: ImageData) -> dict[str, fl
         classes, _ = answers(net, test, 1)
         _, own = answers(net, train.select(rows), 1)
     return {
-        "class": float((classes == test.labels).float().mean()),
-        "index": float((own[:, 0] == rows).float().mean()),
+        "class": float((classes == test.labels).double().mean()),
+        "index": float((own[:, 0] == rows).double().mean()),
     }

@@ -106,20 +106,28 @@ def trained(
     images, labels = data.images.to(device), data.labels.to(device)
     steps = [_Step(net, name, images, labels, recipe) for name in BRANCHES]
     course = []
-    for epoch in range(recipe.epochs):
-        net.train()
-        orders = [torch.randperm(len(data), generator=keyed_generator(seed, epoch, place)) for place in range(2)]
-        batches = [torch.split(order.to(device), size) for order, size in zip(orders, recipe.batches, strict=True)]
-        with _randomness(device), _tf32(device):
-            torch.manual_seed(fold(seed, 1 + epoch))
-            for place, number in alternating(len(batches[0]), len(batches[1])):
-                steps[place](batches[place][number])
-        course.append({key: value for step in steps for key, value in step.told().items()})
-        if not all(math.isfinite(value) for value in course[-1].values()):
-            raise NonFiniteError(f"the loss is not finite in epoch {epoch + 1}; lower the rates, now {recipe.rates}")
-        on_epoch(epoch + 1)
+    with _randomness(device):
+        for epoch in range(recipe.epochs):
+            course.append(_epoch(net, steps, recipe, seed, epoch, len(data)))
+            on_epoch(epoch + 1)
     net.eval()
     return course
+
+
+def _epoch(net: ProvenanceNet, steps: list[_Step], recipe: TwoCnns, seed: int, epoch: int, n: int) -> dict[str, float]:
+    """One pass of each network over all samples; returns loss and accuracy of each."""
+    net.train()
+    device = next(net.parameters()).device
+    orders = [torch.randperm(n, generator=keyed_generator(seed, epoch, place)) for place in range(2)]
+    batches = [torch.split(order.to(device), size) for order, size in zip(orders, recipe.batches, strict=True)]
+    with _tf32(device):
+        torch.manual_seed(fold(seed, 1 + epoch))
+        for place, number in alternating(len(batches[0]), len(batches[1])):
+            steps[place](batches[place][number])
+    found = {key: value for step in steps for key, value in step.told().items()}
+    if not all(math.isfinite(value) for value in found.values()):
+        raise NonFiniteError(f"the loss is not finite in epoch {epoch + 1}; lower the rates, now {recipe.rates}")
+    return found
 
 
 def alternating(first: int, second: int) -> list[tuple[int, int]]:
