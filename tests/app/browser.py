@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Error, Page, Playwright, expect, sync_playwright
 
 if TYPE_CHECKING:  # a browser is looked for without it too, and it loads all of torch
     from .made import Live
 
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+expect.set_options(timeout=20_000)  # a busy machine is slow, not broken
 NONE = "no browser: `make browser` gets one (Debian's chromium or Playwright's own), or name one in PROVNET_BROWSER"
 
 
@@ -57,7 +58,7 @@ def allowed() -> list[str]:
 def page(browser: Browser, allowed: list[str]) -> Iterator[Page]:
     """A tab of its own at 1280 px; the test fails on console errors and on requests that leave the machine."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(30_000)
     tab = context.new_page()
     wrong: list[str] = []
     tab.on("console", lambda said: wrong.append(f"console: {said.text}") if said.type == "error" else None)

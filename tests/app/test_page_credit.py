@@ -23,7 +23,7 @@ def sources(live: Live, folder: Path) -> Path:
     return path
 
 
-def test_credit_for_test_samples(page: Page, fresh: Live, tmp_path: Path) -> None:
+def test_credit_for_test_samples(fresh: Live, page: Page, tmp_path: Path) -> None:
     open_view(page, fresh, "#/credit")
     share = page.get_by_role("button", name="Share the credit")
     expect(page.get_by_text("does not say who contributed")).to_be_visible()
@@ -49,7 +49,7 @@ def test_credit_for_test_samples(page: Page, fresh: Live, tmp_path: Path) -> Non
     expect(page.locator(".credit-bars li")).to_have_count(5)  # the address says what was asked
 
 
-def test_credit_for_own_pictures_on_a_phone(page: Page, fresh: Live, tmp_path: Path) -> None:
+def test_credit_for_own_pictures_on_a_phone(fresh: Live, page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     fresh.send("/credit/sources", sources(fresh, tmp_path).read_bytes(), "text/csv")
     open_view(page, fresh, "#/credit")
@@ -64,7 +64,7 @@ def test_credit_for_own_pictures_on_a_phone(page: Page, fresh: Live, tmp_path: P
     expect(page.get_by_role("button", name="Share the credit")).to_be_disabled()
 
 
-def test_a_wrong_file_is_refused_in_words(page: Page, fresh: Live, allowed: list[str]) -> None:
+def test_a_wrong_file_is_refused_in_words(fresh: Live, page: Page, allowed: list[str]) -> None:
     allowed.append("422")
     open_view(page, fresh, "#/credit")
     wrong: FilePayload = {"name": "wrong.csv", "mimeType": "text/csv", "buffer": b"who,what\na,b\n"}

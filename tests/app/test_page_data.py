@@ -42,7 +42,7 @@ def exported(tab: Page) -> list[dict[str, str]]:
     return list(csv.DictReader(Path(coming.value.path()).read_text("utf-8").splitlines()))
 
 
-def test_relabelled_by_keys_undone_and_exported(page: Page, decided: Live) -> None:
+def test_relabelled_by_keys_undone_and_exported(decided: Live, page: Page) -> None:
     items(page, decided)
     grid = page.get_by_role("listbox", name="Training samples")
     page.locator(".vg-tile[data-at='3']").click()
@@ -73,7 +73,7 @@ def test_relabelled_by_keys_undone_and_exported(page: Page, decided: Live) -> No
     )
 
 
-def test_many_are_selected_with_shift_and_dropped_in_one_step(page: Page, decided: Live) -> None:
+def test_many_are_selected_with_shift_and_dropped_in_one_step(decided: Live, page: Page) -> None:
     items(page, decided)
     page.locator(".vg-tile[data-at='1']").click()
     page.keyboard.press("Shift+ArrowRight")
@@ -169,7 +169,7 @@ def test_only_rows_in_sight_are_in_the_document(page: Page, live: Live) -> None:
     assert len(set(asked)) < 12  # what was jumped over was never fetched
 
 
-def test_scores_are_computed_on_demand(page: Page, fresh: Live) -> None:
+def test_scores_are_computed_on_demand(fresh: Live, page: Page) -> None:
     items(page, fresh)
     expect(page.get_by_role("heading", name="Scores of the samples")).to_be_visible()
     assert page.get_by_role("button", name="Odd pictures").count() == 0

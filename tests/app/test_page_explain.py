@@ -41,7 +41,8 @@ def test_upload_shows_exemplars_in_the_order_of_the_server(page: Page, live: Liv
     assert (
         page.locator(".answer [aria-label=Confidence]").get_attribute("aria-valuenow") == f"{found['confidence']:.4f}"
     )
-    assert all(page.eval_on_selector_all(f"{CARD} img", "all => all.map(one => one.complete && one.naturalWidth > 0)"))
+    loaded = "all => [...document.querySelectorAll(all)].every(one => one.complete && one.naturalWidth > 0)"
+    page.wait_for_function(loaded, arg=f"{CARD} img")
     assert "hash=" in page.url  # the address leads to the same picture again
     page.reload()
     expect(page.locator(".query h2")).to_have_text("Your picture")

@@ -117,7 +117,7 @@ def test_a_query_is_put_on_the_map(page: Page, live: Live, allowed: list[str]) -
     expect(page.locator("#toast")).to_contain_text("no longer known")
 
 
-def test_the_map_fits_a_phone_and_is_made_on_demand(page: Page, fresh: Live) -> None:
+def test_the_map_fits_a_phone_and_is_made_on_demand(fresh: Live, page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     open_view(page, fresh, "#/map")
     page.get_by_role("button", name="Compute now").click()

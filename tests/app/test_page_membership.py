@@ -65,7 +65,7 @@ def test_roc_of_the_run(page: Page, live: Live) -> None:
     assert no_sideways(page)
 
 
-def test_before_the_audit_equal_pixels_decide_and_a_button_starts_it(page: Page, fresh: Live) -> None:
+def test_before_the_audit_equal_pixels_decide_and_a_button_starts_it(fresh: Live, page: Page) -> None:
     open_view(page, fresh, "#/membership")
     page.set_input_files(".dropzone input", given(png(digits("train", 80).images[2].numpy()), digit(3)))
     expect(page.locator(JUDGED)).to_have_count(2)

@@ -41,7 +41,7 @@ def test_model_card_is_text(page: Page, live: Live) -> None:
     assert page.locator("main script").count() == 0
 
 
-def test_files_verified_and_not(page: Page, fresh: Live) -> None:
+def test_files_verified_and_not(fresh: Live, page: Page) -> None:
     folder = fresh.state.served.folder
     assert folder is not None
     open_view(page, fresh, "#/run")

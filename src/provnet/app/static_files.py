@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,21 +44,15 @@ def read_assets() -> dict[str, Asset]:
     >>> "index.html" in read_assets()
     True
     """
+    folder = Path(__file__).parent / "static"
     found: dict[str, Asset] = {}
-    _collect(resources.files("provnet.app") / "static", "", found)
-    return found
-
-
-def _collect(folder: Traversable, prefix: str, found: dict[str, Asset]) -> None:
-    for entry in sorted(folder.iterdir(), key=lambda one: one.name):
-        name = prefix + entry.name
-        if entry.is_dir():
-            _collect(entry, f"{name}/", found)
-            continue
-        kind = TYPES.get(entry.name.rpartition(".")[2])
-        if kind is not None:
-            content = entry.read_bytes()
+    for path in sorted(folder.rglob("*")):
+        kind = TYPES.get(path.suffix.removeprefix("."))
+        if kind is not None and path.is_file():
+            content = path.read_bytes()
+            name = path.relative_to(folder).as_posix()
             found[name] = Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return found
 
 
 def static_routes(assets: Mapping[str, Asset]) -> list[Route]:

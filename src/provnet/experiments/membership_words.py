@@ -59,7 +59,8 @@ def section(results: Results) -> list[str]:
             )
     head = ("data", "score", "AUC", "95 % interval, first seed", "found at 1 % false", "at 0.1 %", "AUC untrained")
     lines = told(findings(results), results)
-    return [*lines, "", *table((*head, "members / others", "seeds"), rows, left=2), *_lookup(results)]
+    lines += ["", *table((*head, "members / others", "seeds"), rows, left=2), *_lookup(results)]
+    return [*lines, "", "The paper's seed is 42, ours are 0 and on; both sides are judged under the predicted class."]
 
 
 def _lookup(results: Results) -> list[str]:

@@ -44,7 +44,7 @@ function drawn(root, context, query, map) {
     el("div", { class: "row joined", role: "group", "aria-label": "What dragging does" }, move, lasso),
     button("Select in view", "Select the samples that are in view", () => select(points().filter((i) => plane.inView(i)))),
     el("div", { class: "field inline" }, el("label", { for: by.id }, "Colour by"), by),
-    map.wrong.length ? el("label", { class: "row small check" }, crosses, `${count(map.wrong.length)} misattributed test samples`) : null);
+    map.wrong.length ? el("label", { class: "row small check" }, crosses, `× ${count(map.wrong.length)} misattributed test samples`) : null);
   const zoom = el("div", { class: "map-zoom" }, button("+", "Zoom in", () => plane.zoomBy(1.6)), button("−", "Zoom out", () => plane.zoomBy(1 / 1.6)), button("⤢", "Show everything", () => plane.whole()));
   const card = selectionCard(context, () => select([])), point = pointCard(context);
   const keys = legend(context, map, (only) => { state.only = only; remember(); paint(); }, (c, k) => select(points().filter((i) => map.label[i] === c && map.cluster[i] === k)));
