@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from provnet.app.served import Served
 
+from ..generation.made import pictures, trained
 from .browser import allowed, browser, page
 from .made import Live, made_run, serving
 
-__all__ = ["allowed", "browser", "fresh", "live", "page", "served"]
+__all__ = ["allowed", "browser", "fresh", "live", "maker", "page", "served"]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +29,15 @@ def live(served: Served) -> Iterator[Live]:
     with serving(served) as found:
         for name in ("scores", "membership", "map"):
             found.wait(name)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def maker() -> Iterator[Live]:
+    """A server of a run that makes pictures."""
+    data = pictures()
+    served = Served(run=trained("modern", data), name="maker", training=data, index=np.arange(len(data)), test=data)
+    with serving(served) as found:
         yield found
 
 

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
 import pytest
 
-from provnet.app.served import Served
 from provnet.generation import sources
 from provnet.generation.sampling import generate
 
-from ..generation.made import pictures, trained
-from .made import Live, png, serving
-
-
-@pytest.fixture(scope="module")
-def maker() -> Iterator[Live]:
-    data = pictures()
-    served = Served(run=trained("modern", data), name="maker", training=data, index=np.arange(len(data)), test=data)
-    with serving(served) as found:
-        yield found
+from ..generation.made import pictures
+from .made import Live, png
 
 
 def test_a_run_that_classifies_makes_nothing(live: Live) -> None:

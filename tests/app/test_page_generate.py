@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from provnet.app.served import Served
-
-from ..generation.made import pictures, trained
+from ..generation.made import pictures
 from .browser import no_sideways, open_view
-from .made import Live, serving
+from .made import Live
 
 MADE = "section[aria-label='The picture that was made'] img"
-
-
-@pytest.fixture(scope="module")
-def maker() -> Iterator[Live]:
-    data = pictures()
-    served = Served(run=trained("modern", data), name="maker", training=data, index=np.arange(len(data)), test=data)
-    with serving(served) as found:
-        yield found
 
 
 def hashes(page: Page) -> list[str]:

@@ -55,6 +55,7 @@ OPERATIONS = (
     "DELETE credit/sources",
     "POST credit",
 )
+MAKING = ("GET generate", "POST generate")  # of a run that makes pictures
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +65,41 @@ def own(served: Served, live: Live) -> Any:
         yield found
 
 
-@pytest.fixture(scope="module")
-def schema(own: Live) -> Any:
+def schema_of(live: Live) -> Any:
+    """The document of a server."""
     for kind in ("png", "jpeg", "webp", "bmp", "tiff"):
         schemathesis.openapi.media_type(f"image/{kind}", PICTURES)
     schemathesis.openapi.media_type("text/csv", TABLES)
-    address = f"{own.base}/api/v1/openapi.json"
-    return schemathesis.openapi.from_url(address, headers={"Authorization": f"Bearer {own.token}"})
+    address = f"{live.base}/api/v1/openapi.json"
+    return schemathesis.openapi.from_url(address, headers={"Authorization": f"Bearer {live.token}"})
 
 
-def test_the_document_has_these_operations(schema: Any) -> None:
-    found = {
-        f"{one.ok().method.upper()} {one.ok().path.removeprefix('/api/v1/')}" for one in schema.get_all_operations()
-    }
-    assert found == set(OPERATIONS)
+@pytest.fixture(scope="module")
+def schema(own: Live) -> Any:
+    return schema_of(own)
+
+
+def test_the_documents_have_these_operations(schema: Any, maker: Live) -> None:
+    for document, more in ((schema, ()), (schema_of(maker), MAKING)):
+        every = [one.ok() for one in document.get_all_operations()]
+        found = {f"{one.method.upper()} {one.path.removeprefix('/api/v1/')}" for one in every}
+        assert found == {*OPERATIONS, *more}
 
 
 @grows
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_keeps_its_word(schema: Any, own: Live, name: str) -> None:
+    keeps_its_word(schema, own, name)
+
+
+@grows
+@pytest.mark.parametrize("name", MAKING)
+def test_making_keeps_its_word(maker: Live, name: str) -> None:
+    keeps_its_word(schema_of(maker), maker, name)
+
+
+def keeps_its_word(schema: Any, live: Live, name: str) -> None:
+    """Many requests, good and bad; every answer fits the document."""
     method, path = name.split(" ")
     operation = schema[f"/api/v1/{path}"][method]
     modes = schemathesis.GenerationMode
@@ -100,7 +117,7 @@ def test_an_operation_keeps_its_word(schema: Any, own: Live, name: str) -> None:
         print_blob=False,
     )
     def keeps_it(case: Any) -> None:
-        own.state.keys.wrong.clear()  # the checks send wrong tokens of their own
-        case.call_and_validate(headers={"Authorization": f"Bearer {own.token}"})
+        live.state.keys.wrong.clear()  # the checks send wrong tokens of their own
+        case.call_and_validate(headers={"Authorization": f"Bearer {live.token}"})
 
     keeps_it()
