@@ -117,6 +117,8 @@ def keeps_its_word(schema: Any, live: Live, name: str) -> None:
         print_blob=False,
     )
     def keeps_it(case: Any) -> None:
+        # an extra parameter without a value is not sent at all, and what is left may be a good request
+        hypothesis.assume(not any(value is None or value in ([], {}) for value in (case.query or {}).values()))
         live.state.keys.wrong.clear()  # the checks send wrong tokens of their own
         case.call_and_validate(headers={"Authorization": f"Bearer {live.token}"})
 
