@@ -20,7 +20,7 @@ works && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   echo "getting a browser for the tests of the page: Debian's package chromium"
   export DEBIAN_FRONTEND=noninteractive
-  { apt-get install -qq -y --no-install-recommends chromium || { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }; } >/dev/null 2>&1
+  { timeout 300 apt-get install -qq -y --no-install-recommends chromium || { timeout 120 apt-get update -qq && timeout 300 apt-get install -qq -y --no-install-recommends chromium; }; } >/dev/null 2>&1
   works && exit 0
 fi
 echo "getting a browser for the tests of the page: Playwright's own"
