@@ -22,7 +22,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from debug_baselines import knn_disagreement, out_of_fold, plain_cnn, quality
-from debug_planted import KINDS, flipped, with_oddities
 from debug_table import calibration_table, judged, show
 from machine import machine
 
@@ -31,6 +30,8 @@ from provnet.applications.debugging import Debugging, debug
 from provnet.bootstrap import difference, measured
 from provnet.curves import auc, calibration_error
 from provnet.data.imagedata import ImageData
+from provnet.experiments.planted import KINDS, odd_pictures
+from provnet.experiments.planted import wrong_labels as with_wrong_labels
 from provnet.modelfile import Run
 from provnet.stats import wilson
 from provnet.training.config import train_config
@@ -101,8 +102,8 @@ def wrong_labels(given: argparse.Namespace, case: str) -> dict[str, Any]:
     """A case with flipped labels."""
     name, limit, share = CASES[case]
     clean = open_data(name, data_dir=given.data_dir, limit=given.limit or limit)
-    data, truth = flipped(clean, share, given.seed)
-    wrong = data.samples.labels != truth
+    data, wrong = with_wrong_labels(clean, share, given.seed)
+    truth = clean.samples.labels
     baselines: dict[str, np.ndarray] = {}
     seconds: dict[str, float] = {}
     if given.baselines:
@@ -165,7 +166,7 @@ def wrong_labels(given: argparse.Namespace, case: str) -> dict[str, Any]:
 def oddities(given: argparse.Namespace, case: str) -> dict[str, Any]:
     """The case with planted oddities."""
     name, limit, _ = CASES[case]
-    data, kind = with_oddities(open_data(name, data_dir=given.data_dir, limit=given.limit or limit), 0.01, given.seed)
+    data, kind = odd_pictures(open_data(name, data_dir=given.data_dir, limit=given.limit or limit), 0.01, given.seed)
     odd = kind >= 0
     results = []
     for recipe in given.recipes:
