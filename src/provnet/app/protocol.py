@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from provnet.app.limits import HEADER_SECONDS
 
 
 class PatientProtocol(H11Protocol):
-    """uvicorn's protocol with a limit on how long the first headers may take."""
+    """uvicorn's protocol with a limit on how long the headers of each request may take."""
 
-    _first: asyncio.TimerHandle | None = None
+    _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the clock."""
+        """The first headers are waited for."""
         super().connection_made(transport)
-        self._first = self.loop.call_later(HEADER_SECONDS, self._give_up)
+        self._start()
+
+    def data_received(self, data: bytes) -> None:
+        """Stop the clock where a request's headers are whole; start it where those of a later one have begun."""
+        super().data_received(data)
+        if self.conn.their_state is h11.IDLE:
+            self._start()
+        else:
+            self._stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
-        if self._first is not None:
-            self._first.cancel()
+        """Nobody is waited for any more."""
+        self._stop()
         super().connection_lost(exc)
 
+    def _start(self) -> None:
+        if self._clock is None:
+            self._clock = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def _stop(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
     def _give_up(self) -> None:
-        waiting: Any = self.cycle  # None until the first headers are whole, whatever its type says
-        if waiting is None and not self.transport.is_closing():
+        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.close()
