@@ -11,7 +11,7 @@ from provnet.data.imagedata import ImageData
 from provnet.generation import fit_generator, generator_wishes
 from provnet.modelfile import Run
 
-NAMES = ("paper", "faces", "modern")
+NAMES = ("paper", "paper-mean", "faces", "modern")
 CLASSES = ("left", "right", "top")
 
 

@@ -79,6 +79,9 @@ _MODERN = TrainConfig(
 )
 RECIPES: dict[str, Recipe] = {
     "paper": Recipe("class-conditional-heads", "vae-paper", "plain", _PAPER),
+    "paper-mean": Recipe(
+        "class-conditional-heads", "vae-paper-mean", "plain", replace(_PAPER, preset="paper-mean-vae")
+    ),
     "faces": Recipe("class-conditional-heads", "vae-faces", "plain", replace(_PAPER, preset="faces-vae", epochs=150)),
     "modern": Recipe("class-conditional", "vae-modern", "exemplar", _MODERN),
 }

@@ -68,6 +68,7 @@ MAKERS: dict[str, Callable[[NetworkConfig, IndexMap], VAE]] = dict(
         GENERATORS,
         (
             lambda config, _: PaperVAE(config.input_shape),
+            lambda config, _: PaperVAE(config.input_shape, mean=True),
             lambda config, _: FacesVAE(config.input_shape),
             lambda config, index_map: ModernVAE(config.input_shape, config.classes, index_map.n),
         ),

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-GENERATORS = ("vae-paper", "vae-faces", "vae-modern")  # backbones that also make pictures, see `models.generators`
+# backbones that also make pictures, see `models.generators`
+GENERATORS = ("vae-paper", "vae-paper-mean", "vae-faces", "vae-modern")
 
 
 class Normal(NamedTuple):

@@ -19,17 +19,21 @@ from provnet.models.vae import VAE, Shape, gaussian
 class PaperVAE(VAE):
     """Conv 64 (stride 2), 128 (stride 2), 256; 128 latents; back through 256 maps, deconv 128, 64, 32, conv C.
 
-    The heads look at the mean over positions of the 128 maps. No skips: the paper says "U-Net" but describes none.
+    The heads look at the mean over positions of the 128 maps. No skips: the paper says "U-Net" but describes none. Nor
+    does it say whether its losses are sums or means over pixels: with `mean` reconstruction and divergence are divided
+    by the number of pixel values, so that class and index count for more beside them.
     """
 
     latents, features = 128, 128
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, *, mean: bool = False) -> None:
         super().__init__()
         if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
             raise UsageError(
                 f"the paper's generator takes pictures whose sides are multiples of 4, got {shape}; --size"
             )
+        if mean:
+            self.weight = VAE.weight / math.prod(shape)
         self.low = (256, shape[1] // 4, shape[2] // 4)
         flat = math.prod(self.low)
         self.encoder = nn.Sequential(
