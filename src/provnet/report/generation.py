@@ -1,6 +1,6 @@
 """The pages of `provnet generate` and `provnet interpolate`: pictures that were made, and their sources. Plain records.
 
-The contact sheet has one row a picture: the picture, then its training samples with their weights.
+The contact sheet has a row for each picture: the picture, then its training samples with their weights.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from provnet.report.charts import Chart, line_chart
 from provnet.report.page import render
 from provnet.report.pictures import fitted, to_image
 from provnet.report.records import ExplanationCard
-from provnet.report.sheet import explanation_png
+from provnet.report.sheet import PAGE, explanation_png
 from provnet.report.text import percent
 
-SHEET = 48  # rows of a contact sheet; the page has all
+SHEET = 48  # pictures of a contact sheet; the page has all
+ONE_COLUMN = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +94,18 @@ def charts(course: Sequence[Mapping[str, Any]]) -> list[Chart]:
 
 
 def sheet_png(cards: Sequence[ExplanationCard]) -> bytes:
-    """The contact sheet, of at most 48 pictures."""
-    buffer = io.BytesIO()
-    explanation_png(cards[:SHEET]).save(buffer, "PNG", optimize=True)
+    """The contact sheet, of at most 48 pictures; many stand in two columns, the left one first.
+
+    >>> sheet_png([ExplanationCard(None, "generated 1", "7", 0.9, True)])[:4]
+    b'\\x89PNG'
+    """
+    shown, buffer = cards[:SHEET], io.BytesIO()
+    length = len(shown) if len(shown) <= ONE_COLUMN else -(-len(shown) // 2)
+    columns = [explanation_png(shown[start : start + length]) for start in range(0, len(shown), length)]
+    sheet = Image.new("RGB", (sum(one.width for one in columns), max(one.height for one in columns)), PAGE)
+    for number, one in enumerate(columns):
+        sheet.paste(one, (number * columns[0].width, 0))
+    sheet.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 
