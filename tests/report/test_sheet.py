@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from PIL import Image, ImageColor, ImageFont
 
 from provnet.errors import UsageError
 from provnet.report import fonts, sheet
+from provnet.report.generation import sheet_png
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import explanation_png
 from tests.report.cards import HOSTILE, card, exemplar, hostile_card, picture
@@ -39,6 +41,18 @@ def test_one_row_an_input():
     assert one.width == three.width
     height = one.height - 2 * sheet.MARGIN
     assert three.height == 3 * height + 2 * sheet.GAP + 2 * sheet.MARGIN
+
+
+def test_many_generated_pictures_stand_in_two_columns():
+    def size(count: int) -> tuple[int, int]:
+        return Image.open(io.BytesIO(sheet_png([card()] * count))).size
+
+    width, height = size(6)
+    assert size(7) == (2 * width, explanation_png([card()] * 4).height)
+    assert size(12) == (2 * width, height)
+    numbered = [card(name=f"generated-{number}") for number in range(8)]
+    drawn = np.asarray(Image.open(io.BytesIO(sheet_png(numbered))))
+    assert (drawn[:, width:] == np.asarray(explanation_png(numbered[4:]))).all()
 
 
 def test_query_pixels_are_enlarged_to_whole_squares():
