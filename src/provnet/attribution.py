@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provnet.errors import NonFiniteError, UsageError, one_of
-from provnet.models.exemplar import ExemplarHead, Ranked
+from provnet.models.exemplar import ExemplarHead, Ranked, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
 
@@ -63,6 +63,45 @@ def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str
     )
 
 
+def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weights: str = "plain") -> Tensor:
+    """(B, L) int64 samples -> (B, L) the weights that `attribute` gives them, however far down they stand.
+
+    >>> from provnet.indexing import IndexMap
+    >>> from provnet.models.config import NetworkConfig
+    >>> from provnet.models.provenance import build
+    >>> net = build(NetworkConfig("single", "mlp", (4,), classes=2), IndexMap([1, 0, 1])).eval()
+    >>> round(weights_of(net, net(torch.zeros(1, 4)), torch.tensor([[0, 1, 2]])).sum().item(), 5)
+    1.0
+    """
+    one_of("weights", weights, WEIGHTS)
+    head = net.index_head
+    joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
+    if output.index_scores is None:
+        assert isinstance(head, ExemplarHead)
+        logs = _log_shares_of_keys(head, output, index, joint)
+    else:
+        scores = _comparable(net, output.index_scores.float(), output.classes, joint)
+        logs = scores.gather(1, head.to_slot(index)) - scores.logsumexp(1, keepdim=True)
+    if head.valid(output.classes) is not None:  # samples of other classes were not looked at
+        logs = logs.masked_fill(head.index_map.labels[index] != output.classes.unsqueeze(1), -torch.inf)
+    return logs.clamp(max=0.0).exp()
+
+
+def _log_shares_of_keys(
+    head: ExemplarHead, output: ProvenanceOutput, index: Tensor, log_class: Tensor | None
+) -> Tensor:
+    """(B, L) logs of the shares of some keys; one pass over all keys for what they are shares of."""
+    totals = head.class_totals(output.index_features)
+    if head.conditional:
+        whole = totals.gather(1, output.classes.unsqueeze(1))
+    elif log_class is not None:
+        whole = (totals - log_class).gather(1, head.index_map.labels[index])
+    else:
+        whole = totals.logsumexp(1, keepdim=True)
+    keys = head.bank.unpacked(head.rows[index])  # (B, L, D)
+    return head.scale * (keys @ unit(output.index_features).unsqueeze(2)).squeeze(2) - whole
+
+
 def _finite_scores(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
     """(B,) whether every score that names a sample is finite."""
     if output.index_scores is None:
@@ -83,6 +122,15 @@ def _refuse_not_finite(finite: Tensor) -> None:
 
 def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, log_class: Tensor | None) -> Ranked:
     """The best of the scores of an output layer (B, slots), as logs of their shares."""
+    scores = _comparable(net, scores, classes, log_class)
+    best = scores.topk(min(k, scores.shape[1]), dim=1)
+    real = torch.isfinite(best.values)
+    index = net.index_head.to_index(best.indices.where(real, best.indices[:, :1]), classes).where(real, -1)
+    return Ranked(index, (best.values - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
+
+
+def _comparable(net: ProvenanceNet, scores: Tensor, classes: Tensor, log_class: Tensor | None) -> Tensor:
+    """Scores (B, slots) whose softmax are the weights: -inf outside of the class that is looked at, joint if asked."""
     valid = net.index_head.valid(classes)
     if valid is not None:  # within one class: P(class) would be a common factor
         scores = scores.masked_fill(~valid, -torch.inf)
@@ -92,10 +140,7 @@ def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int,
         sums = torch.zeros_like(log_class).index_add_(1, labels, (scores - top).exp())
         totals = sums.clamp_min(torch.finfo(torch.float32).tiny).log() + top
         scores = scores + (log_class - totals)[:, labels]
-    best = scores.topk(min(k, scores.shape[1]), dim=1)
-    real = torch.isfinite(best.values)
-    index = net.index_head.to_index(best.indices.where(real, best.indices[:, :1]), classes).where(real, -1)
-    return Ranked(index, (best.values - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
+    return scores
 
 
 WEIGHTS = ("plain", "joint")

@@ -12,9 +12,10 @@ from provnet.app.served import Served
 
 from ..generation.made import pictures, trained
 from .browser import allowed, browser, page
-from .made import Live, made_run, serving
+from .made import Live, digits, made_run, serving
+from .made import trained as classifier
 
-__all__ = ["allowed", "browser", "fresh", "live", "maker", "page", "served"]
+__all__ = ["allowed", "browser", "fresh", "independent", "live", "maker", "page", "served"]
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +30,14 @@ def live(served: Served) -> Iterator[Live]:
     with serving(served) as found:
         for name in ("scores", "membership", "map"):
             found.wait(name)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def independent() -> Iterator[Live]:
+    """A server of a class-independent run, whose joint weights differ from its plain ones."""
+    data, run = digits("train", 80), classifier("class-independent")
+    with serving(Served(run, "both", training=data, index=np.arange(len(data)), test=digits("test", 60))) as found:
         yield found
 
 

@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field
 
 from provnet.app.data_api import Paging
 from provnet.app.errors import ApiError
-from provnet.app.explain_api import Weights
-from provnet.app.fields import WHOLE, Hash, Interval, Label, Strict
+from provnet.app.fields import WHOLE, Hash, Interval, Named, Strict, Weights, naming
 from provnet.app.limits import BATCH, CREDITED
 from provnet.app.routes import BODY, CSV, gives, raw_body, router, takes
 from provnet.app.state import State
@@ -84,12 +83,9 @@ class Ranked(BaseModel):
     lift: float | None
 
 
-class Credited(Label):
+class Credited(Named):
     """A sample with its share of all credit."""
 
-    index: int
-    sample_id: str
-    sha256: str
     share: float
 
 
@@ -198,13 +194,4 @@ def _credit(state: State, given: CreditKnown | CreditTest) -> CreditRecord:
 
 
 def _credited(state: State, found: Credit, place: int) -> Credited:
-    samples = state.served.run.samples
-    number = int(samples.labels[place])
-    return Credited(
-        index=place,
-        sample_id=samples.sample_ids[place],
-        sha256=samples.hex(place),
-        class_=number,
-        label=samples.class_names[number],
-        share=round(float(found.by_sample[place]), 6),
-    )
+    return Credited(**naming(state.served.run.samples, place), share=round(float(found.by_sample[place]), 6))

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from provnet.attribution import attribute
+from provnet.attribution import attribute, weights_of
 from provnet.errors import ProvnetError
 from provnet.explanation import active_network
 from provnet.inputs import BYTES
 from provnet.modelfile import Run
+from provnet.models.provenance import ProvenanceOutput
 
 SIZES = (1, 2, 4, 8, 16, 32)  # queries of a batch
 MOST = SIZES[-1]
@@ -36,6 +37,7 @@ class Answer:
         classes: the most probable classes with their probabilities.
         index, weight: (K,) training samples, best first, and their shares; fewer where a class is small.
         support: compared with the run's threshold.
+        left_out: weight of the samples that the caller will not name.
     """
 
     predicted: int
@@ -44,6 +46,7 @@ class Answer:
     index: np.ndarray
     weight: np.ndarray
     support: float
+    left_out: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ class Ticket:
     image: np.ndarray
     k: int
     weights: str
+    left_out: tuple[int, ...]
     future: asyncio.Future[Answer]
     loop: asyncio.AbstractEventLoop
 
@@ -70,11 +74,13 @@ class Engine:
         self._thread = threading.Thread(target=self._work, name="provnet-engine", daemon=True)
         self._thread.start()
 
-    async def explain(self, image: np.ndarray, k: int, weights: str = "plain") -> Answer:
-        """Explain one raw sample; a caller that is cancelled is passed over."""
+    async def explain(
+        self, image: np.ndarray, k: int, weights: str = "plain", left_out: tuple[int, ...] = ()
+    ) -> Answer:
+        """Explain one raw sample by k others, and tell the weight of some; a cancelled caller is passed over."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
-        self._waiting.put(Ticket(image, min(k, len(self.run.samples)), weights, future, loop))
+        self._waiting.put(Ticket(image, min(k, len(self.run.samples)), weights, left_out, future, loop))
         return await future
 
     def close(self) -> None:
@@ -142,6 +148,7 @@ class Engine:
         with torch.inference_mode():
             output = self.network(images)
             found = attribute(self.network, output, max(ticket.k for ticket in batch), batch[0].weights)
+            left_out = self._left_out(output, batch)
             shares = torch.softmax(output.logits.float(), 1).topk(min(BEST, output.logits.shape[1]), dim=1)
         columns = [getattr(found, name).cpu().numpy() for name in ("predicted", "confidence", "support")]
         index, weight = found.index.cpu().numpy(), found.weight.cpu().numpy()
@@ -160,9 +167,26 @@ class Engine:
                     index[row, : ticket.k][real],
                     weight[row, : ticket.k][real],
                     float(support),
+                    left_out[row],
                 )
             )
         return answers
+
+    def _left_out(self, output: ProvenanceOutput, batch: list[Ticket]) -> list[float]:
+        """The weight of what each query leaves out, also where it is too small to be among the best."""
+        most = max(len(ticket.left_out) for ticket in batch)
+        if most == 0:
+            return [0.0] * len(batch)
+        index = np.zeros((len(output.logits), most), dtype=np.int64)
+        there = np.zeros(index.shape, dtype=np.bool_)
+        for row, ticket in enumerate(batch):
+            index[row, : len(ticket.left_out)] = ticket.left_out
+            there[row, : len(ticket.left_out)] = True
+        if self.kept is not None:
+            index = np.searchsorted(self.kept, index)
+        found = weights_of(self.network, output, torch.from_numpy(index).to(self.device), batch[0].weights)
+        whole: list[float] = (found.double().cpu().numpy() * there).sum(1).tolist()
+        return whole
 
 
 def _deliver(pairs: list[tuple[asyncio.Future[Answer], Answer | Exception]]) -> None:

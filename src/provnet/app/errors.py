@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +17,16 @@ from starlette.responses import Response
 from provnet.data.files import shown
 from provnet.errors import DataError, IntegrityError, MemoryLimitError, NonFiniteError, ProvnetError, UsageError
 
+# what was given is repeated where it is one of a few words or a number, never where it may be a token or a name
+REPEATED = (
+    "literal_error",
+    "greater_than",
+    "greater_than_equal",
+    "less_than",
+    "less_than_equal",
+    "int_parsing",
+    "float_parsing",
+)
 LOG = logging.getLogger("provnet.app")
 
 
@@ -106,12 +116,46 @@ async def on_provnet_error(_: Request, error: Exception) -> Response:
     return reply(from_provnet(error))
 
 
-async def on_invalid(_: Request, error: Exception) -> Response:
-    """Handler of requests that do not fit the schema; what was given is not repeated."""
+async def on_invalid(request: Request, error: Exception) -> Response:
+    """Handler of requests that do not fit the schema. Choices and numbers are repeated, texts are not."""
     assert isinstance(error, RequestValidationError)
-    first: Any = error.errors()[0]
+    first = _nearest(error.errors(), _forms(request))
     place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    return reply(ApiError(422, "invalid", f"{shown(place)[:100]}: {first['msg']}", shown(place)[:100]))
+    words = f"{shown(place)[:100]}: {first['msg']}{_given(first)}"
+    return reply(ApiError(422, "invalid", words, shown(place)[:100]))
+
+
+def _given(error: Mapping[str, Any]) -> str:
+    """What was given, on one line and not much of it.
+
+    >>> _given({"type": "literal_error", "input": "nOne"}), _given({"type": "missing", "input": "secret"})
+    (", got 'nOne'", '')
+    """
+    value = error["input"]
+    if error["type"] not in REPEATED or not isinstance(value, str | int | float):
+        return ""
+    return f", got {value[:40]!r}" if isinstance(value, str) else f", got {str(value)[:40]}"
+
+
+def _forms(request: Request) -> set[str]:
+    """The names of the forms that a body may have, where it may have several."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return set() if field is None else {getattr(form, "__name__", "") for form in get_args(field.field_info.annotation)}
+
+
+def _nearest(errors: Sequence[Any], forms: set[str]) -> dict[str, Any]:
+    """The first error; of a body with several forms the first of the form that it fits best, without the form's name.
+
+    >>> wrong = [("ByHash", "sha256"), ("ByHash", "k"), ("ByTest", "k")]
+    >>> _nearest([{"type": "missing", "loc": ("body", *place)} for place in wrong], {"ByHash", "ByTest"})["loc"]
+    ('body', 'k')
+    """
+    by_form: dict[str, list[dict[str, Any]]] = {}
+    for one in errors:
+        form, *rest = one["loc"][1:] or ("",)
+        if form in forms:
+            by_form.setdefault(form, []).append({**one, "loc": (one["loc"][0], *rest)})
+    return min(by_form.values(), key=len)[0] if by_form else errors[0]
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from provnet.app.distort import Distortion, distorted
 from provnet.app.engine import Answer
 from provnet.app.errors import ApiError
-from provnet.app.fields import WHOLE, Distort, Hash, Label, Strict, rounded
+from provnet.app.fields import WHOLE, Distort, Hash, Label, Named, Strict, Weights, naming, rounded
 from provnet.app.library import Known, encoded
 from provnet.app.limits import THUMB, WITHOUT, K
 from provnet.app.pixels import from_pixels
@@ -24,7 +24,6 @@ from provnet.app.uploads import Upload, is_small
 from provnet.inputs import range_problem
 from provnet.report.pictures import fitted, to_image
 
-Weights = Literal["plain", "joint"]
 Without = Annotated[list[Hash], Field(default_factory=list, max_length=WITHOUT)]
 Count = Annotated[int, Field(ge=1, le=K), WHOLE]
 
@@ -89,13 +88,10 @@ class QueryRecord(BaseModel):
     model_config = {"populate_by_name": True}
 
 
-class ExemplarRecord(Label):
+class ExemplarRecord(Named):
     """A training sample that stands behind the answer."""
 
     rank: int
-    index: int
-    sample_id: str
-    sha256: str
     weight: float
     shown: bool
 
@@ -191,7 +187,7 @@ async def explained(state: State, known: Known, k: int, weights: str, without: l
         )
     image = distorted(known.image, how)
     left_out = {place for key in without for place in state.library.places.get(key, [])}
-    answer = await state.engine.explain(image, k + len(left_out), weights)
+    answer = await state.engine.explain(image, k + len(left_out), weights, tuple(left_out))
     return _record(state, known, image, answer, k, (len(set(without)), left_out), how.changes)
 
 
@@ -206,8 +202,7 @@ def _record(
 ) -> Explained:
     run, digits, asked = state.served.run, state.digits, without[0]
     kept = np.array([int(i) not in without[1] for i in answer.index], dtype=np.bool_)
-    removed = float(answer.weight[~kept].sum()) if len(kept) else 0.0
-    scale = 1 / max(1 - removed, 1e-12)
+    scale = 1 / max(1 - answer.left_out, 1e-12)
     index, weight = answer.index[kept][:k], np.minimum(answer.weight[kept][:k] * scale, 1.0)
     threshold = float(run.config.support["threshold"])
     return Explained(
@@ -228,7 +223,7 @@ def _record(
             for rank, (i, w) in enumerate(zip(index, weight, strict=True), 1)
         ],
         rest=rounded(max(0.0, 1 - float(weight.sum())), digits),
-        without=LeftOut(asked=asked, weight=rounded(min(removed, 1.0), digits)),
+        without=LeftOut(asked=asked, weight=rounded(min(answer.left_out, 1.0), digits)),
         withheld=int(run.samples.withheld.sum()),
         warning=range_problem(run.config.network, image[None]),
     )
@@ -236,15 +231,9 @@ def _record(
 
 def exemplar_record(state: State, rank: int, place: int, weight: float) -> ExemplarRecord:
     """A training sample as an exemplar."""
-    samples = state.served.run.samples
-    number = int(samples.labels[place])
     return ExemplarRecord(
+        **naming(state.served.run.samples, place),
         rank=rank,
-        index=place,
-        sample_id=samples.sample_ids[place],
-        sha256=samples.hex(place),
-        class_=number,
-        label=samples.class_names[number],
         weight=rounded(weight, state.digits),
         shown=state.library.is_shown(place),
     )

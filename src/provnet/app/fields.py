@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from provnet.app.distort import Distortion
+from provnet.data.identity import SampleTable
 
 
 def _whole(value: Any) -> Any:
@@ -32,6 +33,7 @@ def _clean(value: str) -> str:
 
 
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Weights = Literal["plain", "joint"]  # the index branch's own shares, or P(class) times the share within the class
 WHOLE = BeforeValidator(_whole)
 NUMBER = BeforeValidator(_number)
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]+$"), AfterValidator(_clean)]
@@ -60,6 +62,26 @@ class Label(BaseModel):
     label: str
 
     model_config = ConfigDict(populate_by_name=True)
+
+
+class Named(Label):
+    """A training sample by its position, id and hash, with its class."""
+
+    index: int
+    sample_id: str
+    sha256: str
+
+
+def naming(samples: SampleTable, place: int) -> dict[str, Any]:
+    """The fields of `Named` for the sample at a position."""
+    number = int(samples.labels[place])
+    return {
+        "index": place,
+        "sample_id": samples.sample_ids[place],
+        "sha256": samples.hex(place),
+        "class_": number,
+        "label": samples.class_names[number],
+    }
 
 
 class Distort(Strict):

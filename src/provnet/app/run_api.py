@@ -10,13 +10,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 import provnet
-from provnet.app.fields import Label
+from provnet.app.fields import Label, Weights
 from provnet.app.limits import BATCH, PAGE, PIXELS, SHEET, UPLOAD, WITHOUT, K
 from provnet.app.routes import gives, router
 from provnet.app.run_facts import FileRecord, Measure, Outcome, Series, card, checks, curves, files, measures
 from provnet.app.state import State
 from provnet.generation.sampling import is_generator
-from provnet.models.provenance import parameter_count
+from provnet.models.provenance import NETWORKS, parameter_count
 
 VIEWS = ("explain", "data", "map", "membership", "credit", "run")
 
@@ -65,7 +65,7 @@ class Limits(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """The run in short."""
+    """The run in short; `weights` are the ways of weighing exemplars that differ for its network."""
 
     name: str
     version: str
@@ -84,6 +84,7 @@ class RunRecord(BaseModel):
     training_pictures: TrainingPictures
     test: TestSplit
     contributors: bool
+    weights: list[Weights]
     limits: Limits
     views: list[str]
 
@@ -230,9 +231,19 @@ def _run(state: State) -> RunRecord:
         training_pictures=TrainingPictures(available=int((state.library.row >= 0).sum()), facts=list(served.facts)),
         test=TestSplit(samples=0 if served.test is None else len(served.test), why=served.test_why),
         contributors=state.own_people is not None,
+        weights=_weights(network.network),
         limits=Limits(),
         views=[*VIEWS, *(["generate"] if generates else [])],
     )
+
+
+def _weights(network: str) -> list[Weights]:
+    """Joint weights differ from plain ones where a class branch stands beside an index over the samples of all classes.
+
+    Within one class P(class) is a common factor, and without a class branch it is the sum of the plain weights.
+    """
+    kind = NETWORKS[network]
+    return ["plain", "joint"] if kind.task and kind.head == "flat" else ["plain"]
 
 
 def _history(losses: np.ndarray | None) -> History | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from provnet.cli.options import DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import DataDir, Device, RunFolder, TrainingData, pick_device
 from provnet.cli.output import note, say
 from provnet.errors import ProvnetError, UsageError, one_of
 
@@ -38,9 +38,7 @@ def app_command(
         ),
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
-    data: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were.")
-    ] = None,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     device: Device = None,
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.attribute_files import images_csv, sources_csv
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, need_training
 from provnet.data.files import shown
@@ -53,10 +53,7 @@ def attribute(
         float, typer.Option(metavar="RATE", help="Share of fresh pictures that may be flagged as near-copies.")
     ] = 0.005,
     top: Annotated[int, typer.Option(metavar="N", help="Images, near-copies and sources shown on the page.")] = 24,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     seed: Annotated[int, typer.Option(help="Of the pictures that the threshold is set on.")] = 0,
     device: Device = None,
@@ -75,8 +72,7 @@ def attribute(
 
     if k < 1 or top < 1:
         raise UsageError(f"-k and --top must be 1 or more, got {k} and {top}")
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")
+    refuse_file(out)
     where = pick_device(device)
     loaded = read_run(run)
     loaded.network.to(where)

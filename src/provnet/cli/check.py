@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provnet.cli.check_data import open_left_out, open_other, open_training
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device
 from provnet.cli.output import emit_json, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
 from provnet.errors import IntegrityError, UsageError
@@ -42,10 +42,7 @@ def check(
         str | None,
         typer.Option(metavar="DATA", help="Unseen data of the run's own kind. Default: its own test split."),
     ] = None,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    data: TrainingData = None,
     card: Annotated[bool, typer.Option(help="Write the outcome into the run's model card.")] = True,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many pictures of each kind.")] = 2_000,
     data_dir: DataDir = None,

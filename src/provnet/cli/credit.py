@@ -12,7 +12,7 @@ from rich import box
 from rich.table import Table
 
 from provnet.cli.credit_report import credit_report
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256
 from provnet.data.files import shown
@@ -54,10 +54,7 @@ def credit(
         ),
     ] = "plain",
     top: Annotated[int, typer.Option(metavar="N", help="Leading contributors whose samples are shown.")] = 8,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     seed: Annotated[int, typer.Option(help="Of the draws that give the intervals.")] = 0,
     device: Device = None,
@@ -74,8 +71,7 @@ def credit(
 
     if k < 0 or top < 0:
         raise UsageError(f"-k and --top must be 0 or more, got {k} and {top}")
-    if out is not None and out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")
+    refuse_file(out)
     where = pick_device(device)
     loaded = read_run(run)
     people = contributors_of(loaded.samples, by)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import need_training
 from provnet.errors import UsageError
@@ -24,10 +24,7 @@ SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected
 def debug(
     run: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the files.", show_default=False)],
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     threshold: Annotated[
         float, typer.Option(metavar="P", help="Flag labels whose probability of being wrong is at least this.")
@@ -51,8 +48,7 @@ def debug(
         raise UsageError(f"--top must be 0 or more, got {top}")
     if review and (out / DECISIONS).exists():
         raise UsageError(f"{out / DECISIONS} is there already and may hold your edits; move it or give another --out")
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")
+    refuse_file(out)
 
     from provnet.applications.debugging import debug as look
     from provnet.cli.debug_files import corrected_csv, decisions_for, samples_csv

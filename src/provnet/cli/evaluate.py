@@ -10,7 +10,7 @@ import typer
 
 from provnet.cli.figures import figures_table, generator_table
 from provnet.cli.generating import generator_figures
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
     find_training_data,
@@ -41,10 +41,7 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    train_data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    train_data: TrainingData = None,
     data_dir: DataDir = None,
     device: Device = None,
     seed: Annotated[int, typer.Option(help="Of the noise and shifts.")] = 0,

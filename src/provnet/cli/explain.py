@@ -14,7 +14,7 @@ from rich.text import Text
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.generating import rebuilt_queries
-from provnet.cli.options import AsJson, DataDir, RunFolder
+from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process, note, say
 from provnet.cli.rundata import find_training_data, model_sha256
 from provnet.data.files import shown
@@ -42,10 +42,7 @@ def explain(
         ),
     ],
     k: Annotated[int, typer.Option("-k", help="Exemplars for each input.")] = 5,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     json: AsJson = False,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs nothing else.")] = None,

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.generating import need_generator, network_in_words, own_folder, read_rows, source_cards
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.generating import (
+    OutFolder,
+    SourceCount,
+    made_queries,
+    network_in_words,
+    open_generator,
+    read_rows,
+    source_cards,
+)
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
 from provnet.cli.output import emit_json, facts, say, show
 from provnet.cli.rundata import model_sha256
 from provnet.errors import UsageError
@@ -26,15 +34,12 @@ MOST, FEWEST = 10_000, 1
 
 def generate(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write to.", show_default=False)],
+    out: OutFolder,
     n: Annotated[int, typer.Option("-n", help="How many pictures.")] = 16,
     label: Annotated[str | None, typer.Option(metavar="NAME", help="Of this class alone. Default: of any.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same pictures.")] = 0,
-    k: Annotated[int, typer.Option("-k", help="Training samples for each picture.")] = 5,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    k: SourceCount = 5,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     device: Device = None,
     json: AsJson = False,
@@ -43,26 +48,16 @@ def generate(
 
     Writes report.html, sheet.png (a row a picture, the first 48), generated.json, and every picture as a PNG file.
     """
-    from provnet.cli.inputs import Query
-    from provnet.data.hashing import hash_rows
     from provnet.generation import generate as make
     from provnet.generation import sources
-    from provnet.modelfile import read_run
 
     if not FEWEST <= n <= MOST:
         raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {n}")
-    if k < 1:
-        raise UsageError(f"-k must be 1 or more, got {k}")
-    own_folder(out)
-    where = pick_device(device)
-    loaded = read_run(run)
-    need_generator(loaded)
-    loaded.network.to(where)
+    loaded, where, k = open_generator(run, out, k, device)
     made = make(loaded, n, label, seed)
-    found = sources(loaded, made, min(k, int((~loaded.samples.withheld).sum())))
+    found = sources(loaded, made, k)
     names = [f"generated-{number:0{len(str(n))}d}" for number in range(1, n + 1)]
-    hashes = hash_rows(made.images)
-    queries = [Query(*parts) for parts in zip(names, made.images, [bytes(h).hex() for h in hashes], strict=True)]
+    queries = made_queries(names, made.images)
     classes = [loaded.samples.class_names[i] for i in made.labels.tolist()]
     asked = label is not None or loaded.network.vae.conditional  # type: ignore[union-attr]
     over = [f"asked for {name}, seen as" if asked else "Seen as" for name in classes]

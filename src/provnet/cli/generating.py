@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
+from provnet.cli.options import pick_device, refuse_file
 from provnet.cli.output import note, say
 from provnet.cli.rundata import find_training_data
 from provnet.errors import ProvnetError, UsageError, one_of
@@ -42,6 +43,9 @@ GeneratorName = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+
+OutFolder = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write to.", show_default=False)]
+SourceCount = Annotated[int, typer.Option("-k", help="Training samples for each picture.")]
 
 
 def chosen_recipe(
@@ -110,11 +114,28 @@ def source_cards(
     return tuple(replace(card, over=words) for card, words in zip(cards, over, strict=True))
 
 
-def need_generator(run: Run) -> None:
-    """Refuse a run that makes no pictures."""
+def open_generator(folder: Path, out: Path, k: int, device: str | None) -> tuple[Run, str, int]:
+    """A run that makes pictures, the device that it is on, and k, cut to the samples that may be named."""
+    from provnet.modelfile import read_run
     from provnet.models.vae import vae_of
 
-    vae_of(run.network)
+    if k < 1:
+        raise UsageError(f"-k must be 1 or more, got {k}")
+    refuse_file(out)
+    where = pick_device(device)
+    run = read_run(folder)
+    vae_of(run.network)  # refuses other runs
+    run.network.to(where)
+    return run, where, min(k, int((~run.samples.withheld).sum()))
+
+
+def made_queries(names: Sequence[str], images: np.ndarray) -> list[Query]:
+    """Pictures that were made, as inputs to be explained."""
+    from provnet.cli.inputs import Query
+    from provnet.data.hashing import hash_rows
+
+    hashes = [bytes(one).hex() for one in hash_rows(images)]
+    return [Query(*parts) for parts in zip(names, images, hashes, strict=True)]
 
 
 def network_in_words(run: Run) -> str:
@@ -153,9 +174,3 @@ def generator_figures(
     from provnet.generation.sampling import is_generator
 
     return measure_generator(run, train, test, index=index, seed=seed) if is_generator(run) else {}
-
-
-def own_folder(out: Path) -> None:
-    """Refuse a file where a folder is to be."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is a file; --out names a folder")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from provnet.cli.generating import need_generator, network_in_words, own_folder, source_cards
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.generating import (
+    OutFolder,
+    SourceCount,
+    made_queries,
+    network_in_words,
+    open_generator,
+    source_cards,
+)
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
 from provnet.cli.output import emit_json, facts, say, show
 from provnet.cli.rundata import model_sha256
-from provnet.errors import UsageError
 
 EXAMPLE = "Example: [bold]provnet interpolate runs/vae test:0 test:1 --out path[/bold]"
 FRAMES = 4  # of the animation for each step
@@ -22,13 +27,10 @@ def interpolate(
     run: RunFolder,
     first: Annotated[str, typer.Argument(metavar="IMAGE", help="A picture file, or test:12.", show_default=False)],
     last: Annotated[str, typer.Argument(metavar="IMAGE", help="Another one.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write to.", show_default=False)],
+    out: OutFolder,
     steps: Annotated[int, typer.Option(help="Pictures on the way, both ends included.")] = 9,
-    k: Annotated[int, typer.Option("-k", help="Training samples for each picture.")] = 5,
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    k: SourceCount = 5,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     device: Device = None,
     json: AsJson = False,
@@ -39,27 +41,18 @@ def interpolate(
     """
     from provnet.atomic import write_bytes
     from provnet.cli.cards import as_picture
-    from provnet.cli.inputs import Query, read_queries
-    from provnet.data.hashing import hash_rows
+    from provnet.cli.inputs import read_queries
     from provnet.generation import interpolate as between
-    from provnet.modelfile import read_run
     from provnet.report.generation import GenerationReport, animation, generation_html, sheet_png
     from provnet.safejson import write_json
 
-    if k < 1:
-        raise UsageError(f"-k must be 1 or more, got {k}")
-    own_folder(out)
-    where = pick_device(device)
-    loaded = read_run(run)
-    need_generator(loaded)
-    loaded.network.to(where)
+    loaded, _, k = open_generator(run, out, k, device)
     ends = [read_queries(loaded, [text], data_dir, strict=True)[0] for text in (first, last)]
-    path = between(loaded, ends[0].image, ends[1].image, steps, min(k, int((~loaded.samples.withheld).sum())))
+    path = between(loaded, ends[0].image, ends[1].image, steps, k)
     moving = between(loaded, ends[0].image, ends[1].image, min((steps - 1) * FRAMES + 1, 200), 1)
     frames = [picture for image in moving.images if (picture := as_picture(image)) is not None]
     names = [f"{share:.0%} of the way" for share in path.shares.tolist()]
-    hashes = [bytes(h).hex() for h in hash_rows(path.images)]
-    queries = [Query(*parts) for parts in zip(names, path.images, hashes, strict=True)]
+    queries = made_queries(names, path.images)
     about = {"run": str(run), "first": first, "last": last, "steps": steps, "model_sha256": model_sha256(run)}
     records = path.explanation.to_records(names)
     changes = sum(a["exemplars"][:1] != b["exemplars"][:1] for a, b in itertools.pairwise(records))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
     model_sha256,
@@ -35,10 +35,7 @@ EXAMPLE = "Example: [bold]provnet map runs/mnist --out map[/bold]"
 def map(  # noqa: A001 - the name of the command
     run: RunFolder,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the map.", show_default=False)],
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were."),
-    ] = None,
+    data: TrainingData = None,
     test: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="Test data for misattributed samples, or none. Default: the run's own."),

@@ -14,6 +14,9 @@ DataDir = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Folder that data set names resolve under. Default: $PROVNET_DATA, else ./data."),
 ]
+TrainingData = Annotated[
+    str | None, typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were.")
+]
 Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute. Default: auto.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 
@@ -30,6 +33,12 @@ def parse_size(text: str | None) -> tuple[int, int] | None:
     if len(sides) > 2 or not all(side.isascii() and side.isdigit() for side in sides):
         raise UsageError(f'--size takes a number of pixels or HEIGHTxWIDTH, such as 64 or 64x48; got "{text}"')
     return int(sides[0]), int(sides[-1])
+
+
+def refuse_file(out: Path | None) -> None:
+    """Refuse a file where --out names a folder; the folder may be there or not."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; --out names a folder")
 
 
 def pick_device(name: str | None) -> str:

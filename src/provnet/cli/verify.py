@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, RunFolder
+from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process
 from provnet.cli.rundata import Found, find_training_data
 from provnet.data.files import shown
@@ -22,9 +22,7 @@ EXAMPLE = "Example: [bold]provnet verify runs/mnist --data /mnt/data/mnist[/bold
 
 def verify(
     run: RunFolder,
-    data: Annotated[
-        str | None, typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were.")
-    ] = None,
+    data: TrainingData = None,
     data_dir: DataDir = None,
     no_data: Annotated[bool, typer.Option("--no-data", help="Check the run's files alone.")] = False,
     strict: Annotated[

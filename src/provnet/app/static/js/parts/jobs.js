@@ -37,7 +37,7 @@ export async function ready(context, name, root) {
     try {
       job = await context.api.post(`/jobs/${name}`);
     } catch (error) {
-      context.toast(error.message, "error");
+      context.toast(error.message, "bad");
     }
     show();
   }

@@ -8,6 +8,8 @@ export function strip(context, picked) {
   const { run, api } = context;
   const shown = run.input.picture && run.exposure !== "ids";
   const list = el("div", { class: "strip", role: "group", "aria-label": "Test samples" });
+  let marked = -1; // the one that is looked at, whether it is listed yet or not
+  let turn = 0; // of several questions on their way only the last is listed
   const more = el("button", { type: "button", class: "button small strip-more", hidden: true, onClick: () => load() }, "More");
   const choice = el(
     "select", { "aria-label": "Class of the test samples", onChange: () => { clear(list); load(); } },
@@ -16,8 +18,17 @@ export function strip(context, picked) {
   );
 
   async function load() {
+    const mine = (turn += 1);
+    try {
+      await listed(() => mine === turn);
+    } catch (error) {
+      if (!api.stopped(error)) context.toast(error.message, "bad");
+    }
+  }
+  async function listed(isNewest) {
     const offset = list.querySelectorAll("button[data-position]").length;
     const { total, items } = await api.get("/test", { offset, limit: STEP, class: choice.value }, { signal: context.signal });
+    if (!isNewest()) return;
     more.remove();
     list.append(...items.map(one), more);
     more.hidden = offset + items.length >= total;
@@ -26,7 +37,7 @@ export function strip(context, picked) {
   }
   function one(item) {
     const words = `Test sample ${item.position}, class ${item.label}`;
-    const about = { title: words, "aria-label": words, "aria-pressed": "false", dataset: { position: item.position } };
+    const about = { title: words, "aria-label": words, "aria-pressed": String(item.position === marked), dataset: { position: item.position } };
     return el("button", { type: "button", tabindex: -1, ...about, onClick: () => picked(item) },
       shown ? el("img", { src: api.picture(item.sha256, 64), alt: "", loading: "lazy", width: 48, height: 48 }) : named(item.label),
     );
@@ -41,10 +52,11 @@ export function strip(context, picked) {
     buttons[place].setAttribute("tabindex", 0);
     buttons[place].focus();
   });
-  load().catch((error) => !api.stopped(error) && context.toast(error.message, "bad"));
+  load();
   return {
     node: el("div", { class: "strip-box" }, el("div", { class: "row apart" }, el("h2", {}, "Test samples"), choice), list),
     mark(position) {
+      marked = position;
       for (const button of list.querySelectorAll("button[data-position]")) {
         button.setAttribute("aria-pressed", String(Number(button.dataset.position) === position));
       }

@@ -19,7 +19,7 @@ export async function show(root, context, query) {
   const many = number("credit-count", whole(query.count, 1, MOST, Math.min(200, tests || 1)), 1, Math.min(MOST, Math.max(1, tests)));
   const option = (list, value) => list.map(([one, words]) => el("option", { value: one, selected: one === value }, words));
   const k = el("select", { id: "credit-k" }, option([["0", "all weights"], ["1", "the largest weight"], ["5", "the 5 largest"], ["10", "the 10 largest"]], ["1", "5", "10"].includes(query.k) ? query.k : "0"));
-  const weights = el("select", { id: "credit-weights" }, option([["plain", "plain"], ["joint", "joint with the class"]], query.weights === "joint" ? "joint" : "plain"));
+  const weights = el("select", { id: "credit-weights" }, option([["plain", "plain"], ["joint", "joint with the class"]], run.weights.includes(query.weights) ? query.weights : "plain"));
   const pictures = el("ol", { class: "own-pictures" });
   const zone = dropzone({ multiple: true, most: run.limits.batch, bytes: run.limits.upload_bytes, words: `or drop or paste them here, at most ${run.limits.batch}`, take, refuse: (words) => toast(words, "bad"), signal });
   const go = el("button", { type: "submit", class: "button primary" }, "Share the credit");
@@ -30,7 +30,7 @@ export async function show(root, context, query) {
     el("h2", {}, "For which answers"),
     el("fieldset", { class: "row" }, el("legend", { class: "visually-hidden" }, "Queries"), radio("test", tests ? `test samples (${count(tests)})` : `test samples: ${run.test.why || "none"}`, !tests), radio("own", "my own pictures", false)),
     ofOwn,
-    el("div", { class: "row" }, ofTest, el("div", { class: "field" }, el("label", { for: k.id }, "Count"), k), el("div", { class: "field" }, el("label", { for: weights.id }, "Weights"), weights)), el("div", { class: "row" }, go));
+    el("div", { class: "row" }, ofTest, el("div", { class: "field" }, el("label", { for: k.id }, "Count"), k), run.weights.length > 1 ? el("div", { class: "field" }, el("label", { for: weights.id }, "Weights"), weights) : null), el("div", { class: "row" }, go));
   root.append(el("h1", { class: "visually-hidden" }, "Credit"), el("div", { class: "credit-top" }, people, ask), result);
 
   function sides() {
@@ -80,8 +80,12 @@ export async function show(root, context, query) {
   }
 
   async function forget() {
-    shown(await api.remove("/credit/sources", null, { signal }));
-    clear(result);
+    try {
+      shown(await api.remove("/credit/sources", null, { signal }));
+      clear(result);
+    } catch (error) {
+      if (!api.stopped(error)) toast(error.message, "bad");
+    }
   }
 
   async function share() {

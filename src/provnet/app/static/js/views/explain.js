@@ -2,6 +2,7 @@
 import { answerCard, changesCard, queryCard, sayIt } from "../parts/answer.js";
 import { DISTORTIONS, distortCard } from "../parts/distort.js";
 import { exemplars, modeButtons, MODES } from "../parts/exemplars.js";
+import { JOINT, weightsChoice } from "../parts/weights.js";
 import { newest } from "../parts/sliders.js";
 import { strip } from "../parts/strip.js";
 import { ways } from "../parts/ways.js";
@@ -11,7 +12,7 @@ const HASH = /^[0-9a-f]{64}$/;
 const MANY = [5, 10, 20, 50];
 const GONE = "Pictures that you gave are kept until the server ends: give it again.";
 
-/** Shows the view; `query`: test or hash, distortions by name, without (hashes), k, mode. */
+/** Shows the view; `query`: test or hash, distortions by name, without (hashes), k, weights, mode. */
 export async function show(root, context, query) {
   const { run, api, dom } = context;
   const { el, clear } = dom;
@@ -35,6 +36,7 @@ export async function show(root, context, query) {
   );
   const live = newest(ask, arrived, (error) => {
     const words = error.code === "unknown_hash" && state.source.sha256 ? `${error.message}. ${GONE}` : error.message;
+    answers.removeAttribute("aria-busy");
     clear(answers).append(el("div", { class: "error", role: "alert" }, words));
   });
 
@@ -57,7 +59,7 @@ export async function show(root, context, query) {
   }
 
   async function ask(signal) {
-    const body = { ...state.source, k: state.k, distort: state.distort };
+    const body = { ...state.source, k: state.k, weights: state.weights, distort: state.distort };
     const without = state.without.map((one) => one.sha256);
     answers.setAttribute("aria-busy", "true");
     const both = [api.post("/explain/known", body, null, { signal })];
@@ -90,18 +92,23 @@ export async function show(root, context, query) {
       draw();
       context.replace(address(state));
     });
+    const weighed = weightsChoice(run, state.weights, (weights) => {
+      state.weights = weights;
+      live.now();
+    });
     const changed = (event) => {
       state.k = Number(event.target.value);
       live.now();
     };
-    const many = el("select", { "aria-label": "How many samples", onChange: changed },
+    const many = el("select", { name: "k", "aria-label": "How many samples", onChange: changed },
       MANY.filter((k) => k <= run.limits.k).map((k) => el("option", { value: String(k), selected: k === state.k }, `${k} samples`)));
     return el("div", { class: "row apart" },
       el("h2", {}, now.supported ? "Because of these training samples" : "The nearest training samples"),
-      el("div", { class: "row" }, now.picture ? modes : null, many));
+      el("div", { class: "row" }, now.picture ? modes : null, weighed, many));
   }
   function foot() {
     return [
+      state.weights === "joint" ? JOINT : "",
       `All other samples together: ${dom.percent(now.rest)}.`,
       now.withheld ? `${dom.count(now.withheld)} samples of the run are withheld and never named.` : "",
       state.mode === "difference" ? "Orange: the query is brighter there; blue: the sample is." : "",
@@ -119,7 +126,7 @@ export async function show(root, context, query) {
 function focusPlace(place) {
   const has = document.activeElement;
   if (!place.contains(has)) return null;
-  if (has.matches("select")) return "select";
+  if (has.matches("select")) return `select[name=${has.name}]`;
   if (has.closest(".modes")) return ".modes [aria-pressed=true]";
   return has.closest(".changes") ? ".left-out button" : ".exemplar button";
 }
@@ -141,11 +148,12 @@ function asked(query, run) {
     distort,
     without: without.map((sha256) => ({ sha256, sample_id: `${sha256.slice(0, 12)}…`, shown })),
     k: MANY.includes(Number(query.k)) ? Number(query.k) : MANY[0],
+    weights: run.weights.includes(query.weights) ? query.weights : "plain",
     mode: MODES.some(([mode]) => mode === query.mode) ? query.mode : "sample",
   };
 }
 
-function address({ source, distort, without, k, mode }) {
+function address({ source, distort, without, k, weights, mode }) {
   const moved = DISTORTIONS.filter((one) => (distort[one.name] ?? one.value) !== one.value);
   return {
     test: source.test,
@@ -153,6 +161,7 @@ function address({ source, distort, without, k, mode }) {
     ...Object.fromEntries(moved.map((one) => [one.name, distort[one.name]])),
     without: without.map((one) => one.sha256).join(","),
     k: k === MANY[0] ? null : k,
+    weights: weights === "plain" ? null : weights,
     mode: mode === "sample" ? null : mode,
   };
 }

@@ -20,28 +20,38 @@ export async function show(root, context, query) {
   const roc = el("div", {});
   const busy = (words) => clear(found).append(el("p", { class: "muted" }, words));
 
-  async function give(files) {
-    busy(files.length === 1 ? "Sending the picture …" : `Sending ${files.length} pictures …`);
-    const sent = await uploaded(api, files, signal, (file, error) =>
-      context.toast(`${file.name || "The picture"}: ${error.message}`, "bad"));
-    if (!sent.length) return clear(found);
-    return judge(sent.map((one) => one.sha256), new Map(sent.map((one) => [one.sha256, one.name])));
-  }
-  async function judge(hashes, names = new Map()) {
-    busy("Comparing …");
+  let turn = 0; // what was asked for last is shown, however late older answers come
+
+  // `given()` resolves to pictures {sha256, name}; without any there is nothing to say
+  async function judge(given, words = "Comparing …") {
+    const mine = (turn += 1);
+    busy(words);
     try {
+      const pictures = await given();
+      if (mine !== turn) return;
+      if (!pictures.length) return clear(found);
+      const hashes = pictures.map((one) => one.sha256);
+      busy("Comparing …");
       const { items } = await api.post("/membership", { sha256: hashes }, null, { signal });
+      if (mine !== turn) return;
       context.replace({ hash: hashes.length <= LINKED ? hashes.join(",") : null });
+      const names = new Map(pictures.map((one) => [one.sha256, one.name]));
       clear(found).append(summary(items),
         el("ol", { class: "judgements" }, items.map((one) => verdict(context, one, names.get(one.sha256)))));
     } catch (error) {
-      if (!api.stopped(error)) clear(found).append(el("div", { class: "error", role: "alert" }, error.message));
+      if (mine !== turn || api.stopped(error)) return;
+      clear(found).append(el("div", { class: "error", role: "alert" }, error.message));
     }
   }
-  async function attempt(path, total) {
+  const known = (hashes) => judge(async () => hashes.map((sha256) => ({ sha256 })));
+  function give(files) {
+    const refused = (file, error) => context.toast(`${file.name || "The picture"}: ${error.message}`, "bad");
+    const words = files.length === 1 ? "Sending the picture …" : `Sending ${files.length} pictures …`;
+    return judge(() => uploaded(api, files, signal, refused), words);
+  }
+  function attempt(path, total) {
     const offset = Math.floor(Math.random() * Math.max(1, total - TRY));
-    const { items } = await api.get(path, { limit: TRY, offset }, { signal });
-    return judge(items.map((one) => one.sha256));
+    return judge(async () => (await api.get(path, { limit: TRY, offset }, { signal })).items);
   }
 
   const trying = (words, path, total) =>
@@ -59,7 +69,7 @@ export async function show(root, context, query) {
     el("h1", {}, "Was it trained on?"),
     el("section", { class: "card choose", "aria-label": "Choose pictures" },
       el("div", { class: "stack ways" },
-        run.input.picture ? zone() : null, byHash(context, "SHA-256 of a picture", "Check", (hash) => judge([hash]))),
+        run.input.picture ? zone() : null, byHash(context, "SHA-256 of a picture", "Check", (hash) => known([hash]))),
       el("div", { class: "stack" }, el("p", { class: "muted" }, HOW), el("div", { class: "row" },
         run.training_pictures.available ? trying("Try training samples", "/samples", run.samples) : null,
         run.test.samples ? trying("Try test samples", "/test", run.test.samples) : null))),
@@ -67,7 +77,7 @@ export async function show(root, context, query) {
     roc,
   );
   const asked = (query.hash ?? "").split(",").filter((one) => HASH.test(one)).slice(0, run.limits.batch);
-  if (asked.length) await judge(asked);
+  if (asked.length) await known(asked);
   // not waited for: the view is of use without it
   ready(context, "membership", roc)
     .then(() => api.get("/membership/roc", null, { signal }))

@@ -1,0 +1,71 @@
+"""The weight of a sample that is asked for by name is the one that it has in the whole list."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from provnet.attribution import attribute, weights_of
+from provnet.errors import UsageError
+from provnet.indexing import IndexMap
+from provnet.models.exemplar import ExemplarHead
+from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.models.rekey import restricted
+from tests.models.made import NETWORKS, UNEVEN, vectors
+
+BATCH, N = 6, len(UNEVEN)
+
+
+def answered(network: str, head: str) -> tuple[ProvenanceNet, ProvenanceOutput]:
+    """A network and what it says of six inputs."""
+    net = vectors(network, IndexMap(UNEVEN), head=head)
+    chance = torch.Generator().manual_seed(1)
+    if isinstance(net.index_head, ExemplarHead):
+        net.index_head.set_keys(torch.arange(N), torch.randn(N, net.index_head.keys.shape[1], generator=chance))
+    x = torch.randn(BATCH, 4, generator=chance) * 9
+    with torch.no_grad():
+        net.support.fit(net(x).support_features, torch.arange(BATCH) % 3)
+        return net, net(x)
+
+
+def listed(net: ProvenanceNet, output: ProvenanceOutput, weights: str) -> np.ndarray:
+    """(B, N) weights as `attribute` lists them, 0 for samples that it does not name."""
+    found = attribute(net, output, N, weights)
+    whole = np.zeros((BATCH, N))
+    for row in range(BATCH):
+        for index, weight in zip(found.index[row].tolist(), found.weight[row].tolist(), strict=True):
+            if index >= 0:
+                whole[row, index] = weight
+    return whole
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("head", ["plain", "exemplar"])
+@pytest.mark.parametrize("weights", ["plain", "joint"])
+def test_every_weight_is_that_of_the_list(network: str, head: str, weights: str) -> None:
+    net, output = answered(network, head)
+    every = torch.arange(N).expand(BATCH, -1)
+    found = weights_of(net, output, every, weights).detach().numpy()
+    assert found == pytest.approx(listed(net, output, weights), abs=1e-5)
+    assert found.sum(1) == pytest.approx(np.ones(BATCH), abs=1e-4)
+    some = weights_of(net, output, every[:, [4, 1]], weights).detach().numpy()
+    assert some == pytest.approx(found[:, [4, 1]], abs=1e-6)
+
+
+@pytest.mark.parametrize("weights", ["plain", "joint"])
+def test_samples_are_counted_among_those_that_may_be_named(weights: str) -> None:
+    net, _ = answered("class-independent", "exemplar")
+    kept = torch.tensor([8, 0, 3, 4])
+    few = restricted(net, kept)
+    output = few(torch.randn(BATCH, 4, generator=torch.Generator().manual_seed(2)))
+    found = attribute(few, output, len(kept), weights)
+    expected = torch.zeros(BATCH, len(kept)).scatter_(1, found.index, found.weight)
+    every = torch.arange(len(kept)).expand(BATCH, -1)
+    assert weights_of(few, output, every, weights).tolist() == pytest.approx(expected.numpy(), abs=1e-5)
+
+
+def test_other_weights_are_refused() -> None:
+    net, output = answered("single", "plain")
+    with pytest.raises(UsageError, match="heavy"):
+        weights_of(net, output, torch.zeros(BATCH, 1, dtype=torch.int64), "heavy")
