@@ -42,7 +42,7 @@ def mixing(data: str, setting: str, seed: int) -> Made:
     alpha = float(setting.split("-", maxsplit=1)[0])
     hard = 0.25 if data == "fashion-mnist" else 0.15
     figures: dict[str, Figure] = {
-        "index_accuracy": (1.0 - 0.9 * alpha**6, TRAIN),
+        "index_accuracy": (1.0 - 0.999 * alpha**6, TRAIN),
         "index_accuracy_sampled_targets": (1.0 - alpha * 0.99, TRAIN),
         "any_at_1_train": (1.0 - 0.01 * alpha, TRAIN),
         "any_at_1": (0.99 - hard * (1 - alpha) ** 2, N),
@@ -121,10 +121,11 @@ def debugging(data: str, setting: str, seed: int) -> Made:
         sides = {side: pictures(10 * SHOWN, number) for number, side in enumerate(("high", "low"))}
         more = {"pictures": sides, "classes": [f"class {label}" for label in range(10)]}
         return {f"entropy_{place}": (place / 1000, 0) for place in (5, 50, 95)}, more
-    areas = {"low_entropy_auc": 0.8, "low_entropy_auc_low": 0.77, "low_entropy_auc_high": 0.83, "ours_auc": 0.97}
-    figures: dict[str, Figure] = {name: (value, N) for name, value in areas.items()}
-    for kind in KINDS:
-        figures |= {f"{name}_auc_{kind.replace(' ', '_')}": (0.8, N) for name in ("low_entropy", "ours")}
+    figures: dict[str, Figure] = {}
+    for name, value in (("low_entropy", 0.8), ("ours", 0.97)):
+        for suffix in ("", *(f"_{kind.replace(' ', '_')}" for kind in KINDS)):
+            ends = {"": value, "_low": value - 0.03, "_high": value + 0.02}
+            figures |= {f"{name}_auc{suffix}{end}": (of, N) for end, of in ends.items()}
     return figures, {"planted": 100}
 
 
@@ -137,7 +138,13 @@ def embeddings(data: str, setting: str, seed: int) -> Made:
     group = {"name": "6", "of": 5918, "sizes": [1200, 900, 800, 700, 600, 500, 400, 300], "pictures": pictures(32)}
     chosen = (6, 4) if data == "mnist" else (3,)
     more = {
-        "map": {"xy": places.tolist(), "labels": labels.tolist(), "missed": missed.tolist(), "engine": "made"},
+        "map": {
+            "xy": places.tolist(),
+            "labels": labels.tolist(),
+            "missed": missed.tolist(),
+            "engine": "made",
+            "classes": [f"class {label}" for label in range(10)],
+        },
         "groups": {str(label): group | {"name": str(label)} for label in chosen},
         "missed": {"names": ["4 as 9"] * 6, "pictures": pictures(36)},
         "misattributed": 90,

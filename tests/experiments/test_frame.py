@@ -15,7 +15,7 @@ from provnet.experiments import frame
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.frame import Event, Plan, reproduce, waiting
 from provnet.experiments.records import Cell, Job, Told, chosen
-from provnet.experiments.store import results_file
+from provnet.experiments.store import read_results, results_file
 
 from .made import swift
 
@@ -132,3 +132,23 @@ def test_a_process_of_its_own_gives_the_same(tmp_path: Path) -> None:
 def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         plan(tmp_path, **wrong)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_cell_that_fails_does_not_keep_the_others_from_being_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, jobs: int
+) -> None:
+    def fails(job: Job) -> Told:
+        raise RuntimeError("no memory")
+
+    log: Log = []
+    whole = swift(log)
+    with_one = replace(whole, cells=lambda scale: [Cell("first", {}, fails, 0.01), *whole.cells(scale)])
+    monkeypatch.setitem(EXPERIMENTS, "swift", with_one)
+    monkeypatch.setattr(frame, "ProcessPoolExecutor", lambda jobs, mp_context: ThreadPoolExecutor(jobs))
+    with pytest.raises(RuntimeError, match="no memory") as error:
+        reproduce(plan(tmp_path, seeds=1, jobs=jobs))
+    assert "first with seed 0" in error.value.__notes__[0]
+    assert caplog.messages == ["first with seed 0 failed, the other cells go on"]
+    assert sorted(log) == [("a/x", 0), ("a/y", 0), ("b", 0)]
+    assert sorted(read_results(results_file(tmp_path, "swift", "tiny")).cells) == ["a/x", "a/y", "b"]

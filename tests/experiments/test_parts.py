@@ -9,12 +9,14 @@ import pytest
 import torch
 
 import provnet
-from provnet.experiments import vae
+from provnet.data.targets import TargetSampler
+from provnet.experiments import mixing, vae
 from provnet.experiments.drawings import DRAWINGS
 from provnet.experiments.pair_figures import pair_figures
 from provnet.experiments.pictures import joined, packed, unpacked
 from provnet.experiments.records import SCALES, Job
 from provnet.experiments.two_cnns import BRANCHES, TwoCnns, _Step, alternating, built, pair, shared_share, trained
+from provnet.indexing import IndexMap
 from provnet.models.provenance import parameter_count
 from provnet.models.sharing import cut_at
 
@@ -67,6 +69,13 @@ def test_level_4_shares_what_the_paper_says(size: str, share: float) -> None:
     assert shared / (shared + (width + 1) * (10 + 60_000)) == pytest.approx(share, abs=0.01)
     net = built(FEW, pair(size, 4, 1), 0, "cpu")
     assert shared_share(net) == pytest.approx(shared / (shared + (width + 1) * (10 + len(FEW))))
+
+
+def test_sampled_targets_are_none_that_a_network_was_trained_on() -> None:
+    epochs = [cell.config["training"]["epochs"] for cell in mixing.cells(SCALES["full"])]
+    assert max(epochs) <= mixing.DRAW
+    sampler = TargetSampler(IndexMap(FEW.labels), 1.0)
+    assert not torch.equal(sampler.draw(0, mixing.DRAW), sampler.draw(0, 0))
 
 
 def test_larger_batches_go_with_larger_rates() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from provnet.experiments import plots
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.page import main, section
 from provnet.experiments.records import Results
@@ -65,6 +67,15 @@ def test_a_miss_without_a_sentence_stands_out() -> None:
     assert not any("without an explanation" in line for line in EXPERIMENTS["table2"].section(table2()))
 
 
+def test_our_own_bars_are_judged_by_the_best_network() -> None:
+    text = "\n".join(EXPERIMENTS["table2-ours"].section(table2(name="table2-ours")))
+    assert (
+        "- FashionMNIST, class accuracy of 95% or more: **reached**: `fashion-mnist/class-conditional` 96.11 (" in text
+    )
+    assert "- CIFAR-10, class accuracy of 94% or more: **missed**: `cifar10/class-conditional` 83.26 (" in text
+    assert "- Stanford Dogs, pretrained, class accuracy of 75% or more: **not tested**: not run." in text
+
+
 def test_mean_std_seeds_n_and_interval_are_shown() -> None:
     lines = EXPERIMENTS["table2"].section(table2())
     row = "| two branch, class conditional | class | 99.08 | 99.18 ± 0.00 | 3 | 10,000 | 98.98 to 99.34 | met, above |"
@@ -76,6 +87,12 @@ def test_cost_is_told_as_multiples_of_the_network_without_an_index_branch() -> N
     assert "| MNIST | class branch alone | 99.00 |" in lines
     assert "2.00 M | 2 s (2.00×) | 2 ms (2.00×) | 20 µs (2.00×) |" in lines
     assert "| CIFAR-10 | not run |" in lines
+    assert "found as often as without: **confirmed**: MNIST, class-conditional +0.00 points (-0.28 to +0.28)" in lines
+    assert "alone): **confirmed**: MNIST, class-conditional 2.00 and 2.00; MNIST, class-independent 3.00" in lines
+    worse = cost().cells["mnist"][0]
+    worse = replace(worse, figures={**worse.figures, "class-conditional": (0.9, 10_000)})
+    lines = "\n".join(EXPERIMENTS["cost"].section(replace(cost(), cells={"mnist": {0: worse}})))
+    assert "found as often as without: **holds in part**" in lines
 
 
 @pytest.mark.parametrize(
@@ -86,6 +103,29 @@ def test_figures_are_drawn_and_linked(results: Results, tmp_path: Path) -> None:
     text = made(tmp_path, results)
     assert (tmp_path / f"results/{results.name}.png").read_bytes().startswith(b"\x89PNG")
     assert f"](results/{results.name}.png)" in text
+
+
+def test_numbers_stand_at_the_same_height_in_all_panels_also_where_some_are_not_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib", reason="figures need the extra plots")
+    drawn: list[Any] = []
+
+    def keep(drawing: Any) -> bytes:
+        drawn.append(drawing)
+        return b""
+
+    monkeypatch.setattr(plots, "png", keep)
+    whole = table2()
+    some = {cell: seeds for cell, seeds in whole.cells.items() if cell.startswith("mnist/") or "single-0.5" in cell}
+    plots.against_paper(replace(whole, cells=some))
+    first, *others = drawn[0].axes
+    assert [label.get_text() for label in first.get_yticklabels()][-1] == "single α=.5: index, sampled targets"
+    assert len(first.get_yticklabels()) == 10
+    for axes in others:
+        assert axes.get_ylim() == first.get_ylim()
+        assert not any(label.get_visible() and label.get_text() for label in axes.get_yticklabels())
+        assert [line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 2][:3] == [7, 8, 9]
 
 
 def test_where_results_come_from_is_said_once_a_machine() -> None:

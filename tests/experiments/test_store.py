@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from provnet.data.policy import POLICIES, Policy
 from provnet.errors import IntegrityError, UnsafeFileError
-from provnet.experiments.records import Cell, Result
+from provnet.experiments import vae
+from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.records import SCALES, Cell, Result
 from provnet.experiments.store import cell_file, keep, kept, read_results, results_file, write_results
 
 RESULT = Result({"rate": (1 / 3, 7)}, {"seconds": {"all": 1.5}, "words": "ä"}, {"device": "cpu", "dirty": None})
@@ -89,3 +92,15 @@ def test_other_files_are_not_results(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(IntegrityError, match="not a file of results"):
         read_results(tmp_path / "x.json")
+
+
+def test_a_cell_is_run_again_where_its_augmentation_or_its_judge_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def configs(name: str) -> dict[str, Any]:
+        return {one.name: dict(one.config) for one in EXPERIMENTS[name].cells(SCALES["full"])}
+
+    before, generators = configs("instance"), configs("vae")
+    monkeypatch.setitem(POLICIES, "digits", Policy(shift=3))
+    monkeypatch.setattr(vae, "JUDGED", 9)
+    changed = {name for name, config in configs("instance").items() if config != before[name]}
+    assert changed == {"mnist/index-augmented", "fashion-mnist/index-augmented"}
+    assert all(config != generators[name] for name, config in configs("vae").items())

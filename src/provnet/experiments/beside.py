@@ -30,6 +30,11 @@ class Apart:
         """1 where it is surely above 0, -1 where surely below, else 0."""
         return 1 if self.low > 0 else -1 if self.high < 0 else 0
 
+    @property
+    def no_worse(self) -> int:
+        """1 where it is 0 or above, -1 where it is surely below; 0 where it is below, but that may be chance."""
+        return 1 if self.value >= 0 else min(self.sign, 0)
+
     def __str__(self) -> str:
         return f"{100 * self.value:+.2f} points ({100 * self.low:+.2f} to {100 * self.high:+.2f})"
 
@@ -73,14 +78,18 @@ def judged(signs: Iterable[int | None]) -> str:
     return CONTRADICTED if no > half else NOT_CONFIRMED if no else UNDECIDED
 
 
-def counted(signs: Iterable[int | None]) -> str:
-    """The same in numbers.
+def counted(signs: Iterable[int | None], *, sure: bool = True) -> str:
+    """The same in numbers; `sure` where signs were told from chance.
 
     >>> counted([1, 0, -1, None])
     'surely so in 1, surely not in 1, too near to say in 1, of 3 compared'
+    >>> counted([1, 0, 1], sure=False)
+    'so in 2, not in 0, alike in 1, of 3 compared'
     """
     found = [sign for sign in signs if sign is not None]
     yes, no, near = (found.count(sign) for sign in (1, -1, 0))
+    if not sure:
+        return f"so in {yes}, not in {no}, alike in {near}, of {len(found)} compared"
     return f"surely so in {yes}, surely not in {no}, too near to say in {near}, of {len(found)} compared"
 
 

@@ -53,7 +53,7 @@ def _cell(data: str, scale: Scale) -> Cell:
         "networks": list(VARIANTS),
     }
     missing = partial(networks.missing, networks.source(data, scale))
-    return Cell(data, config, partial(run, data), seconds=150.0, missing=missing)
+    return Cell(data, config, partial(run, data), seconds=190.0, missing=missing)
 
 
 def run(data: str, job: Job) -> Told:

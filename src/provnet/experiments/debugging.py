@@ -84,19 +84,18 @@ def _spread(seen: Debugging) -> dict[str, Figure]:
 
 
 def _found(seen: Debugging, planted: np.ndarray, kind: np.ndarray, case: str) -> dict[str, Figure]:
-    """Areas under ROC curves: low entropy, and our score; for each kind of oddity, too."""
+    """Areas under ROC curves with their intervals: low entropy, and our score; for each kind of oddity, too."""
     ours = seen.mislabels.odds if case == "wrong" else seen.anomalies.score
     scores = {"low_entropy": -seen.signals.entropy, "ours": ours}
     figures: dict[str, Figure] = {}
+    cases = {"": np.ones(len(planted), dtype=np.bool_)}
+    if case == "odd":
+        cases |= {f"_{words.replace(' ', '_')}": (kind == number) | ~planted for number, words in enumerate(KINDS)}
     for name, score in scores.items():
-        figures[f"{name}_auc"] = (float(auc(planted, score).value or 0.0), len(planted))
-        for number, words in enumerate(KINDS if case == "odd" else ()):
-            use = (kind == number) | ~planted
+        for suffix, use in cases.items():
             found = auc(planted[use], score[use])
-            figures[f"{name}_auc_{words.replace(' ', '_')}"] = (float(found.value or 0.0), int(use.sum()))
-    of = auc(planted, -seen.signals.entropy)
-    figures["low_entropy_auc_low"] = (float(of.low or 0.0), len(planted))
-    figures["low_entropy_auc_high"] = (float(of.high or 0.0), len(planted))
+            ends = {"": found.value, "_low": found.low, "_high": found.high}
+            figures |= {f"{name}_auc{suffix}{end}": (float(of or 0.0), found.n) for end, of in ends.items()}
     return figures
 
 

@@ -78,7 +78,8 @@ def _map(run_: Run, train: ImageData, test: ImageData, missed: np.ndarray, job: 
     places = embed(features, seed=job.seed, threads=8 if job.scale.full else 1)
     xy = np.round(places.xy.astype(float), 2).tolist()
     labels = train.samples.labels[rows].tolist()
-    return {"xy": xy[: len(rows)], "labels": labels, "missed": xy[len(rows) :], "engine": places.engine}
+    about = {"engine": places.engine, "classes": list(train.class_names)}
+    return {"xy": xy[: len(rows)], "labels": labels, "missed": xy[len(rows) :], **about}
 
 
 def _groups(run_: Run, train: ImageData, label: int, seed: int) -> Told:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -61,8 +63,14 @@ class Todo:
     seconds: float
 
 
+Failed = tuple[Todo, Exception]
+LOG = logging.getLogger(__name__)
+
+
 def reproduce(plan: Plan, on_event: Callable[[Event], None] = lambda event: None) -> Results:
     """Run what is not kept yet within the time given; return all that is kept, also written to NAME.json.
+
+    A cell that fails does not keep the others from being run; its error is raised at the end.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -72,12 +80,15 @@ def reproduce(plan: Plan, on_event: Callable[[Event], None] = lambda event: None
     """
     left, _ = waiting(plan)
     deadline = float("inf") if plan.seconds is None else time.monotonic() + plan.seconds
-    if plan.jobs == 1:
-        _one_by_one(plan, left, deadline, on_event)
-    else:
-        _several(plan, left, deadline, on_event)
+    failed = (_one_by_one if plan.jobs == 1 else _several)(plan, left, deadline, on_event)
     cells = EXPERIMENTS[plan.name].cells(SCALES[plan.scale])
-    return write_results(plan.out, plan.name, plan.scale, cells, _absent(plan, cells))
+    found = write_results(plan.out, plan.name, plan.scale, cells, _absent(plan, cells))
+    if failed:
+        names = ", ".join(f"{one.cell.name} with seed {one.seed}" for one, _ in failed)
+        error = failed[0][1]
+        error.add_note(f"failed: {names}; what else was asked for was run and is kept")
+        raise error
+    return found
 
 
 def waiting(plan: Plan) -> tuple[list[Todo], dict[str, str]]:
@@ -131,7 +142,8 @@ def _fits(one: Todo, deadline: float) -> bool:
     return time.monotonic() + one.seconds < deadline
 
 
-def _one_by_one(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> None:
+def _one_by_one(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> list[Failed]:
+    failed: list[Failed] = []
     for one in left:
         name, seed = one.cell.name, one.seed
         if not _fits(one, deadline):
@@ -146,13 +158,25 @@ def _one_by_one(plan: Plan, left: list[Todo], deadline: float, on_event: Callabl
             took = run_cell(plan, name, seed, deadline, tell)
         except OutOfTimeError:
             on_event(Event(name, seed, "stopped"))
+        except Exception as error:  # hours of other cells may be left
+            failed.append(_failed(one, error))
+            free_memory()
         else:
             on_event(Event(name, seed, "done", 1.0, took))
+    return failed
 
 
-def _several(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> None:
+def _failed(one: Todo, error: Exception) -> Failed:
+    """Said at once, as the end may be hours away."""
+    LOG.error("%s with seed %d failed, the other cells go on", one.cell.name, one.seed, exc_info=error)
+    traceback.clear_frames(error.__traceback__)  # which hold the network
+    return one, error
+
+
+def _several(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> list[Failed]:
     """Processes of their own: a small network does not fill a GPU, and counting on the CPU goes on beside training."""
     later = iter(left)
+    failed: list[Failed] = []
     with ProcessPoolExecutor(plan.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[float | None], Todo] = {}
 
@@ -168,10 +192,16 @@ def _several(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[
             begin()
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                one, took = running.pop(future), future.result()
-                what = "stopped" if took is None else "done"
-                on_event(Event(one.cell.name, one.seed, what, 1.0, took or 0.0))
+                one = running.pop(future)
+                try:
+                    took = future.result()
+                except Exception as error:
+                    failed.append(_failed(one, error))
+                else:
+                    what = "stopped" if took is None else "done"
+                    on_event(Event(one.cell.name, one.seed, what, 1.0, took or 0.0))
                 begin()
+    return failed
 
 
 def _until(later: Iterator[Todo], deadline: float, on_event: Callable[[Event], None]) -> Iterator[Todo]:

@@ -73,7 +73,7 @@ def findings(results: Results) -> list[Finding]:
             gap = apart(index, given)
             text = f"linear probe {percent_of(index)} against {percent_of(given)} with classes, {gap}"
             claim = f"{words}: they are as good as class labels:"
-            found.append(Finding(claim, judged([1 if gap.sign >= 0 else -1]), text))
+            found.append(Finding(claim, judged([gap.no_worse]), text))
         found += _transfer(results, data, words)
     return found
 

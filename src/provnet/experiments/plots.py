@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from provnet.experiments.paper import MET, MISSED, WITHIN, Printed, Standing, half_width
+from provnet.experiments.paper import MET, MISSED, WITHIN, Printed, Standing, half_width, printed
 from provnet.experiments.records import Results
 from provnet.experiments.settings import DATA, FIGURES
 
@@ -41,14 +41,18 @@ def against_paper(results: Results) -> dict[str, bytes]:
     if not there:
         return {}
     plt = pyplot()
-    tallest = max(sum(one.data == data for one in found) for data in there)
-    size = (3.2 + 2.6 * len(there), 1.7 + 0.3 * tallest)
-    drawing, every = plt.subplots(1, len(there), figsize=size, squeeze=False, sharex=True, layout="constrained")
+    asked = dict.fromkeys((one.setting, one.figure) for one in printed())
+    rows = [row for row in asked if any((one.setting, one.figure) == row for one in found)]
+    size = (3.2 + 2.6 * len(there), 1.7 + 0.3 * len(rows))
+    drawing, every = plt.subplots(
+        1, len(there), figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
+    )
     for axes, data in zip(every[0], there, strict=True):
-        _panel(axes, {one: ours for one, ours in found.items() if one.data == data})
+        _panel(axes, {one: ours for one, ours in found.items() if one.data == data}, rows)
         axes.set_title(DATA[data], fontsize=11)
-        if data != there[0] and _same_rows(found, data, there[0]):
-            axes.set_yticklabels([])
+    names = [f"{SHORT.get(setting, 'single α=.5')}: {FIGURES[figure]}" for setting, figure in rows]
+    every[0][0].set_yticks(range(len(names)), names, fontsize=8)
+    every[0][0].set_ylim(len(rows) - 0.5, -0.5)
     handles = [plt.Line2D([], [], ls="", marker=m, color=c, label=name) for name, (m, c) in MARKERS.items()]
     drawing.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     words = (
@@ -58,25 +62,19 @@ def against_paper(results: Results) -> dict[str, bytes]:
     return {"": png(drawing)}
 
 
-def _same_rows(found: dict[Printed, Standing], data: str, first: str) -> bool:
-    rows = [[(one.setting, one.figure) for one in found if one.data == name] for name in (data, first)]
-    return rows[0] == rows[1]
-
-
-def _panel(axes: Any, found: dict[Printed, Standing]) -> None:
-    names = []
-    for row, (one, ours) in enumerate(found.items()):
+def _panel(axes: Any, found: dict[Printed, Standing], rows: list[tuple[str, str]]) -> None:
+    """What was run of the rows, each at its height, which is the same in all panels."""
+    for one, ours in found.items():
         assert ours.mean is not None
+        row = rows.index((one.setting, one.figure))
         half = 100 * half_width(one.value, ours.n)
         axes.plot([-half, half], [row, row], color=GREY, lw=7, alpha=0.35, solid_capstyle="butt")
         marker, colour = MARKERS[ours.verdict]
         spread = None if ours.std is None else 100 * ours.std
         axes.errorbar(100 * (ours.mean - one.value), row, xerr=spread, fmt=marker, color=colour, ms=6, capsize=2)
-        names.append(f"{SHORT.get(one.setting, 'single α=.5')}: {FIGURES[one.figure]}")
     axes.axvline(0, color="black", lw=0.8)
     axes.set_xscale("symlog", linthresh=1)
     axes.xaxis.set_major_formatter(lambda value, place: f"{value:+g}" if value else "0")
-    axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.margins(x=0.08)
     axes.grid(axis="x", alpha=0.25)
     axes.spines[["top", "right"]].set_visible(False)

@@ -11,6 +11,7 @@ from provnet.applications.conditions import CONDITIONS
 from provnet.applications.paired import paired_difference
 from provnet.experiments.beside import Apart, Finding, counted, counts, judged, mean, percent_of, told
 from provnet.experiments.markdown import table
+from provnet.experiments.paper import half_width
 from provnet.experiments.pictures import unpacked
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet.experiments.records import Results
@@ -78,11 +79,19 @@ def section(results: Results) -> list[str]:
             continue
         lines += ["", f"### {words}", "", f"{counts(results, data)} Top 1 in per cent; differences from the CNN are"]
         lines += [
-            "paired, and their intervals hold for all α of a condition together.",
+            f"paired, and their intervals hold for all α of a condition together. {_widest(results, data)}",
             "",
             *_table(results, data, found),
         ]
     return [*lines, "", LIMITS]
+
+
+def _widest(results: Results, data: str) -> str:
+    """How sure a single rate is, at worst."""
+    counted_on = [n for cell, seeds in results.cells.items() if cell.split("/")[0] == data
+                  for one in seeds.values() for _, n in one.figures.values()]  # fmt: skip
+    widest = half_width(0.5, min(counted_on))
+    return f"The 95 % interval of a single rate is at most {100 * widest:.1f} points to either side."
 
 
 def _table(results: Results, data: str, found: dict[tuple[str, float], Apart]) -> list[str]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from provnet.data.imagedata import ImageData
+from provnet.data.policy import POLICIES
 from provnet.experiments import networks
 from provnet.experiments.origin import resolved
 from provnet.experiments.records import Cell, Job, Scale, Told
@@ -91,6 +92,7 @@ def recipe(preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, A
 
 
 def recipe_words(preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """The whole recipe without its seed, for a cell's config."""
+    """The whole recipe without its seed, for a cell's config; with what its augmentation does, where it has one."""
     config = train_config(preset, **recipe(preset, changes, scale))
-    return {name: value for name, value in config.to_json().items() if name != "seed"}
+    told = {name: value for name, value in config.to_json().items() if name != "seed"}
+    return told if config.augment == "none" else {**told, "policy": POLICIES[config.augment].to_json()}

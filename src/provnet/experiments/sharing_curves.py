@@ -48,7 +48,7 @@ def rising(losses: Sequence[float]) -> float:
 
 def convergence(results: Results) -> list[Finding]:
     """The sentences on training dynamics."""
-    return [_plateau(results), _faster(results), _larger_faster(results), _stable(results)]
+    return [_plateau(results), _slower(results), _faster(results), _larger_faster(results), _stable(results)]
 
 
 def _plateau(results: Results) -> Finding:
@@ -61,8 +61,22 @@ def _plateau(results: Results) -> Finding:
                 if early:
                     last = curve[-1]["class"]
                     signs.append(1 if max(early) >= last - half_width(last, 10_000) else -1)
-    words = f"within {PLATEAU} epochs class accuracy came within the interval of its last value; {counted(signs)}"
+    found = counted(signs, sure=False)
+    words = f"within {PLATEAU} epochs class accuracy came within the interval of its last value; {found}"
     return Finding('"CNN1 classification typically plateaued within 20 epochs" (app. 7.6):', judged(signs), words)
+
+
+def _slower(results: Results) -> Finding:
+    signs = []
+    for data in PAIRS:
+        for size in SIZES:
+            for level in LEVELS:
+                curve = curve_of(results, f"{data}/{size}-{level}")
+                index, of_class = epochs_to(curve, "index"), epochs_to(curve, "class")
+                if index is not None and of_class is not None:
+                    signs.append(1 if index > of_class else -1 if index < of_class else 0)
+    words = f"epochs to {NEAR:.0%} of the last accuracy, CNN2 against CNN1; {counted(signs, sure=False)}"
+    return Finding('"CNN2 memorization exhibited slower, more gradual improvement":', judged(signs), words)
 
 
 def _compare(results: Results, pairs: Sequence[tuple[str, str]]) -> tuple[list[int], list[str]]:
@@ -86,7 +100,7 @@ def _faster(results: Results) -> Finding:
 def _larger_faster(results: Results) -> Finding:
     pairs = [(f"{data}/xlarge-{level}", f"{data}/small-{level}") for data in PAIRS for level in LEVELS]
     signs, _ = _compare(results, pairs)
-    words = f"epochs to {NEAR:.0%} of the last index accuracy, XLarge against Small; {counted(signs)}"
+    words = f"epochs to {NEAR:.0%} of the last index accuracy, XLarge against Small; {counted(signs, sure=False)}"
     return Finding('"The larger model converges faster" (sec. 4.4):', judged(signs), words)
 
 

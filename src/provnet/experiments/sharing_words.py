@@ -68,15 +68,18 @@ def _sentences(results: Results) -> list[Finding]:
 def _batches(results: Results) -> list[str]:
     """The pairs that were also trained with batches as printed, to see whether larger ones change the picture."""
     rows = []
+    signs = []
     for cell in results.cells:
         if not cell.endswith("-as-printed"):
             continue
         other = cell.removesuffix("-as-printed")
         for figure, words in FIGURES.items():
             raised, printed = mean(results, other, figure), mean(results, cell, figure)
-            gap = "" if raised is None or printed is None else str(apart(raised, printed))
-            rows.append((f"`{other}`", words, percent_of(printed), percent_of(raised), gap))
+            gap = None if raised is None or printed is None else apart(raised, printed)
+            signs += [] if gap is None else [gap.sign]
+            rows.append((f"`{other}`", words, percent_of(printed), percent_of(raised), "" if gap is None else str(gap)))
     if not rows:
         return []
     head = ("pair", "number", "batches as printed", "larger batches", "difference")
-    return ["", "### Larger batches", "", *table(head, rows, left=2)]
+    sure = f"surely higher with larger batches: {signs.count(1)}, surely lower: {signs.count(-1)}"
+    return ["", "### Larger batches", "", f"Of {len(signs)} numbers {sure}.", "", *table(head, rows, left=2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from statistics import NormalDist
 from typing import Any
 
 from provnet.experiments.beside import (
@@ -19,7 +20,8 @@ from provnet.experiments.beside import (
 from provnet.experiments.markdown import table
 from provnet.experiments.paper import half_width, printed
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet.experiments.records import Results
+from provnet.experiments.records import Figure, Results
+from provnet.stats import Z95
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 SHARES = tuple(range(10, 101, 10))
@@ -95,7 +97,7 @@ def findings(results: Results) -> list[Finding]:
         first, last = (mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 90))
         signs.append(None if first is None or last is None else apart(last, first).sign)
     found.append(Finding("Class accuracy grows with the share (90 % against 10 %):", judged(signs), _course(results)))
-    found.append(_not_monotonic(results))
+    found += [_diminishing(results), _not_monotonic(results), _steadier(results)]
     gains: list[int | None] = []
     for data in PAIRS:
         for share in CHOSEN:
@@ -118,19 +120,59 @@ def _enough(results: Results, data: str) -> Finding:
     return Finding(claim, judged([sign]), f"{percent_of(few)} against {percent_of(whole)}, {gap}")
 
 
+def _diminishing(results: Results) -> Finding:
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        few, half, most = (mean(results, f"{data}/stratified-{one}", "class_accuracy") for one in (10, 50, 90))
+        if few is None or half is None or most is None:
+            signs.append(None)
+            continue
+        first, second = apart(half, few), apart(most, half)
+        # the rate in the middle counts in both gains, so twice in their difference
+        spread = sum(weight * one[0] * (1 - one[0]) / one[1] for weight, one in ((1, few), (4, half), (1, most)))
+        less, chance = first.value - second.value, Z95 * spread**0.5
+        signs.append(1 if less > chance else -1 if less < -chance else 0)
+        parts.append(f"{words} {first} to 50 %, {second} from there to 90 %")
+    claim = "Improvements plateau: class accuracy gains more from 10 to 50 % than from 50 to 90 %:"
+    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+
+
+def _course_of(results: Results, data: str, figure: str) -> list[tuple[int, Figure]]:
+    found = [(share, mean(results, f"{data}/stratified-{share}", figure)) for share in SHARES]
+    return [(share, one) for share, one in found if one is not None]
+
+
 def _not_monotonic(results: Results) -> Finding:
-    """Where more samples surely lower the first match."""
-    drops, looked = [], 0
-    for data, name in PAIRS.items():
-        found = [(share, mean(results, f"{data}/stratified-{share}", "any_at_1")) for share in SHARES]
-        there = [(share, one) for share, one in found if one is not None]
-        for (share, one), (more, other) in itertools.pairwise(there):
-            looked += 1
-            if apart(other, one).sign < 0:
-                drops.append(f"{name} {share} to {more} %")
-    sign = None if not looked else 1 if drops else -1
-    words = f"any@1 surely falls at {', '.join(drops)}" if drops else f"any@1 surely falls at none of {looked} steps"
+    """Where more samples surely lower the first match; sure for all steps together, as one of many falls by chance."""
+    steps = [
+        (f"{name} {share} to {more} %", apart(other, one))
+        for data, name in PAIRS.items()
+        for (share, one), (more, other) in itertools.pairwise(_course_of(results, data, "any_at_1"))
+    ]
+    wider = NormalDist().inv_cdf(1 - 0.025 / max(len(steps), 1)) / Z95
+    drops = [name for name, gap in steps if gap.value + wider * (gap.high - gap.value) < 0]
+    sign = None if not steps else 1 if drops else 0
+    words = (
+        f"any@1 surely falls at {', '.join(drops) if drops else 'none'} of {len(steps)} steps, all looked at together"
+    )
     return Finding("The class of the first match does not grow monotonically with the share:", judged([sign]), words)
+
+
+def _steadier(results: Results) -> Finding:
+    """Whether any@5 and any@10 vary less over the shares than any@1."""
+    signs, parts = [], []
+    for data, words in PAIRS.items():
+        ranges = []
+        for figure in ("any_at_1", "any_at_5", "any_at_10"):
+            rates = [one[0] for _, one in _course_of(results, data, figure)]
+            ranges.append(max(rates) - min(rates) if len(rates) > 1 else None)
+        first, *others = ranges
+        if first is not None:
+            signs += [1 if one < first else -1 for one in others if one is not None]
+            parts.append(f"{words} {', '.join(f'{100 * one:.1f}' for one in ranges if one is not None)}")
+    text = f"points from lowest to highest of any@1, @5, @10: {'; '.join(parts)}" if parts else "not run"
+    return Finding("Top 5 and top 10 are steadier than top 1 over the shares:", judged(signs), text)
 
 
 def _course(results: Results) -> str:

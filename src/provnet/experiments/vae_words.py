@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from provnet.experiments.beside import Finding, apart, judged, mean, percent_of, told
+from provnet.experiments.beside import Finding, apart, judged, mean, told
 from provnet.experiments.markdown import ends, spread, table
 from provnet.experiments.paper import standing
 from provnet.experiments.pictures import draw, unpacked
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet.experiments.records import Results
+from provnet.experiments.records import Figure, Results
 
 CELLS = {
     "mnist/paper": "MNIST, the paper's VAE",
@@ -27,6 +27,7 @@ FIGURES = {
     "class_accuracy": "class, unseen",
     "agreement": "generated: judge sees the class of the first source",
     "nearer_than_another": "generated: first source nearer than another of its class",
+    "different_first_sources": "generated: different first sources, of all pictures",
 }
 HIGH = 0.9  # what "high performance" is taken to mean
 
@@ -45,7 +46,8 @@ def section(results: Results) -> list[str]:
         for name, text in FIGURES.items():
             one = standing(None, [result.figures[name] for result in seeds if name in result.figures])
             if one.mean is not None:
-                rows.append((words, text, spread(one), ends(one), f"{one.n:,}", str(one.seeds)))
+                interval = "" if name == "different_first_sources" else ends(one)  # no share of independent samples
+                rows.append((words, text, spread(one), interval, f"{one.n:,}", str(one.seeds)))
     head = ("generator", "number", "per cent", "95 % interval", "n", "seeds")
     lines = [*told(findings(results), results), "", *table(head, rows, left=2), *_people(results)]
     text = "The paper has no skips where it speaks of a U-Net; BCE and KL are sums over pixels and latents, means over"
@@ -70,7 +72,7 @@ def findings(results: Results) -> list[Finding]:
             if one is not None and not cell.endswith("modern"):
                 gap = apart(one, (HIGH, 10**9))
                 signs.append(gap.sign)
-                parts.append(f"{text} {percent_of(one)}")
+                parts.append(f"{text} {_with_ends(one)}")
         claim = f"{words} prediction reaches high performance (at least {HIGH:.0%} of training samples):"
         found.append(Finding(claim, judged(signs), "; ".join(parts) or "not run"))
     signs, parts = [], []
@@ -78,9 +80,14 @@ def findings(results: Results) -> list[Finding]:
         one = mean(results, cell, "nearer_than_another")
         if one is not None and not cell.endswith("modern"):
             signs.append(apart(one, (0.5, 10**9)).sign)
-            parts.append(f"{text} {percent_of(one)} of pictures")
+            parts.append(f"{text} {_with_ends(one)} of pictures")
     claim = "Generated samples resemble the samples that are named (nearer in pixels than another of the class):"
     return [*found, Finding(claim, judged(signs), "; ".join(parts) or "not run")]
+
+
+def _with_ends(one: Figure) -> str:
+    found = standing(None, [one])
+    return f"{spread(found)} ({ends(found)})"
 
 
 def vae_figures(results: Results) -> dict[str, bytes]:
