@@ -15,7 +15,7 @@ import provnet
 from provnet.data.distort import add_noise, jpeg, shift
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
-from provnet.evaluation import Evaluation, evaluate
+from provnet.evaluation import NEVER, Evaluation, evaluate
 from provnet.explanation import explain
 from provnet.stats import Interval, wilson
 from provnet.training.config import train_config
@@ -86,7 +86,7 @@ def test_figures_on_the_training_samples(network: str) -> None:
 @pytest.mark.parametrize("name", ["single", "class-conditional"])
 def test_sampled_targets_where_labels_were_mixed(name: str) -> None:
     run, train = trained(name, alpha=0.5), training()
-    targets = TargetSampler(run.network.index_map, 0.5).draw(7, 0).tolist()
+    targets = TargetSampler(run.network.index_map, 0.5).draw(7, NEVER).tolist()
     found = explain(run, train.images, k=1)
     figures = evaluate(run, train=train, seed=7)
     assert figures.extra["index_accuracy_sampled_targets"] == own_first(found, targets)

@@ -26,6 +26,7 @@ from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
 
 KS = (1, 5, 10)
+NEVER = 1_000_000  # an epoch that no network was trained in: its draw of targets is new to all
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
         joint = explain(run, train.images, k=1, weights="joint")
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:
-        drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, 0).numpy()[own]
+        drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, NEVER).numpy()[own]
         extra["index_accuracy_sampled_targets"] = _rate(index_hit(found.index, drawn))
     if run.samples.index_ceiling < 1:
         extra["index_accuracy_group"] = _rate(group_hit(found.index, own, run.samples.groups))

@@ -16,6 +16,7 @@ from provnet.errors import NonFiniteError, UsageError, one_of
 
 SELECTIONS = ("stratified", "prototypes", "boundary", "diverse")
 ROUNDS = 25  # of k-means at most
+AT_ONCE = 256  # centres whose distances to all samples are held at a time
 _ASKED = re.compile(r"(\d+(?:\.\d+)?)\s*%|(\d+)")
 
 
@@ -118,12 +119,14 @@ def _prototypes(features: np.ndarray, count: int, seed: int) -> np.ndarray:
 
     k = min(count, len(np.unique(features, axis=0)))
     centres = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed % 2**32).fit(features).cluster_centers_
-    free = np.ones(len(features), dtype=np.bool_)
+    lengths, taken = np.square(features).sum(1), np.zeros(len(features), dtype=features.dtype)
     picked = []
-    for number in range(count):
-        away = np.square(features - centres[number % k]).sum(1)
-        picked.append(int(np.argmin(np.where(free, away, np.inf))))
-        free[picked[-1]] = False
+    for start in range(0, count, AT_ONCE):
+        numbers = np.arange(start, min(start + AT_ONCE, count)) % k
+        away = lengths - 2 * (centres[numbers] @ features.T)  # squared distances, but for a constant of each centre
+        for row in away:
+            picked.append(int(np.argmin(row + taken)))
+            taken[picked[-1]] = np.inf
     return np.array(picked, dtype=np.int64)
 
 

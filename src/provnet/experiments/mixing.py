@@ -21,6 +21,7 @@ import torch
 
 from provnet.data.imagedata import ImageData
 from provnet.data.targets import TargetSampler
+from provnet.evaluation import NEVER
 from provnet.experiments import runs
 from provnet.experiments.mixing_words import ALPHAS, PAIRS, PRINTED, mixing_figures, section
 from provnet.experiments.pictures import packed
@@ -30,7 +31,6 @@ from provnet.metrics import any_at_k, index_hit, majority_at_k
 
 BATCH, BATCH_PRINTED = 512, 128
 SHOWN = 3  # test samples that are drawn with their two nearest
-DRAW = 1_000_000  # of targets that the sampled accuracy is counted on: an epoch that no network was trained in
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -60,7 +60,7 @@ def run(data: str, alpha: float, changes: dict[str, int], job: Job) -> Told:
     )
     seen, own = explain(found, test.images, k=5), explain(found, train.images, k=1)
     truth, labels, rows = test.samples.labels, train.samples.labels, np.arange(len(train))
-    drawn = TargetSampler(found.network.index_map, alpha).draw(job.seed, DRAW).numpy()
+    drawn = TargetSampler(found.network.index_map, alpha).draw(job.seed, NEVER).numpy()
     hits = {
         "index_accuracy": index_hit(own.index, rows),
         "index_accuracy_sampled_targets": index_hit(own.index, drawn),
