@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import provnet
+from provnet.experiments.origin import processor
 
 SMALL, LARGE = 60_000 * 128, 2**27  # fp32 values: the keys of MNIST, and half a gigabyte
 TRIED = 0.3  # seconds of trying
@@ -49,16 +50,6 @@ def machine(rates: bool = True) -> dict[str, Any]:
         "commit": git("rev-parse", "HEAD") or None,
         "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
     } | ({"rates": all_rates()} if rates else {})
-
-
-def processor() -> str:
-    """The processor's name where the system says it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def all_rates() -> dict[str, Any]:

@@ -127,6 +127,30 @@ def summary(results: Results, name: str) -> str:
     return f"The paper's numbers: {tally(list(standings(results, name).values()))}."
 
 
+def chapter(
+    results: Results,
+    data: tuple[str, str],
+    settings: Mapping[str, str],
+    figures: Mapping[str, str],
+    *,
+    name: str,
+    head: str,
+    more: Mapping[str, Callable[[Result], str]] | None = None,
+) -> list[str]:
+    """The table of a data set (name, words) under its heading; smaller scales have the settings that were run.
+
+    >>> chapter(Results("mixing", "tiny", {}, {}), ("mnist", "MNIST"), {"0": "0"}, {}, name="mixing", head="α")
+    []
+    """
+    key, words = data
+    if results.scale != "full":
+        settings = {setting: text for setting, text in settings.items() if f"{key}/{setting}" in results.cells}
+        if not settings:
+            return []
+    rows = against(results, key, settings, figures, name=name, head=head, more=more)
+    return ["", f"### {words}", "", counts(results, key), "", *rows]
+
+
 def against(
     results: Results,
     data: str,

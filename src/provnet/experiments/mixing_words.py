@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provnet.experiments.beside import Apart, Finding, against, apart, counts, judged, mean, percent_of, summary, told
+from provnet.experiments.beside import Apart, Finding, apart, chapter, judged, mean, percent_of, summary, told
 from provnet.experiments.pictures import draw, unpacked
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet.experiments.records import Figure, Results
@@ -33,14 +33,9 @@ def section(results: Results) -> list[str]:
     """The count, the claims, then a row an α."""
     lines = [summary(results, "mixing")] if results.scale == "full" else []
     lines += told(findings(results), results)
-    for data, words in PAIRS.items():
-        settings = {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS}
-        if results.scale != "full":
-            settings = {name: text for name, text in settings.items() if f"{data}/{name}" in results.cells}
-            if not settings:
-                continue
-        lines += ["", f"### {words}", "", counts(results, data), ""]
-        lines += against(results, data, settings, FIGURES, name="mixing", head="α")
+    settings = {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS}
+    for data in PAIRS.items():
+        lines += chapter(results, data, settings, FIGURES, name="mixing", head="α")
     return [*lines, *_batch(results), "", TEXTS]
 
 

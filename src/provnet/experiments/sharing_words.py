@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from provnet.experiments.beside import (
     Finding,
-    against,
     apart,
+    chapter,
     counted,
-    counts,
     judged,
     mean,
     percent_of,
@@ -44,14 +43,8 @@ def section(results: Results) -> list[str]:
         lines += ["", "The paper's sentences, on our results (and, in brackets, on the paper's own tables):"]
     lines += told([*_sentences(results), *convergence(results)], results)
     settings = {f"{size}-{level}": f"{NAMES[size]}, level {level}" for size in SIZES for level in LEVELS}
-    for data, words in PAIRS.items():
-        here = settings
-        if results.scale != "full":
-            here = {name: text for name, text in settings.items() if f"{data}/{name}" in results.cells}
-            if not here:
-                continue
-        lines += ["", f"### {words}", "", counts(results, data), ""]
-        lines += against(results, data, here, FIGURES, name="sharing", head="pair", more=MORE)
+    for data in PAIRS.items():
+        lines += chapter(results, data, settings, FIGURES, name="sharing", head="pair", more=MORE)
     return [*lines, *_batches(results), "", LIMITS]
 
 

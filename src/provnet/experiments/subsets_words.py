@@ -8,9 +8,8 @@ from typing import Any
 
 from provnet.experiments.beside import (
     Finding,
-    against,
     apart,
-    counts,
+    chapter,
     judged,
     mean,
     percent_of,
@@ -51,15 +50,10 @@ def section(results: Results) -> list[str]:
     """The count, the claims, the shares, then the ways of choosing."""
     lines = [summary(results, "subsets")] if results.scale == "full" else []
     lines += told(findings(results), results)
-    for data, words in PAIRS.items():
-        settings = {f"stratified-{share}": f"{share} %" for share in SHARES}
-        if results.scale != "full":
-            settings = {name: text for name, text in settings.items() if f"{data}/{name}" in results.cells}
-            if not settings:
-                continue
-        lines += ["", f"### {words}", "", counts(results, data), ""]
-        lines += against(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
-        lines += _choices(results, data)
+    settings = {f"stratified-{share}": f"{share} %" for share in SHARES}
+    for data in PAIRS.items():
+        lines += chapter(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
+        lines += _choices(results, data[0])
     return [*lines, *_batch(results), "", LIMITS]
 
 
