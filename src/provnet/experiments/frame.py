@@ -108,9 +108,12 @@ def _absent(plan: Plan, cells: list[Cell]) -> dict[str, str]:
 
 
 def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
-    """What is not kept, seed by seed; measured times of other seeds correct what each cell is said to take."""
+    """What is not kept, seed by seed; times of other seeds, as many at a time, correct what each cell is said to take."""
     there = kept(plan.out, plan.name, plan.scale, cells)
-    took = {name: [float(one.told["seconds"]["all"]) for one in seeds.values()] for name, seeds in there.items()}
+    took = {
+        name: [float(one.told["seconds"]["all"]) for one in seeds.values() if one.origin["jobs"] == plan.jobs]
+        for name, seeds in there.items()
+    }
     measured = {cell.name: max(took[cell.name]) for cell in cells if took[cell.name]}
     said = sum(cell.seconds for cell in cells if cell.name in measured)
     ratio = sum(measured.values()) / said if said else SCALES[plan.scale].share

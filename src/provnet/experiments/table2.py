@@ -25,7 +25,7 @@ from provnet.experiments.table2_words import remarks, section_of
 
 # about how long on an H200: an epoch of the single branch takes 1.7 s there (docs/speed.md), the smaller ones by their
 # weights; 20 s and more go into drawing weights, and into asking all samples as they are and as changed copies
-SECONDS = {"class-conditional": 60.0, "class-independent": 90.0, "single-0": 160.0, "single-0.5": 160.0}
+SECONDS = {"class-conditional": 80.0, "class-independent": 100.0, "single-0": 160.0, "single-0.5": 160.0}
 SHARES = {"cifar10": 0.9, "cifar100": 0.9, "stanford-dogs": 0.5}  # fewer samples, larger pictures
 
 
