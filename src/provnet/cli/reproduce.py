@@ -54,6 +54,10 @@ def reproduce(
         float | None,
         typer.Option(metavar="S", help="Stop after about so long; the same command goes on with what is left."),
     ] = None,
+    networks: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep trained networks there, and take those that are there already."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Run the cells of an experiment that are not kept yet, and put the results beside the paper's numbers.
@@ -74,7 +78,7 @@ def reproduce(
     found = {}
     for one in names:
         left = None if seconds is None else max(until - time.monotonic(), 0.001)
-        plan = Plan(one, scale, count, tuple(only or ()), data_dir, device or "auto", out, jobs, left)
+        plan = Plan(one, scale, count, tuple(only or ()), data_dir, device or "auto", out, jobs, left, networks)
         found[one] = _reproduce(plan, EXPERIMENTS[one], json=json)
     if json:
         emit_json({key: _summary(results) for key, results in found.items()})

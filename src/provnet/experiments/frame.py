@@ -31,6 +31,7 @@ class Plan:
     out: Path = Path("results")
     jobs: int = 1
     seconds: float | None = None
+    networks: Path | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("seeds", 1), ("jobs", 1)):
@@ -108,7 +109,7 @@ def _absent(plan: Plan, cells: list[Cell]) -> dict[str, str]:
 
 
 def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
-    """What is not kept, seed by seed; times of other seeds, as many at a time, correct what each cell is said to take."""
+    """What is not kept, seed by seed; times of other seeds, with as many jobs, correct what a cell is said to take."""
     there = kept(plan.out, plan.name, plan.scale, cells)
     took = {
         name: [float(one.told["seconds"]["all"]) for one in seeds.values() if one.origin["jobs"] == plan.jobs]
@@ -128,7 +129,7 @@ def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
 def run_cell(plan: Plan, cell_name: str, seed: int, deadline: float, on_progress: Callable[[float], None]) -> float:
     """Run one cell and keep its result; returns its seconds."""
     (cell,) = (one for one in EXPERIMENTS[plan.name].cells(SCALES[plan.scale]) if one.name == cell_name)
-    job = Job(SCALES[plan.scale], seed, plan.data_dir, plan.device, deadline, on_progress)
+    job = Job(SCALES[plan.scale], seed, plan.data_dir, plan.device, plan.networks, deadline, on_progress)
     began = time.monotonic()
     told = cell.run(job)
     took = time.monotonic() - began

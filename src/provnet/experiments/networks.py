@@ -13,12 +13,11 @@ from provnet.data.policy import POLICIES
 from provnet.data.sources import open_data
 from provnet.errors import UsageError
 from provnet.evaluation import evaluate
-from provnet.experiments.origin import resolved
 from provnet.experiments.records import Figure, Job, Scale, Told
 from provnet.experiments.settings import SIZES
+from provnet.experiments.shelf import trained_or_taken
 from provnet.models.provenance import parameter_count
 from provnet.training.config import for_samples, train_config
-from provnet.training.fit import fit
 
 STAND_IN = {"mnist": "embedded"}  # what `tiny` uses instead, so that it needs no files
 TRAINED = 0.85  # share of a cell's time that is training
@@ -74,17 +73,15 @@ def train_and_ask(
     train, test = opened(data, job)
     config = train_config(preset, **{**changes, "seed": job.seed, **_epochs(job.scale)})
     began = time.monotonic()
-    run = fit(
-        train,
-        config=config,
-        device=job.device,
-        on_epoch=lambda row: job.tell(TRAINED * row["epoch"] / config.epochs),
-        **make(),
+    run, taken = trained_or_taken(
+        train, config, job, lambda row: job.tell(TRAINED * row["epoch"] / config.epochs), **make()
     )
     trained = time.monotonic()
-    run.network.to(resolved(job.device))
     figures = flat(evaluate(run, test, train, seed=job.seed).to_json())
-    seconds = {"train": round(trained - began, 2), "evaluate": round(time.monotonic() - trained, 2)}
+    seconds = {
+        "take" if taken else "train": round(trained - began, 2),
+        "evaluate": round(time.monotonic() - trained, 2),
+    }
     settings = run.config.training["training"]
     used = {name: settings[name] for name in ("epochs", "batch_size", "augment", "precision")}
     return {

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from provnet.errors import UsageError
@@ -44,6 +45,7 @@ class Job:
     seed: int
     data_dir: str | None = None
     device: str = "auto"
+    networks: Path | None = None  # a shelf of trained networks, see `shelf`
     deadline: float = float("inf")  # of time.monotonic()
     on_progress: Callable[[float], None] = lambda share: None
 

@@ -10,12 +10,11 @@ from typing import Any, NamedTuple
 from provnet.data.imagedata import ImageData
 from provnet.data.policy import POLICIES
 from provnet.experiments import networks
-from provnet.experiments.origin import resolved
 from provnet.experiments.records import Cell, Job, Scale, Told
+from provnet.experiments.shelf import trained_or_taken
 from provnet.modelfile import Run
 from provnet.models.provenance import parameter_count
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 
 
 class Trained(NamedTuple):
@@ -56,17 +55,12 @@ def trained(
     config = train_config(preset, **{**recipe(preset, changes or {}, job.scale), "seed": job.seed})
     began = time.monotonic()
     first, last = part
-    run = fit(
-        train,
-        config=config,
-        device=job.device,
-        on_epoch=lambda row: job.tell(first + (last - first) * row["epoch"] / config.epochs),
-        **wishes,
+    run, taken = trained_or_taken(
+        train, config, job, lambda row: job.tell(first + (last - first) * row["epoch"] / config.epochs), **wishes
     )
     took = round(time.monotonic() - began, 2)
-    run.network.to(resolved(job.device))
     told: Told = {
-        "seconds": {"train": took},
+        "seconds": {"take" if taken else "train": took},
         "parameters": parameter_count(run.network),
         "samples": {"train": len(train), "test": len(test), "data": networks.source(data, job.scale)},
     }
