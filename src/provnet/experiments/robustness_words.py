@@ -22,8 +22,8 @@ CNN = "cnn"
 NAMED = ("occlusion-4", "occlusion-6", "translation-3", "translation-4", "blur-1", "blur-2", "motion-5")  # sec. 5.2
 
 
-LIMITS = """The networks are those of `mixing`, trained in batches of 512 instead of 128 to fit the time. The isolated CNN
-is the backbone of the single branch with a class head, by the same recipe, asked on the same pictures."""
+LIMITS = """The networks are those of `mixing`, trained in batches of 512 instead of 128 to fit the time. The isolated
+CNN is the backbone of the single branch with a class head, by the same recipe, asked on the same pictures."""
 
 
 def gains(results: Results, data: str) -> dict[tuple[str, float], Apart]:
