@@ -107,6 +107,23 @@ def test_a_cell_for_which_there_is_no_time_is_not_begun(
     assert log == [("a/x", 1), ("a/y", 1), ("b", 1)]
 
 
+def test_times_with_other_jobs_beside_do_not_count(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXPERIMENTS, "swift", swift(log, seconds=1000.0))
+    reproduce(plan(tmp_path, seeds=1))
+    alone, _ = waiting(plan(tmp_path, seeds=2))
+    beside, _ = waiting(plan(tmp_path, seeds=2, jobs=3))
+    assert all(one.seconds < 10 for one in alone)
+    assert all(one.seconds > 10 for one in beside)
+
+
+def test_when_a_cell_ran_is_kept(tmp_path: Path, log: Log) -> None:
+    before = time.time()
+    found = reproduce(plan(tmp_path, seeds=1))
+    for seeds in found.cells.values():
+        begun, ended = seeds[0].told["at"]
+        assert before - 1 <= begun <= ended <= time.time() + 1
+
+
 def test_several_at_a_time_run_each_cell_once(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = lambda jobs, mp_context: ThreadPoolExecutor(jobs)  # noqa: E731  another process would not see `log`
     monkeypatch.setattr(frame, "ProcessPoolExecutor", threads)

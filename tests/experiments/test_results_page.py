@@ -60,6 +60,22 @@ def test_numbers_are_counted(tmp_path: Path) -> None:
     assert "0 missed, 20 not run, of 30" in made(tmp_path, some)
 
 
+def test_the_clock_counts_cells_side_by_side_once(tmp_path: Path) -> None:
+    text = made(tmp_path, table2(seeds=1))
+    assert "By the clock" not in text
+    few = table2(seeds=2)
+    cells: dict[str, Any] = {}
+    for place, (cell, seeds) in enumerate(few.cells.items()):
+        cells[cell] = {
+            seed: replace(one, told={**one.told, "at": [100 * place, 100 * place + 150]}) for seed, one in seeds.items()
+        }
+    last = list(cells)[-1]
+    cells[last] = {1: cells[last][1]}  # of seed 0 a cell is missing
+    text = made(tmp_path, replace(few, cells=cells))
+    assert "By the clock all of seed 1 took 1,250 s" in text
+    assert "By the clock all of seed 0" not in text
+
+
 def test_a_miss_without_a_sentence_stands_out() -> None:
     lines = EXPERIMENTS["table2"].section(table2(above=-0.05))
     unexplained = [line for line in lines if "without an explanation" in line]

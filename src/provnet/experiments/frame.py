@@ -130,10 +130,11 @@ def run_cell(plan: Plan, cell_name: str, seed: int, deadline: float, on_progress
     """Run one cell and keep its result; returns its seconds."""
     (cell,) = (one for one in EXPERIMENTS[plan.name].cells(SCALES[plan.scale]) if one.name == cell_name)
     job = Job(SCALES[plan.scale], seed, plan.data_dir, plan.device, plan.networks, deadline, on_progress)
-    began = time.monotonic()
+    began, since = time.monotonic(), time.time()
     told = cell.run(job)
     took = time.monotonic() - began
     figures = told.pop("figures")
+    told["at"] = [round(since, 1), round(since + took, 1)]
     told["seconds"] = {**told.get("seconds", {}), "all": round(took, 2)}
     result = Result(figures, told, {**origin(resolved(plan.device)), "jobs": plan.jobs})
     keep(plan.out, plan.name, plan.scale, cell, seed, result)

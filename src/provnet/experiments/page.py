@@ -116,7 +116,25 @@ def _time(results: Results) -> list[str]:
         return []
     slowest = max(took, key=lambda cell: took[cell])
     words = f"A seed of the {len(took)} cells that were run took {sum(took.values()):,.0f} s, added up"
-    return ["", f"{words}; the longest, `{slowest}`, {took[slowest]:,.0f} s."]
+    lines = ["", f"{words}; the longest, `{slowest}`, {took[slowest]:,.0f} s."]
+    for seed in sorted({seed for seeds in results.cells.values() for seed in seeds}):
+        ran = [seeds[seed].told.get("at") for seeds in results.cells.values() if seed in seeds]
+        if len(ran) == len(took) and None not in ran:  # all cells, each with its time of day
+            lines.append(f"By the clock all of seed {seed} took {busy(ran):,.0f} s, cells side by side counted once.")
+    return lines
+
+
+def busy(spans: Sequence[Sequence[float]]) -> float:
+    """Seconds in which at least one of the (begin, end) was under way.
+
+    >>> busy([(0, 10), (5, 12), (20, 21)])
+    13.0
+    """
+    seconds, until = 0.0, float("-inf")
+    for begin, end in sorted((float(begin), float(end)) for begin, end in spans):
+        seconds += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
