@@ -108,7 +108,7 @@ def test_a_cell_for_which_there_is_no_time_is_not_begun(
 
 
 def test_times_with_other_jobs_beside_do_not_count(tmp_path: Path, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXPERIMENTS, "swift", swift(log, seconds=1000.0))
+    monkeypatch.setitem(EXPERIMENTS, "swift", swift(log, seconds=1e9))
     reproduce(plan(tmp_path, seeds=1))
     alone, _ = waiting(plan(tmp_path, seeds=2))
     beside, _ = waiting(plan(tmp_path, seeds=2, jobs=3))
