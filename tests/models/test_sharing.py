@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -10,7 +12,7 @@ from provnet.errors import UsageError
 from provnet.indexing import IndexMap
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import ProvenanceNet, build, parameter_count
-from provnet.models.sharing import LEVELS, SHARING, cut_at
+from provnet.models.sharing import LEVELS, SHARING, PooledConv, cut_at
 
 from .made import UNEVEN, scores_of
 
@@ -95,6 +97,24 @@ def test_a_single_branch_is_one_whole_network(level: int) -> None:
     net = make("sharing-small", level, "single").eval()
     assert parameter_count(net.backbone) == sum(cnn_parameters(SHARING["sharing-small"], 4))
     assert net(torch.randn(2, 1, 4, 4)).features.shape == (2, 128)
+
+
+@pytest.mark.parametrize("side", [5, 8])
+def test_pooling_first_gives_the_same_values_and_gradients(side: int) -> None:
+    torch.manual_seed(0)
+    conv: Any = nn.Conv2d(2, 6, 3, padding=1).double()
+    parts = (conv, nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True))
+    x = torch.randn(4, 2, side, side, dtype=torch.float64)
+    found = []
+    for block in (nn.Sequential(*parts), PooledConv(*parts)):
+        conv.zero_grad()
+        given = x.clone().requires_grad_()
+        out = block(given)
+        (out * torch.arange(1.0, 1 + out.numel()).view_as(out)).sum().backward()
+        found.append([out, given.grad, conv.weight.grad, conv.bias.grad])
+    for plain, pooled in zip(*found, strict=True):
+        assert torch.allclose(plain, pooled, rtol=1e-12, atol=1e-12)
+    assert bool((found[0][0] == 0).any()) and bool((found[0][0] > 0).any())
 
 
 def test_any_size_of_picture() -> None:

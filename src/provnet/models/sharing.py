@@ -7,9 +7,11 @@ no BatchNorm. Level 1 shares the first convolution, 2 the first two, 3 all three
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from provnet.errors import UsageError, choose
 from provnet.models.backbones import Shape, output_shape
@@ -45,13 +47,32 @@ def cut_at(name: str, shape: Shape, level: int) -> Cut:
     )
 
 
+class PooledConv(nn.Sequential):
+    """Convolution, ReLU and pooling, the pooling done first: the bias and the ReLU then have a quarter to go through.
+
+    The largest of four stays the largest when a bias is added and negative values are cut: the result is the same.
+
+    >>> block = PooledConv(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
+    >>> block(torch.zeros(1, 1, 4, 4)).shape
+    torch.Size([1, 2, 2, 2])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C', H/2, W/2)."""
+        conv: Any
+        conv, relu, pool = self
+        maps = pool(F.conv2d(x, conv.weight, padding=conv.padding))
+        out: Tensor = relu(maps + conv.bias.to(maps.dtype)[:, None, None])
+        return out
+
+
 def _blocks(channels: tuple[int, int, int, int], shape: Shape) -> list[nn.Module]:
     """The four blocks of one CNN without its output layer."""
     a, b, c, hidden = channels
     pool = nn.MaxPool2d(2, ceil_mode=True)
     convs: list[nn.Module] = [
-        nn.Sequential(nn.Conv2d(shape[0], a, 3, padding=1), nn.ReLU(), pool),
-        nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.ReLU(), pool),
+        PooledConv(nn.Conv2d(shape[0], a, 3, padding=1), nn.ReLU(), pool),
+        PooledConv(nn.Conv2d(a, b, 3, padding=1), nn.ReLU(), pool),
         nn.Sequential(nn.Conv2d(b, c, 3, padding=1), nn.ReLU()),
     ]
     flat = int(torch.Size(output_shape(nn.Sequential(*convs), shape)).numel())
