@@ -100,7 +100,8 @@ def test_another_number_of_processes_goes_on_with_a_checkpoint(done: Path) -> No
     alone = held(done, "keys", "alone")
     for key, value in run.network.state_dict().items():
         if "support" not in key:
-            assert torch.allclose(value, alone[key], rtol=0, atol=1e-5), key
+            # as above: a step is 2e-3, and where a gradient is near zero its rounding, which may differ, decides
+            assert torch.allclose(value, alone[key], rtol=0, atol=1e-4), key
 
 
 def test_the_first_process_writes_a_whole_run(done: Path) -> None:
