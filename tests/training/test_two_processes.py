@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -34,11 +36,20 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr == ""
+    with one_thread():
+        main(folder)
+    return folder
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """As in the two processes: sums are put together alike, and a checkpoint of theirs may be gone on with."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    main(folder)
-    torch.set_num_threads(threads)
-    return folder
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def held(folder: Path, name: str, process: object) -> dict[str, torch.Tensor]:
@@ -95,7 +106,7 @@ def test_a_bank_split_over_processes_gives_what_the_whole_gives(done: Path, cond
 
 def test_another_number_of_processes_goes_on_with_a_checkpoint(done: Path) -> None:
     """Two processes train an epoch, one goes on: what one process alone would have come to."""
-    with without_dropout():
+    with without_dropout(), one_thread():
         run = fit(pictures(), config=recipe(), out=done / "handed", resume=True, **COMPARABLE["keys"])
     alone = held(done, "keys", "alone")
     for key, value in run.network.state_dict().items():
