@@ -15,7 +15,8 @@ from torch.nn.functional import normalize
 from provnet.ann import Ann, ann_top_k, build_ann
 from provnet.errors import NonFiniteError, UsageError
 from provnet.keybank import pack
-from provnet.retrieval import TopK, recall, top_k
+from provnet.ranks import TopK
+from provnet.retrieval import recall, top_k
 
 
 def clustered(n: int, d: int, seed: int = 0) -> Tensor:

@@ -21,7 +21,8 @@ from torch.nn.functional import normalize
 
 from provnet.errors import NonFiniteError, UsageError
 from provnet.keybank import Array, PackedKeys, first_not_finite, packed_view
-from provnet.retrieval import MARGIN, TopK, rank_rows, recall, top_k
+from provnet.ranks import TopK
+from provnet.retrieval import MARGIN, rank_rows, recall, top_k
 
 PER_LIST = 40  # keys that each centre is learned from
 MOST_LISTS = 2**14  # every key is compared with every centre once, and every query

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from provnet.errors import NonFiniteError, UsageError, one_of
-from provnet.models.exemplar import ExemplarHead, Ranked, unit
+from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.ranks import Ranked
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Attribution:
         confidence: (B,) probability of that class.
         index: (B, K) int64 training samples, best first; -1 where a class has fewer than K samples.
         weight: (B, K) share of the index branch's probability; 0 where index is -1. Joint weights are P(class) times
-            the share within the sample's class.
+            the share within the sample's class; a head that looks within the predicted class alone leaves P(class) out.
         support: (B,) minus the distance from the training samples of the predicted class, see `models.support`;
             compared with a calibrated threshold.
     """
@@ -53,12 +54,14 @@ def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str
         found = net.index_head.best(output.index_features, output.classes, min(k, net.index_map.n), joint)
     else:
         found = _best_of_scores(net, output.index_scores.float(), output.classes, k, joint)
-    confidence, predicted = log_class.exp().max(1)
+    weight = found.log_share.exp().where(found.index >= 0, 0.0)
+    _refuse_not_finite(torch.isfinite(weight).all(1))
+    predicted = output.logits.argmax(1)  # as the index branch was told; probabilities may tie where scores do not
     return Attribution(
         predicted=predicted,
-        confidence=confidence,
+        confidence=log_class.gather(1, predicted.unsqueeze(1)).squeeze(1).exp(),
         index=found.index,
-        weight=found.log_share.exp().where(found.index >= 0, 0.0),
+        weight=weight,
         support=support,
     )
 
@@ -84,7 +87,9 @@ def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weig
         logs = scores.gather(1, head.to_slot(index)) - scores.logsumexp(1, keepdim=True)
     if head.valid(output.classes) is not None:  # samples of other classes were not looked at
         logs = logs.masked_fill(head.index_map.labels[index] != output.classes.unsqueeze(1), -torch.inf)
-    return logs.clamp(max=0.0).exp()
+    found = logs.clamp(max=0.0).exp()
+    _refuse_not_finite(torch.isfinite(found).all(1))
+    return found
 
 
 def _log_shares_of_keys(
@@ -135,12 +140,22 @@ def _comparable(net: ProvenanceNet, scores: Tensor, classes: Tensor, log_class: 
     if valid is not None:  # within one class: P(class) would be a common factor
         scores = scores.masked_fill(~valid, -torch.inf)
     elif log_class is not None:
-        labels = net.index_map.labels
-        top = scores.amax(1, keepdim=True)
-        sums = torch.zeros_like(log_class).index_add_(1, labels, (scores - top).exp())
-        totals = sums.clamp_min(torch.finfo(torch.float32).tiny).log() + top
-        scores = scores + (log_class - totals)[:, labels]
+        scores = joint_scores(scores, net.index_map.labels, log_class)
     return scores
+
+
+def joint_scores(scores: Tensor, labels: Tensor, log_class: Tensor) -> Tensor:
+    """Scores (B, N) of samples with labels (N,) as logs of P(class) (B, C) times the share within the class.
+
+    >>> log_class = torch.tensor([[0.25, 0.75]]).log()
+    >>> joint_scores(torch.tensor([[0.0, 0.0, -500.0]]), torch.tensor([0, 0, 1]), log_class).exp()
+    tensor([[0.1250, 0.1250, 0.7500]])
+    """
+    each = labels.expand_as(scores)
+    top = torch.full_like(log_class, -torch.inf).scatter_reduce_(1, each, scores, "amax")  # of each class: no underflow
+    within = scores - top[:, labels]
+    sums = torch.zeros_like(log_class).scatter_add_(1, each, within.exp())
+    return within + (log_class - sums.log())[:, labels]
 
 
 WEIGHTS = ("plain", "joint")

@@ -1,7 +1,8 @@
-"""PackedKeys: keys of training samples as they are stored, in fp32, bf16 or int8 with one fp32 scale a row.
+"""PackedKeys: keys of training samples as they are stored, in fp32, bf16 or int8, packed ones with a scale a row.
 
-bf16 halves and int8 quarters the memory. Products are never taken in the packed type: a chunk is turned back into
-fp32 when it is scanned, see `retrieval.top_k`.
+bf16 halves and int8 quarters the memory. The scale gives a key back the length that rounding took or added: else of two
+near-copies the one that became longer would be found for both. Products are never taken in the packed type: a chunk is
+turned back into fp32 when it is scanned, see `retrieval.top_k`.
 
 Letters: B queries, N keys, D features, K keys of a query.
 """
@@ -29,7 +30,7 @@ class PackedKeys:
 
     Attributes:
         values: (N, D) in fp32, bf16 or int8.
-        scale: (N,) fp32 for int8, None otherwise.
+        scale: (N,) fp32 for int8, None for fp32, either for bf16.
     """
 
     values: Tensor
@@ -42,9 +43,13 @@ class PackedKeys:
             raise UsageError(
                 f"packed keys must be fp32, bf16 or int8 of shape (N, D), got {given}; use pack(keys, dtype)"
             )
-        scaled = self.scale is not None and self.scale.shape == self.values.shape[:1]
-        if scaled != (self.values.dtype == torch.int8) or (self.scale is not None and not scaled):
-            raise UsageError("int8 keys need one scale a row, other keys none; use pack(keys, dtype)")
+        needed = self.values.dtype == torch.int8
+        if self.scale is None:
+            fits = not needed
+        else:
+            fits = self.scale.shape == self.values.shape[:1] and self.values.dtype != torch.float32
+        if not fits:
+            raise UsageError("int8 keys need one scale a row, fp32 keys none; use pack(keys, dtype)")
 
     def __len__(self) -> int:
         """How many keys there are (N)."""
@@ -96,11 +101,19 @@ def pack(keys: Tensor, dtype: str = "fp32") -> PackedKeys:
         row = first_not_finite(packed)  # bf16 rounds the last few fp32 numbers up to infinity
         if row is not None:
             raise NonFiniteError(f"key {row} is too large for {dtype}; normalise the keys or store them as fp32")
-        return PackedKeys(packed)
+        return PackedKeys(packed, None if dtype == "fp32" else _as_long(plain, packed))
     largest = plain.abs().amax(1) if plain.shape[1] else plain.new_zeros(len(plain))
-    scale = largest / LEVELS
-    divisor = scale.where(scale > 0, 1.0).unsqueeze(1)  # a row of zeros stays a row of zeros
-    return PackedKeys((plain / divisor).round_().clamp_(-LEVELS, LEVELS).to(torch.int8), scale)
+    step = largest / LEVELS
+    divisor = step.where(step > 0, 1.0).unsqueeze(1)  # a row of zeros stays a row of zeros
+    values = (plain / divisor).round_().clamp_(-LEVELS, LEVELS).to(torch.int8)
+    return PackedKeys(values, _as_long(plain, values))
+
+
+def _as_long(plain: Tensor, values: Tensor) -> Tensor:
+    """(N,) what makes rounded keys as long as they were; 1 for a row of zeros."""
+    before, now = (torch.linalg.vector_norm(rows.float(), dim=1, dtype=torch.float64) for rows in (plain, values))
+    scale: Tensor = (before / now.where(now > 0, 1.0)).where(now > 0, 1.0).float()
+    return scale
 
 
 def packed_view(keys: Tensor | PackedKeys) -> PackedKeys:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import SupportsFloat
 
 import numpy as np
@@ -22,26 +21,13 @@ from torch import Tensor
 
 from provnet.errors import NonFiniteError, UsageError
 from provnet.keybank import PackedKeys, exact_products, first_not_finite, multiply, packed_view, score_rows
+from provnet.ranks import LAST_ROW, TopK, in_order, ranks_of, rows_of, scores_of
 
 MARGIN = 8  # candidates beyond K: keys whose products differ by less than fp32 rounding may change places
 SAFE, TINY = 8, 2**-20  # an fp32 score is trusted to so many times the largest error of the candidates, or so closely
 BLOCK = 64  # scores of a single query whose maximum is taken
-LAST_ROW = 2**32 - 1
 QUERIES, PRODUCTS = 1024, 2**24  # at a time: queries, and float64 products
 CPU_SCORES, GPU_SCORES = 2**22, 2**28  # held at a time: the cache of a CPU, 1 GiB of a GPU
-
-
-@dataclass(frozen=True)
-class TopK:
-    """The best keys of each query, best first.
-
-    Attributes:
-        score: (B, K) float32 inner products; -inf where row is -1.
-        row: (B, K) int64 rows of the keys; -1 where there are fewer than K.
-    """
-
-    score: Tensor
-    row: Tensor
 
 
 def top_k(
@@ -116,7 +102,7 @@ def rank_rows(queries: Tensor, keys: Tensor | PackedKeys, rows: Tensor, k: int) 
     score = score_rows(queries.detach().float(), packed_view(keys), rows.clamp(min=0))
     if not bool(torch.isfinite(score).all()):
         raise _not_finite(queries, packed_view(keys))
-    return _order(score.where(rows >= 0, -torch.inf), rows, min(k, rows.shape[1]))
+    return in_order(score.where(rows >= 0, -torch.inf), rows, min(k, rows.shape[1]))
 
 
 def merge(parts: Sequence[TopK], k: int) -> TopK:
@@ -130,7 +116,7 @@ def merge(parts: Sequence[TopK], k: int) -> TopK:
     if k < 1 or len(set(given)) != 1:
         raise UsageError(f"give lists for the same queries and k of 1 or more, got lists for {given} queries, k={k}")
     score, row = torch.cat([part.score for part in parts], 1), torch.cat([part.row for part in parts], 1)
-    return _order(score, row, min(k, row.shape[1]))
+    return in_order(score, row, min(k, row.shape[1]))
 
 
 def recall(found: TopK, exact: TopK) -> float:
@@ -206,16 +192,16 @@ def _some(queries: Tensor, keys: PackedKeys, exact: PackedKeys, k: int, chunk: i
     """`_find` for as many queries as are scanned together."""
     count = min(len(keys), k + MARGIN if keys is exact else WIDTHS[keys.values.dtype] * k + 4 * MARGIN)
     ranks = _scan(queries, keys, count, chunk)
-    scanned, rows = _scores(ranks), _rows(ranks)
+    scanned, rows = scores_of(ranks), rows_of(ranks)
     score = score_rows(queries, exact, rows)
     _refuse_not_finite(*torch.aminmax(score))
-    found = _order(score, rows, k)
+    found = in_order(score, rows, k)
     if count < len(keys) and keys is exact:
         last = found.score[:, -1]
         doubtful = last - scanned.amin(1) <= SAFE * (scanned - score).abs().amax(1) + TINY * last.abs()
         if bool(doubtful.any()):
-            rows = _rows(_scan(queries[doubtful].double(), keys, count, chunk))
-            better = _order(score_rows(queries[doubtful], exact, rows), rows, k)
+            rows = rows_of(_scan(queries[doubtful].double(), keys, count, chunk))
+            better = in_order(score_rows(queries[doubtful], exact, rows), rows, k)
             found.score[doubtful], found.row[doubtful] = better.score, better.row
     return found
 
@@ -250,40 +236,16 @@ def _refuse_not_finite(low: SupportsFloat, high: SupportsFloat) -> None:
 def _best_of_chunk(buffer: Tensor, n: int, block: int, count: int, start: int) -> Tensor:
     """(B, count) ranks of the best of the first n scores of the buffer, whose first is that of row `start`."""
     if block == 1:
-        return _ranks(buffer[:, :n], torch.arange(start, start + n, device=buffer.device)).topk(count, 1).values
+        return ranks_of(buffer[:, :n], torch.arange(start, start + n, device=buffer.device)).topk(count, 1).values
     blocks = -(-n // block)
     buffer[:, n : blocks * block] = -torch.inf  # below every score, and there are `count` scores
     scores = buffer[:, : blocks * block].view(-1, blocks, block)
     # A key of a block that is not among the best has `count` keys before it, as blocks are neighbours: ties, too.
-    maxima = _ranks(scores.amax(2), torch.arange(blocks, device=buffer.device))
-    chosen = _rows(maxima.topk(min(count, blocks), 1, sorted=False).values).unsqueeze(2)
+    maxima = ranks_of(scores.amax(2), torch.arange(blocks, device=buffer.device))
+    chosen = rows_of(maxima.topk(min(count, blocks), 1, sorted=False).values).unsqueeze(2)
     rows = chosen * block + torch.arange(start, start + block, device=buffer.device)
-    ranks = _ranks(scores.gather(1, chosen.expand(-1, -1, block)), rows)
+    ranks = ranks_of(scores.gather(1, chosen.expand(-1, -1, block)), rows)
     return ranks.flatten(1).topk(count, 1).values
-
-
-def _ranks(scores: Tensor, rows: Tensor) -> Tensor:
-    """One int64 per score that sorts by score, then by lower row: `topk` alone leaves the order of ties open."""
-    bits = scores.view(torch.int32)
-    ordered = torch.where(bits < 0, -(2**31) - bits, bits)  # negative floats count downwards, and -0.0 is 0.0
-    return torch.add(LAST_ROW - rows, ordered, alpha=2**32)
-
-
-def _rows(ranks: Tensor) -> Tensor:
-    """The rows behind ranks."""
-    return LAST_ROW - (ranks & LAST_ROW)
-
-
-def _scores(ranks: Tensor) -> Tensor:
-    """The scores behind ranks."""
-    ordered = (ranks >> 32).int()
-    return torch.where(ordered < 0, -(2**31) - ordered, ordered).view(torch.float32)
-
-
-def _order(score: Tensor, row: Tensor, k: int) -> TopK:
-    """The best k of (B, K) candidates, best first; row -1 comes last."""
-    places = _ranks(score, row.where(row >= 0, LAST_ROW)).topk(k, 1).indices
-    return TopK(score.gather(1, places), row.gather(1, places))
 
 
 def _not_finite(queries: Tensor, *banks: PackedKeys) -> NonFiniteError:

@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from provnet.retrieval import TopK, merge
+from provnet.ranks import TopK
+from provnet.retrieval import merge
 
 
 @dataclass(frozen=True)

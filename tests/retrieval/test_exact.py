@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from provnet import retrieval
 from provnet.keybank import PackedKeys, pack
-from provnet.retrieval import TopK, merge, recall, top_k, top_k_within
+from provnet.ranks import TopK
+from provnet.retrieval import merge, recall, top_k, top_k_within
 from tests.counts import grows
 from tests.retrieval.made import BATCHES, CHUNKS, KINDS, LAWS, SIZES, WIDTHS, brute_force, drawn, same, same_bits
 

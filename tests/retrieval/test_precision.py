@@ -9,7 +9,8 @@ from torch import Tensor
 from provnet import retrieval
 from provnet.errors import NonFiniteError
 from provnet.keybank import multiply, pack
-from provnet.retrieval import TopK, rank_rows, recall, top_k, top_k_within
+from provnet.ranks import TopK
+from provnet.retrieval import rank_rows, recall, top_k, top_k_within
 from tests.retrieval.made import brute_force, drawn, same, same_bits
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from provnet.attribution import attribute
+from provnet.attribution import attribute, joint_scores
 from provnet.models.exemplar import SCORES, ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
@@ -104,10 +104,7 @@ def _of_outputs(
         index = head.to_index(slots.where(valid, 0), output.classes).where(valid, -1)
         return _of_slots(index, scores.softmax(1), groups, count, supported)
     if joint:
-        labels = net.index_map.labels
-        sums = torch.zeros_like(output.logits.float()).index_add_(1, labels, (scores - scores.amax(1, True)).exp())
-        totals = sums.clamp_min(torch.finfo(torch.float32).tiny).log() + scores.amax(1, True)
-        scores = scores + (torch.log_softmax(output.logits.float(), 1) - totals)[:, labels]
+        scores = joint_scores(scores, net.index_map.labels, torch.log_softmax(output.logits.float(), 1))
     return _of_slots(slots, scores.softmax(1), groups, count, supported)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import final
 
 import torch
@@ -23,26 +22,20 @@ from torch import Tensor, nn
 from provnet.errors import choose
 from provnet.index_loss import IndexLoss, index_cross_entropy
 from provnet.indexing import IndexMap
-from provnet.keybank import DTYPES, PackedKeys, pack
+from provnet.keybank import DTYPES, PackedKeys, pack, score_rows
 from provnet.models.heads import IndexHead, within_class
-from provnet.retrieval import TopK, top_k, top_k_within
+from provnet.ranks import Ranked, TopK, in_order, ranks_of, rows_of
+from provnet.retrieval import MARGIN, top_k, top_k_within
 from provnet.sampled_loss import sampled_cross_entropy
 from provnet.sharding import all_rows, gather, merge_over, shard_of, shares_of, sum_over
 
 MOMENTUM = 0.5
 SCALE = 16.0  # what a learned scale starts with
 LARGEST_SCALE = 64.0
+SHARPEST = 40.0  # scale up to which fp32 holds exp(-2 * scale), the weight of an opposite key
 SCORES = {"cpu": 2**22, "cuda": 2**27}  # held at a time in a scan
 CHUNK = {"cpu": 8192, "cuda": 65_536}  # keys scored at a time in the loss
 MOST_ONES = 64  # classes of a part whose sums are made by a product
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """The best samples of each query: (B, K) indices, -1 where a class has fewer, and the log of their shares."""
-
-    index: Tensor
-    log_share: Tensor
 
 
 @final
@@ -77,7 +70,7 @@ class ExemplarHead(IndexHead):
         self.ends: list[int] = torch.cumsum(index_map.sizes, 0).tolist()  # known without asking the device
         rows = starts[index_map.labels] + index_map.local
         self.register_buffer("keys", torch.zeros(index_map.n, features, dtype=choose("key type", stored, DTYPES)))
-        self.register_buffer("steps", torch.zeros(index_map.n) if stored == "int8" else None)  # of int8 keys
+        self.register_buffer("steps", None if stored == "fp32" else torch.zeros(index_map.n))  # scales of packed keys
         self.register_buffer("learned", torch.zeros(2, dtype=torch.int64))  # hits before `refresh`, and of how many
         self.register_buffer("starts", starts, persistent=False)
         self.register_buffer("rows", rows, persistent=False)  # index -> row
@@ -98,7 +91,7 @@ class ExemplarHead(IndexHead):
         """The keys as they are kept; unit length."""
         if isinstance(self.keys, nn.Parameter):
             return PackedKeys(F.normalize(self.keys.detach(), dim=1))
-        return PackedKeys(self.keys, self.steps if self.keys.dtype == torch.int8 else None)
+        return PackedKeys(self.keys, None if self.keys.dtype == torch.float32 else self.steps)
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
         """(B, D), (B,) -> (B, N) by row, or (B, M) by local position within the class: where there are few samples."""
@@ -230,12 +223,13 @@ class ExemplarHead(IndexHead):
         """(B, D) -> (B, C) log-sum-exp of the scores of each class; finite, also for a class without samples."""
         shares = shares_of(len(features), self.shard, features.device)
         queries, scale = gather(unit(features), shares), self.scale
-        sums = queries.new_zeros(self.index_map.classes, len(queries))
+        wide = torch.float64 if float(scale) > SHARPEST else torch.float32
+        sums = queries.new_zeros(self.index_map.classes, len(queries), dtype=wide)
         for start, part in self._parts(len(queries)):
-            weights = torch.exp(scale * (part @ queries.t()) - scale)  # a cosine is at most 1: nothing overflows
-            self._add_by_class(sums, start, weights)
+            scores = (scale * (part @ queries.t()) - scale).to(wide)  # a cosine is at most 1: nothing overflows
+            self._add_by_class(sums, start, scores.exp_())
         sums = sum_over(sums, self.shard)[:, shares.own]
-        return sums.t().clamp_min(torch.finfo(torch.float32).tiny).log() + scale
+        return (sums.t().clamp_min(torch.finfo(wide).tiny).log() + scale).float()
 
     def _totals_within(self, features: Tensor, classes: Tensor) -> Tensor:
         """(B,) log-sum-exp of the scores within the class of each query; one product for each class that occurs."""
@@ -251,15 +245,19 @@ class ExemplarHead(IndexHead):
         return totals
 
     def _best_jointly(self, queries: Tensor, k: int, bias: Tensor) -> Ranked:
-        """The largest of scale * cosine + bias of the key's class."""
-        shares, rows = queries.new_empty(len(queries), 0), self.order.new_empty(len(queries), 0)
-        for start, part in self._parts(len(queries)):
+        """The largest of scale * cosine + bias of the key's class, the lower row first where they are equal."""
+        best = self.order.new_empty(len(queries), 0)
+        for start, part in self._parts(2 * len(queries)):  # ranks are twice as wide as scores
             scores = self.scale * (queries @ part.t()) + bias[:, self._labels(start, len(part))]
-            top = scores.topk(min(k, len(part)), 1)
-            shares, rows = torch.cat([shares, top.values], 1), torch.cat([rows, top.indices + start], 1)
-            best = shares.topk(min(k, shares.shape[1]), 1)
-            shares, rows = best.values, rows.gather(1, best.indices)
-        return Ranked(self.order[rows], shares.clamp(max=0.0))
+            ranks = ranks_of(scores, torch.arange(start, start + len(part), device=scores.device))
+            best = torch.cat([best, ranks.topk(min(k + MARGIN, len(part)), 1).values], 1)
+            best = best.topk(min(k + MARGIN, best.shape[1]), 1).values
+        rows = rows_of(best)
+        exact = self.scale * score_rows(queries, self.bank, rows) + bias.gather(
+            1, self.index_map.labels[self.order[rows]]
+        )
+        found = in_order(exact, rows, min(k, rows.shape[1]))
+        return Ranked(self.order[found.row], found.score.clamp(max=0.0))
 
     def _parts(self, batch: int) -> Iterator[tuple[int, Tensor]]:
         """(first row, keys) of pieces small enough to hold the scores of a batch."""
