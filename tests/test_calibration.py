@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import provnet
+from provnet import bank
 from provnet.attribution import attribute
 from provnet.data.distort import add_noise, shift
 from provnet.indexing import IndexMap
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import ProvenanceNet, build
 from provnet.support import calibrate
+from provnet.training.config import train_config
+from provnet.training.fit import fit
 
 from .digits import training
 from .models.made import NETWORKS, UNEVEN
@@ -72,3 +77,50 @@ def test_the_same_seed_gives_the_same_numbers_and_the_callers_randomness_is_kept
     assert facts[0] == facts[1]
     assert facts[0]["n"] == 9  # vectors cannot be shifted
     assert facts[0]["calibrated_on"] == "noisy training samples"
+
+
+def rare(classes: int = 12) -> tuple[Tensor, Tensor]:
+    """200 vectors of four classes, then seven each of eight more."""
+    labels = torch.cat([torch.arange(200) % 4, torch.arange(4, classes).repeat(7)])
+    return torch.randn(len(labels), 4, generator=torch.Generator().manual_seed(0)), labels
+
+
+def test_every_class_is_measured_however_rare_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = rare()
+    means, facts = [], []
+    for most, least in ((20, 5), (20, 5), (20, 0), (len(images), 5), (10_000, 0)):
+        monkeypatch.setattr("provnet.support.MEASURED", most)
+        monkeypatch.setattr("provnet.support.LEAST", least)
+        net = network("class-independent", (4,), IndexMap(labels))
+        facts.append(calibrate(net, images, seed=1))
+        means.append(net.support.mean.clone())
+    there = [(mean != 0).any(1) for mean in means]
+    assert there[0].all()
+    assert not there[2].all()  # the random draw alone leaves some out
+    assert torch.equal(means[0], means[1])  # the same every time
+    assert facts[0] == facts[1]
+    assert torch.equal(means[3], means[4])  # where all are measured nothing changes
+    assert facts[3] == facts[4]
+
+
+def test_five_of_a_rare_class_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+    monkeypatch.setattr("provnet.support.MEASURED", 20)
+    monkeypatch.setattr("provnet.models.support.Support.fit", lambda self, features, labels: seen.append(labels))
+    images, labels = rare()
+    calibrate(network("class-independent", (4,), IndexMap(labels)), images, seed=1)
+    counts = torch.bincount(seen[0])
+    assert counts.min() >= 5
+    assert counts[4:].max() <= 7
+    assert counts.sum() <= 20 + 5 * 12
+
+
+def test_a_rare_class_that_was_erased_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provnet.support.MEASURED", 20)
+    images, labels = rare()
+    data = provnet.open_data(images.numpy(), labels.numpy())
+    run = fit(data, network="class-independent", head="exemplar", config=train_config(epochs=1))
+    for label in range(4, 12):
+        gone = np.flatnonzero(data.samples.labels == label)
+        without = bank.erase(run, [data.samples.sample_ids[i] for i in gone])
+        assert len(bank.add(without, data.select(gone)).samples) == len(data)

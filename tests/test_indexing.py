@@ -115,6 +115,15 @@ def test_everything_is_int64(labels: Any) -> None:
     assert [part.dtype for part in index_map.split(index)] == [torch.int64] * 2
 
 
+def test_it_keeps_its_own_labels() -> None:
+    labels = np.array([0, 1, 1, 0])
+    for shared in (labels, torch.from_numpy(labels)):
+        index_map = IndexMap(shared)
+        labels[:] = 0
+        assert index_map.labels.tolist() == [0, 1, 1, 0]
+        labels[1:3] = 1
+
+
 def test_it_is_made_of_the_labels_alone_and_not_kept_in_weights() -> None:
     assert IndexMap([0, 1, 1]).state_dict() == {}
     assert repr(IndexMap([0, 1, 1], classes=4)) == "IndexMap(n=3, classes=4, largest=2)"

@@ -17,6 +17,7 @@ LAYERS = (
     "data",
     # keys of samples: kept, compared, found
     "keybank",
+    "ranks",
     "retrieval",
     "ann",
     "sharding",

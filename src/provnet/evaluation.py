@@ -18,7 +18,8 @@ from provnet.data.distort import perturbations
 from provnet.data.imagedata import ImageData
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
-from provnet.explanation import Explanation, explain
+from provnet.explanation import Explanation
+from provnet.explanation import explain_quietly as explain
 from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead

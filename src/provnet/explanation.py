@@ -5,9 +5,10 @@ Letters: B queries, K exemplars.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 from provnet.attribution import Attribution, attribute
 from provnet.data.identity import SampleTable
 from provnet.errors import NonFiniteError, UsageError
+from provnet.inputs import range_problem, raw_tensor, whole
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.rekey import restricted
@@ -76,8 +78,16 @@ class Explanation:
     def __iter__(self) -> Iterator[Explained]:
         return (self.one(row) for row in range(len(self)))
 
-    def __getitem__(self, rows: slice | np.ndarray) -> Explanation:
-        """Some of the inputs."""
+    @overload
+    def __getitem__(self, rows: int | np.integer) -> Explained: ...
+    @overload
+    def __getitem__(self, rows: slice | np.ndarray) -> Explanation: ...
+    def __getitem__(self, rows: int | np.integer | slice | np.ndarray) -> Explained | Explanation:
+        """One of the inputs (-1 is the last), or some of them."""
+        if isinstance(rows, int | np.integer):
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"there are {len(self)} explanations, numbered from 0; got {rows}")
+            return self.one(int(rows))
         names = ("predicted", "confidence", "index", "weight", "support", "supported")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
@@ -128,14 +138,14 @@ def explain(
     images: Tensor | np.ndarray,
     *,
     k: int = 5,
-    classes: Tensor | None = None,
+    classes: Tensor | np.ndarray | None = None,
     batch_size: int = 256,
     weights: str = "plain",
 ) -> Explanation:
     """Explain raw images (B, ...) of the run's input shape; k above N is cut to N. Withheld samples are never named.
 
     With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
-    ones.
+    ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning.
     `weights` are the index branch's own shares, or `joint`: P(class) times the share within the sample's class.
 
     >>> from provnet.training.fit import fit
@@ -146,24 +156,46 @@ def explain(
     >>> explain(run, data.images[:3], k=2).index.shape
     (3, 2)
     """
+    queries = _queries(images)
+    problem = range_problem(run.config.network, queries)
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=2)
+    return explain_quietly(run, queries, k=k, classes=classes, batch_size=batch_size, weights=weights)
+
+
+def explain_quietly(
+    run: Run,
+    images: Tensor | np.ndarray,
+    *,
+    k: int = 5,
+    classes: Tensor | np.ndarray | None = None,
+    batch_size: int = 256,
+    weights: str = "plain",
+) -> Explanation:
+    """The same for images whose range was looked at before: it says nothing about it."""
     net, kept = active_network(run)
-    queries = torch.as_tensor(images)
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
-        raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
-    if len(queries) == 0:
-        raise UsageError("there is nothing to explain: the input is empty")
-    if classes is not None:
-        _check_classes(run, classes, len(queries))
+    queries = _queries(images)
+    k, batch_size = whole("k", k), whole("batch_size", batch_size)
+    asked = None if classes is None else _classes(run, classes, len(queries))
     device = next(net.parameters()).device
     net.eval()
     parts = []
     with torch.inference_mode():
         for start in range(0, len(queries), batch_size):
             rows = slice(start, start + batch_size)
-            given = None if classes is None else classes[rows].to(device)
+            given = None if asked is None else asked[rows].to(device)
             parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
     found = joined(parts, run)
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
+
+
+def _queries(images: Tensor | np.ndarray) -> Tensor:
+    queries = raw_tensor(images)
+    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+        raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
+    if queries.numel() == 0:
+        raise UsageError("there is nothing to explain: the input is empty")
+    return queries
 
 
 def active_network(run: Run) -> tuple[ProvenanceNet, np.ndarray | None]:
@@ -179,8 +211,9 @@ def active_network(run: Run) -> tuple[ProvenanceNet, np.ndarray | None]:
     return restricted(run.network, torch.from_numpy(kept)), kept
 
 
-def _check_classes(run: Run, classes: Tensor, n: int) -> None:
-    """Refuse classes that the index branch cannot be conditioned on."""
+def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
+    """The classes asked for; those that the index branch cannot be conditioned on are refused."""
+    classes = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
         raise UsageError(
             f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
@@ -191,8 +224,9 @@ def _check_classes(run: Run, classes: Tensor, n: int) -> None:
         )
     sizes = torch.bincount(torch.from_numpy(run.samples.labels), minlength=len(run.samples.class_names))
     known = (classes >= 0) & (classes < len(sizes))
-    if not bool((known & (sizes[classes.cpu().clamp(0, len(sizes) - 1)] > 0)).all()):
+    if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
         raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
+    return classes
 
 
 def joined(parts: Sequence[Attribution], run: Run) -> Explanation:

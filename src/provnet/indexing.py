@@ -39,7 +39,7 @@ class IndexMap(nn.Module):
         given = np.asarray(labels)
         if given.size and given.dtype.kind not in "iub":
             raise UsageError(f"labels must be whole numbers, got {given.dtype}")
-        y = torch.as_tensor(given, dtype=torch.int64).reshape(-1)
+        y = torch.from_numpy(given.astype(np.int64).reshape(-1))  # a copy: the caller may go on writing
         if len(y) == 0:
             raise UsageError("an IndexMap needs at least one sample, got none")
         if int(y.min()) < 0:

@@ -6,6 +6,7 @@ Letters: N samples, C channels, H W height and width, F features.
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from typing import Any
 
@@ -15,11 +16,12 @@ from torch import Tensor
 
 from provnet.data.arrays import check_array, to_numpy
 from provnet.data.imagedata import ImageData
-from provnet.errors import DataError, IntegrityError
+from provnet.errors import DataError, IntegrityError, UsageError
 from provnet.modelfile import Run, RunConfig
 from provnet.models.config import NetworkConfig
 
 BYTES = 255.0  # the scale of a network that was trained on bytes
+DARK = 2.1  # mean + 3 std of zeros and ones is 2.09 at most: more than that, and larger values were among them
 FAR = 16.0  # values so many times larger than those trained on have another unit: halfway from 1 to 255, as factors
 
 
@@ -38,12 +40,48 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples)
     check_array(raw)
     values = _arrange(raw, network.input_shape, row_shape(config))
-    problem = range_problem(network, values)
+    typed = _typed(values, is_bytes=network.scale == BYTES and len(network.input_shape) == 3)
+    problem = range_problem(network, typed if values.dtype.kind == "b" else values)
     if problem is not None and strict:
         raise DataError(problem)
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)
-    return torch.from_numpy(_typed(values, is_bytes=network.scale == BYTES and len(network.input_shape) == 3))
+    return torch.from_numpy(typed)
+
+
+def raw_tensor(values: Any) -> Tensor:
+    """Numbers as people give them, as a tensor of the same numbers; complex ones, text and objects are refused.
+
+    Arrays that torch would not take as they are (read-only, of another byte order, read backwards) are copied.
+
+    >>> raw_tensor(np.arange(3, dtype=">i8")[::-1]).tolist()
+    [2, 1, 0]
+    """
+    given = values if isinstance(values, Tensor) else to_numpy(values)
+    if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
+        dtype = given.dtype.newbyteorder("=") if given.dtype.itemsize <= 8 else np.dtype(np.float64)
+        plain = np.ascontiguousarray(given, dtype=dtype)
+        given = torch.from_numpy(plain if plain.flags.writeable else plain.copy())
+    if not isinstance(given, Tensor) or given.is_complex():
+        raise DataError(f"the input must be whole or real numbers, got {given.dtype}; give uint8 pictures or floats")
+    if given.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has few operations
+        given = given.float()  # as the network does anyway
+    return given.reshape(1) if given.ndim == 0 else given
+
+
+def whole(name: str, value: Any, least: int = 1) -> int:
+    """A setting that must be a whole number, of any type that has them.
+
+    >>> whole("k", np.int64(3))
+    3
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise UsageError(f"{name} must be a whole number of {least} or more, got {value!r}") from None
+    if number < least:
+        raise UsageError(f"{name} must be {least} or more, got {number}")
+    return number
 
 
 def row_shape(config: RunConfig | NetworkConfig) -> tuple[int, ...]:
@@ -59,24 +97,29 @@ def row_shape(config: RunConfig | NetworkConfig) -> tuple[int, ...]:
     return tuple(known)
 
 
-def range_problem(network: NetworkConfig, values: np.ndarray) -> str | None:
-    """What is wrong with the range of some pictures' values, or None; vectors may have any range.
+def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | None:
+    """What is wrong with the range of some pictures' raw values, or None; vectors may have any range.
+
+    Dark pictures are no problem. Where the brightest value is 1 they are taken for zeros and ones; not so a single
+    picture of bytes, which may be as dark as that.
 
     >>> network = NetworkConfig("single", "small", (1, 8, 8), classes=2, mean=(0.13,), std=(0.31,))
     >>> range_problem(network, np.full((1, 1, 8, 8), 255.0))
     'the values lie in 255..255, this run was trained on about -0.8..1.06; bring them to the range trained on'
     """
-    if len(network.input_shape) != 3 or values.dtype.kind == "b":
+    if len(network.input_shape) != 3:
         return None
     low, high = float(values.min()), float(values.max())
     largest = max(-low, high)
+    # mean and spread are known, not the ends: three standard deviations stand for them
+    ends = [m + sign * 3 * s for m, s in zip(network.mean, network.std, strict=True) for sign in (-1, 1)]
+    reach = max(map(abs, ends)) * network.scale
     if network.scale == BYTES:
         trained = "0..255"
-        wrong = low < 0 or high > 255 or (values.dtype.kind == "f" and 0 < largest <= 1)
-    else:  # mean and spread are known, not the ends: three standard deviations stand for them
-        ends = [m + sign * 3 * s for m, s in zip(network.mean, network.std, strict=True) for sign in (-1, 1)]
+        may_be_dark = len(values) == 1 and str(values.dtype).endswith("uint8")
+        wrong = low < 0 or high > 255 or (0 < largest <= 1 and reach > DARK and not may_be_dark)
+    else:
         trained = f"about {min(ends) * network.scale:.3g}..{max(ends) * network.scale:.3g}"
-        reach = max(map(abs, ends)) * network.scale
         wrong = largest > FAR * reach or (0 < largest <= 1 and reach > FAR)
     given = f"the values lie in {low:.4g}..{high:.4g}, this run was trained on {trained}"
     return f"{given}; bring them to the range trained on" if wrong else None

@@ -118,7 +118,7 @@ def write_run(run: Run, folder: str | Path) -> Path:
 
 
 def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
-    """Read a run; every file is checked before any is used. A `custom` backbone is given again as an object."""
+    """Read a run; every file is checked before any is used. A `custom` backbone is given again, and copied."""
     where = Path(folder)
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
@@ -197,6 +197,8 @@ def _refuse(path: Path) -> None:
                 refuse_foreign(file, other)
         if any((path / name).exists() for name in ("model.safetensors", "samples.safetensors")):
             raise IntegrityError(f"{path / fileset.NAME} is missing; the files beside it cannot be trusted without it")
+        if (path / "checkpoints").is_dir():
+            raise UsageError(f"{path}: training has not finished; go on with the same train command and --resume")
         raise UsageError(f"{path} is not a provnet run: {fileset.NAME} is missing; give a folder that train wrote")
     if path.is_file():
         with path.open("rb") as file:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,23 +19,67 @@ from provnet.models.provenance import NETWORKS, Normalise, ProvenanceNet, build
 from provnet.runconfig import CUSTOM
 from provnet.safefile import Layout, compare_layouts, layouts_of, read_layouts, read_tensors
 
+STEPS = "index_head.steps"
 TABLE = 1 << 27  # entries of the index map's table, or of the single branch's class table
 
 
 def rebuild(
     config: NetworkConfig, samples: SampleTable, file: io.BufferedReader, backbone: nn.Module | None = None
 ) -> ProvenanceNet:
-    """Build the network that the config names and load its weights; in evaluation mode, on the CPU."""
+    """Build the network that the config names and load its weights; in evaluation mode, on the CPU.
+
+    A backbone given as object is copied: two networks never share its weights.
+    """
     if config.backbone == CUSTOM and backbone is None:
         raise UsageError("this run was trained with a backbone given as object; give it again: backbone=module")
     if config.backbone != CUSTOM and backbone is not None:
         raise UsageError(f'this run has the backbone "{config.backbone}" of provnet; leave the backbone argument out')
-    network = _build(config, samples, backbone)
+    network = _build(config, samples, None if backbone is None else own_copy(backbone))
     found, expected = read_layouts(file), layouts_of(network.state_dict())
     _compare_head(found, expected, len(samples), file.name)
-    weights = read_tensors(file, expected)
+    plain = config.key_type == "bf16" and STEPS not in found  # bf16 keys had no factors at first
+    weights = read_tensors(file, {name: one for name, one in expected.items() if not (plain and name == STEPS)})
+    if plain:
+        weights[STEPS] = 1 / torch.linalg.vector_norm(weights["index_head.keys"].float(), dim=1).clamp(min=1e-12)
     network.load_state_dict(weights, strict=True, assign=backbone is None)
     return network.eval()
+
+
+def own_copy(backbone: nn.Module) -> nn.Module:
+    """A copy of a module that somebody gave, with its hooks and on its device; the original is left as it is.
+
+    >>> given = nn.Linear(2, 3)
+    >>> torch.equal(own_copy(given).weight, given.weight)
+    True
+    """
+    known: dict[int, Any] = {}
+    for part in backbone.modules():  # torch does not copy what a module keeps of its last pass; values are enough
+        kept = [value for value in vars(part).values() if isinstance(value, Tensor) and not value.is_leaf]
+        known |= {id(value): value.detach().clone() for value in kept}
+    try:
+        copied = copy.deepcopy(backbone, known)
+        return copied.float() if torch.get_default_dtype() == torch.float64 else copied  # it may be of that default
+    except (RuntimeError, TypeError) as error:
+        raise UsageError(
+            f"the backbone cannot be copied ({error}); a run keeps a copy of its own, so give a module that "
+            "copy.deepcopy can copy"
+        ) from None
+
+
+@contextmanager
+def float32_default() -> Iterator[None]:
+    """Networks are made of float32 whatever torch's default is; the caller's own is put back.
+
+    >>> with float32_default():
+    ...     nn.Linear(2, 3).weight.dtype
+    torch.float32
+    """
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(usual)
 
 
 def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str, Tensor], name: str) -> None:
@@ -63,9 +109,9 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
     try:
         index_map = IndexMap(samples.labels, classes)
         if backbone is not None:
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]), float32_default():
                 return build(config, index_map, backbone.to("cpu")).to("cpu")
-        with torch.device("meta"):
+        with torch.device("meta"), float32_default():
             network = build(config, index_map)
     except (UsageError, RuntimeError) as error:
         raise IntegrityError(f"config.json describes a network that cannot be built: {error}") from None

@@ -19,6 +19,7 @@ from provnet.models.provenance import ProvenanceNet
 
 LEVEL = 0.05
 MEASURED = 10_000
+LEAST = 5  # of each class at least, or all that it has: a mean of none, or of one, would not support its own samples
 CALIBRATED = 2_000
 
 
@@ -27,18 +28,18 @@ def calibrate(
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
-    Uses at most 10,000 training samples to measure and 2,000 distorted ones to set the threshold. `labels` are those of
-    the images, where not all of them are indexed.
+    Uses 10,000 training samples to measure, with a few more of classes that are rare among them, and 2,000 distorted
+    ones to set the threshold. `labels` are those of the images, where not all of them are indexed.
     """
     device = next(net.parameters()).device
     pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
+    known = net.index_map.labels if labels is None else labels
+    chosen = _measured(pick, known.cpu())
     net.eval()
     with torch.inference_mode():
-        chosen = pick[:MEASURED]
         features = torch.cat([net(b.to(device)).support_features for b in torch.split(images[chosen], 256)])
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(fold(seed, 6))
-        known = net.index_map.labels if labels is None else labels
         net.support.fit(features.clone(), known[chosen.to(known.device)].to(device))
     copies = [add_noise(images[pick[:CALIBRATED]], seed)]
     if images.ndim == 4:
@@ -53,3 +54,15 @@ def calibrate(
         "calibrated_on": "distorted training samples (noise, shift)" if len(copies) == 2 else "noisy training samples",
         "n": len(support),
     }
+
+
+def _measured(pick: Tensor, labels: Tensor) -> Tensor:
+    """The first samples of a random order, and the first of each class: no class that has samples goes without."""
+    if len(pick) <= MEASURED:
+        return pick
+    given = labels[pick]
+    by_class = given.argsort(stable=True)
+    sizes = torch.bincount(given)
+    place = torch.empty_like(pick)  # of each sample among those of its class
+    place[by_class] = torch.arange(len(pick)) - (sizes.cumsum(0) - sizes)[given[by_class]]
+    return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]

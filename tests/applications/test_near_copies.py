@@ -135,6 +135,29 @@ def test_nearest_is_the_nearest() -> None:
     assert nearest_features(3 * keys[:2].numpy(), keys.numpy()).distance == pytest.approx(0, abs=1e-3)
 
 
+def test_nearest_is_exact_far_from_zero_and_for_equal_keys() -> None:
+    draw = np.random.default_rng(0)
+    far = torch.from_numpy((1000 + 0.05 * draw.normal(size=(500, 16))).astype("f4"))
+    both = torch.cat([far, far - 2000])  # no mean is near to all of them
+    for keys in (far, both):
+        assert (nearest(keys, keys).row == np.arange(len(keys))).all()
+    keys = torch.cat([far[:40], far[7:8].expand(60, -1)])  # more equal ones than candidates
+    found = nearest(keys[[7, 70]] + 1e-3, keys)
+    assert found.row.tolist() == [7, 7]
+    assert (found.distance == found.following).all()
+    single = nearest(far[:3], far[7:8].expand(2, -1))
+    assert (single.row == 0).all()
+
+
+def test_nearest_names_what_is_not_finite() -> None:
+    keys = torch.zeros(5, 2)
+    keys[3, 1] = torch.inf
+    with pytest.raises(NonFiniteError, match="training sample 3 holds NaN"):
+        nearest(torch.zeros(1, 2), keys)
+    with pytest.raises(NonFiniteError, match="image 3 holds NaN"):
+        nearest(keys, torch.zeros(1, 2))
+
+
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing to compare"):
         copy_ratios(TRAIN[:0], TRAIN)

@@ -103,10 +103,84 @@ def test_what_a_run_remembers_is_short() -> None:
     assert len(text) < 700_000
     assert max(map(len, json.loads(text))) <= 65_536
     assert len(applying._entries({"drop": applying._pieces(entries), "relabel": {}})) == applying.MOST
+    old = data()
+    many = [(row % 60, "7" if row % 3 else None) for row in range(applying.MOST)]
+    record = applying._short_form(old.samples, many)
+    assert len(json.dumps(record)) < 700_000
+    assert sorted({entry for entry, _, _ in applying._entries(record)}) == sorted(
+        applying._entry(old.samples, row) for row in range(60)
+    )
+
+
+def equal_pictures(folder: Path) -> ImageData:
+    np.savez(folder / "a.npz", images=np.zeros((1500, 1, 4, 4), np.uint8), labels=np.arange(1500) % 2)
+    return provnet.open_data(folder / "a.npz")
+
+
+def alike(of: ImageData) -> tuple[int, int]:
+    """Two samples of equal content whose ids begin with the same four digits."""
+    seen: dict[str, int] = {}
+    for row in range(len(of)):
+        digits = applying._entry(of.samples, row)[:16]
+        if digits in seen:
+            return seen[digits], row
+        seen[digits] = row
+    raise AssertionError("none are alike")
+
+
+def test_of_equal_pictures_the_same_one_is_dropped_again(tmp_path: Path) -> None:
+    old = equal_pictures(tmp_path)
+    for row in alike(old):
+        new = apply_decisions(old, [decided(old, row, "drop")])
+        assert again(new).samples.sample_ids == new.samples.sample_ids
+        assert set(old.samples.sample_ids) - set(new.samples.sample_ids) == {old.samples.sample_ids[row]}
+
+
+def test_short_records_are_read_but_never_guessed(tmp_path: Path) -> None:
+    old = equal_pictures(tmp_path)
+    first, second = alike(old)
+    single = next(row for row in range(1500) if row not in (first, second))
+
+    def remembering(row: int) -> ImageData:
+        record = {"drop": [], "relabel": {"1": [applying._entry(old.samples, row)[:16]]}}
+        return replace(old, spec=replace(old.spec, options={KEY: record}))
+
+    changed = apply_recorded(remembering(single)).samples.labels
+    assert changed[single] == 1
+    with pytest.raises(IntegrityError, match=f"cannot tell.*{old.samples.sample_ids[first]}.*from"):
+        apply_recorded(remembering(second))
+
+
+def test_a_copy_does_not_stand_in_for_a_dropped_file_that_is_gone(tmp_path: Path) -> None:
+    for name, value in (("x/3", 10), ("x/copy", 10), ("y/1", 90)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(np.full((4, 4), value, np.uint8)).save(tmp_path / f"{name}.png")
+    old = provnet.open_data(tmp_path)
+    new = apply_decisions(old, [decided(old, old.samples.id_places["x/copy.png"], "drop")])
+    (tmp_path / "x/copy.png").unlink()
+    assert again(new).samples.sample_ids == ("x/3.png", "y/1.png")
+
+
+def test_a_record_of_a_later_form_is_refused() -> None:
+    old = data()
+    with pytest.raises(IntegrityError, match="later provnet"):
+        apply_recorded(replace(old, spec=replace(old.spec, options={KEY: {"form": 3}})))
 
 
 @pytest.mark.parametrize(
-    "record", [None, 3, [], {"drop": []}, {"drop": 3, "relabel": {}}, {"drop": [], "relabel": [1]}]
+    "record",
+    [
+        None,
+        3,
+        [],
+        {"drop": []},
+        {"drop": 3, "relabel": {}},
+        {"drop": [], "relabel": [1]},
+        {"drop": ["0123"], "relabel": {}},
+        {"form": 2},
+        {"form": 2, "single": {"drop": ["-" * 16], "relabel": {}}},
+        {"form": 2, "single": {"drop": ["A" * 14 + "=="], "relabel": {}}, "equal": {"drop": [], "relabel": {}}},
+    ],
 )
 def test_a_damaged_record_is_refused(record: object) -> None:
     old = data()

@@ -49,6 +49,23 @@ def test_fashion_by_name_and_idx_by_path(tmp_path: Path) -> None:
         assert (data.spec.kind, len(data), data.class_names) == ("idx", 20, FASHION_NAMES)
 
 
+@pytest.mark.parametrize("place", ["MNIST/raw", "."])
+def test_only_the_sets_own_folder_tells_clothes_from_digits(tmp_path: Path, place: str) -> None:
+    folder = tmp_path / "old-fashioned"
+    write_idx(folder / place)
+    assert open_data("mnist", data_dir=folder).class_names == tuple("0123456789")
+    write_idx(folder / "letters" / "raw")
+    assert open_data(folder / "letters").class_names == tuple("0123456789")
+
+
+@pytest.mark.parametrize("place", ["FashionMNIST", "FashionMNIST/raw", "fashion"])
+def test_clothes_do_not_pass_for_digits(tmp_path: Path, place: str) -> None:
+    write_idx(tmp_path / place)
+    with pytest.raises(UsageError, match="fashion-mnist"):
+        open_data("mnist", data_dir=tmp_path / place)
+    assert open_data("fashion-mnist", data_dir=tmp_path / place).class_names == FASHION_NAMES
+
+
 def test_environment_names_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_idx(tmp_path / "mnist")
     monkeypatch.setenv("PROVNET_DATA", str(tmp_path))

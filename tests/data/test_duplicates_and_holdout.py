@@ -79,6 +79,29 @@ def test_small_classes_and_duplicates_stay_together() -> None:
     assert len(test) == 3
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), min_size=4, max_size=60),
+    st.sampled_from([0.1, 0.25, 0.5, 0.9]),
+)
+def test_equal_pictures_with_different_labels_go_to_one_side(made: list[tuple[int, int]], fraction: float) -> None:
+    content, labels = (list(part) for part in zip(*made, strict=True))
+    data = open_data(noise((31, 4, 4))[content], labels)
+    train, test = holdout(data, fraction)
+    assert not set(train.samples.places) & set(test.samples.places)
+    assert len(train) + len(test) == len(data)
+    assert set(train.samples.labels) == set(data.samples.labels)
+    order = np.random.default_rng(0).permutation(len(data))
+    assert set(holdout(data.select(order), fraction)[1].samples.places) == set(test.samples.places)
+
+
+def test_the_share_of_each_class_stays_about_right() -> None:
+    content = np.concatenate([np.arange(200), np.arange(100, 300)])  # a hundred pictures carry both labels
+    data = open_data(noise((300, 4, 4))[content], ["a"] * 200 + ["b"] * 200)
+    train, test = holdout(data, 0.2)
+    assert not set(train.samples.places) & set(test.samples.places)
+    assert np.bincount(test.labels).tolist() == [40, 40]
+
+
 @pytest.mark.parametrize("fraction", [0, 1, -0.1, 2])
 def test_fractions_that_make_no_sense(fraction: float) -> None:
     with pytest.raises(UsageError, match="between 0 and 1"):

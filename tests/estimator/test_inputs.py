@@ -44,6 +44,29 @@ def test_values_in_another_range_get_a_warning(trained: str, given: Callable[[np
         to_input(model.run_, given(x), strict=True)
 
 
+@pytest.mark.parametrize("form", ["int64", "uint8", "float32"])
+def test_a_run_on_comparisons_is_asked_about_zeros_and_ones(form: str) -> None:
+    x, y = pictures(dtype="uint8")
+    model = small(epochs=1).fit(x > 127, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.explain(x > 127)
+        model.explain((x > 127).astype("uint8") * 255)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.explain((x > 127).astype(form))
+    assert [str(one.message).split(";")[0] for one in told] == [
+        "the values lie in 0..1, this run was trained on 0..255"
+    ]
+
+
+def test_a_comparison_counts_as_what_it_becomes() -> None:
+    x, y = pictures(dtype="uint8")
+    model = small(epochs=1).fit(x.astype("float32"), y)  # of floats: True becomes 1, not 255
+    with pytest.warns(UserWarning, match=r"lie in 0\.\.1, this run was trained on about"):
+        model.explain(x > 127)
+
+
 def test_vectors_may_have_any_range() -> None:
     x, y = load_digits(n_class=2, return_X_y=True)
     model = ProvenanceClassifier(epochs=1).fit(x, y)

@@ -14,7 +14,9 @@ from provnet.errors import IntegrityError, NonFiniteError, UsageError
 from provnet.indexing import IndexMap
 from provnet.modelfile import Run, RunConfig, has_run, read_run, read_samples, verify_files, write_run
 from provnet.models.config import NetworkConfig
+from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import build
+from provnet.rebuild import rebuild
 from provnet.safefile import open_checked, read_tensors, sha256_file
 from provnet.safejson import read_json, write_json
 
@@ -111,6 +113,44 @@ def test_a_backbone_of_ones_own_is_given_again(tmp_path: Path) -> None:
     assert torch.equal(net(images).index_scores, again.network(images).index_scores)
     with pytest.raises(IntegrityError, match=r"model\.safetensors: tensor 'backbone"):
         read_run(tmp_path, backbone=nn.Linear(4, 4))
+
+
+def test_two_runs_read_with_one_module_do_not_share_it(tmp_path: Path) -> None:
+    samples, module = sample_table(), Tied()
+    config = NetworkConfig("class-independent", "custom", (4,), len(samples.class_names))
+    nets = []
+    for name in ("a", "b"):
+        net = build(config, IndexMap(samples.labels, config.classes), Tied()).eval()
+        write_run(Run(net, RunConfig(config), samples), tmp_path / name)
+        nets.append(net)
+    start = module.one.weight.detach().clone()
+    read = [read_run(tmp_path / name, backbone=module).network for name in ("a", "b")]
+    images = torch.rand(3, 4)
+    for net, again in zip(nets, read, strict=True):
+        assert torch.equal(net(images).index_scores, again(images).index_scores)
+    assert torch.equal(module.one.weight, start)
+    assert module.training
+
+
+def test_bf16_keys_of_an_older_run_get_their_factors(tmp_path: Path) -> None:
+    samples = sample_table()
+    config = NetworkConfig(
+        "class-independent", "mlp", (4,), len(samples.class_names), head="exemplar", key_width=8, key_type="bf16"
+    )
+    net = build(config, IndexMap(samples.labels, config.classes)).eval()
+    head = net.index_head
+    assert isinstance(head, ExemplarHead)
+    head.open_keys(trained=False)
+    head.set_keys(torch.arange(len(samples)), torch.randn(len(samples), 8))
+    head.close_keys()
+    state = {name: value for name, value in net.state_dict().items() if name != "index_head.steps"}
+    safetensors.torch.save_file(state, tmp_path / "model.safetensors")
+    with (tmp_path / "model.safetensors").open("rb") as file:
+        again = rebuild(config, samples, file)
+    read = again.index_head
+    assert isinstance(read, ExemplarHead)
+    assert torch.allclose(read.bank.unpacked(), head.bank.unpacked(), rtol=1e-6, atol=0)
+    assert torch.allclose(read.bank.unpacked().norm(dim=1), torch.ones(len(samples)), rtol=1e-6)
 
 
 def test_a_backbone_that_is_not_asked_for_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import provnet
+from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
 from provnet.indexing import IndexMap
 from provnet.models.config import NetworkConfig
@@ -96,10 +98,47 @@ def test_it_is_trained_and_explained(network: str) -> None:
     data = provnet.open_data(images, np.arange(14) % 3)
     run = fit(data, network=network, backbone=module, config=train_config(epochs=1, batch_size=8))
     assert run.config.network.backbone == "custom"
-    assert not torch.equal(start, module.linear.weight)
+    assert torch.equal(start, module.linear.weight)  # a copy is trained
+    assert module.training
+    assert isinstance(run.network.backbone, Viewing)
+    assert not torch.equal(start, run.network.backbone.linear.weight)
     found = provnet.explain(run, data.images, k=2)
     assert found.index.shape == (14, 2)
     assert found.index[:, 0].min() >= 0
+
+
+def some(seed: int) -> ImageData:
+    images = np.random.default_rng(seed).integers(0, 256, (14, *SHAPE), dtype=np.uint8)
+    return provnet.open_data(images, np.arange(14) % 3)
+
+
+def test_a_second_fit_with_the_same_module_leaves_the_first_run_as_it_was() -> None:
+    module, config = Convolving(), train_config(epochs=1, batch_size=8)
+    first = fit(some(0), backbone=module, config=config)
+    before = provnet.explain(first, some(0).images).to_records()
+    second = fit(some(1), backbone=module, config=config)
+    assert provnet.explain(first, some(0).images).to_records() == before
+    mine, other = ({id(p) for p in run.network.parameters()} for run in (first, second))
+    assert not mine & other
+    again = fit(some(0), backbone=module, config=config)  # nothing of the runs before is in it
+    assert provnet.explain(again, some(0).images).to_records() == before
+
+
+def test_hooks_and_what_a_module_keeps_of_its_last_pass_are_copied() -> None:
+    module, calls = Viewing(), []
+    module.register_forward_hook(lambda *_: calls.append(1))
+    module.seen = module.linear(torch.zeros(1, 90))  # has a gradient: torch alone does not copy it
+    run = fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+    calls.clear()
+    provnet.explain(run, some(0).images)
+    assert calls == [1]
+
+
+def test_a_module_that_cannot_be_copied_is_refused() -> None:
+    module = Viewing()
+    module.lock = threading.Lock()  # type: ignore[assignment]
+    with pytest.raises(UsageError, match=r"the backbone cannot be copied .*lock"):
+        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
 
 
 def test_feature_maps_are_refused() -> None:

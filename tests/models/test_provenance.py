@@ -151,7 +151,9 @@ def test_what_cannot_be_built_is_refused() -> None:
         build(NetworkConfig("single", "mlp", (4,), classes=4), index_map)
     with pytest.raises(UsageError, match=r'unknown network "class-conditonal".*Did you mean "class-conditional"'):
         build(NetworkConfig("class-conditonal", "mlp", (4,), classes=3), index_map)
-    with pytest.raises(UsageError, match=r'unknown backbone "smal".*Did you mean "small"'):
+    with pytest.raises(
+        UsageError, match=r'unknown backbone "smal"; allowed: auto, .*sharing-large.*Did you mean "small"'
+    ):
         build(NetworkConfig("single", "smal", (1, 8, 8), classes=3), index_map)
     for backbone in ("small", "residual", "paper", "paper-single"):
         with pytest.raises(UsageError, match=r'takes pictures \(C, H, W\).*use "mlp"'):

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import provnet
 from provnet.errors import UsageError
 from provnet.indexing import IndexMap
+from provnet.modelfile import read_run
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import ProvenanceNet, build, parameter_count
 from provnet.models.sharing import LEVELS, SHARING, PooledConv, cut_at
+from provnet.training.config import train_config
+from provnet.training.fit import fit
 
 from .made import UNEVEN, scores_of
 
@@ -134,3 +140,20 @@ def test_what_cannot_be_is_refused() -> None:
     config = NetworkConfig("class-conditional", "sharing-small", (1, 8, 8), classes=3, conditional=True)
     with pytest.raises(UsageError, match="no class input; set conditional to False"):
         build(config, IndexMap(UNEVEN))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(("size", "key_width", "keys"), [("sharing-xlarge", 0, 128), ("sharing-small", 16, 16)])
+def test_keys_narrower_than_the_features(size: str, key_width: int, keys: int, level: int, tmp_path: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (8, 4, 4), dtype=np.uint8)
+    data = provnet.open_data(images, np.arange(8) % 2)
+    run = fit(
+        data, network="class-independent", backbone=size, head="exemplar", conditional=False, level=level,
+        key_width=key_width, config=train_config(epochs=1), out=tmp_path / "run",
+    )  # fmt: skip
+    width = SHARING[size][3] if level == 4 else keys  # of the features that are measured
+    assert run.network.support.mean.shape == (2, width)
+    assert run.network(data.images).support_features.shape == (8, width)
+    found = provnet.explain(run, data.images, k=3)
+    assert found.index[:, 0].tolist() == list(range(8))
+    assert provnet.explain(read_run(tmp_path / "run"), data.images, k=3).to_records() == found.to_records()

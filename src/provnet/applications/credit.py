@@ -24,6 +24,7 @@ from provnet.attribution import WEIGHTS
 from provnet.data.files import check_memory
 from provnet.errors import NonFiniteError, UsageError, one_of
 from provnet.explanation import active_network
+from provnet.inputs import raw_tensor, whole
 from provnet.modelfile import Run
 from provnet.stats import Interval
 from provnet.training.progress import progress_bar
@@ -115,8 +116,8 @@ def credit(
     >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
     (['ann', 'bob'], 1.0)
     """
-    queries = torch.as_tensor(images)
-    _check(run, queries, contributors, k, draws)
+    queries, k, batch_size = raw_tensor(images), whole("k", k, 0), whole("batch_size", batch_size)
+    _check(run, queries, contributors, draws)
     one_of("weights", weights, WEIGHTS)
     net, kept = active_network(run)
     active = np.arange(len(run.samples)) if kept is None else kept
@@ -168,15 +169,13 @@ def credit(
     )
 
 
-def _check(run: Run, queries: Tensor, contributors: Sequence[str | None], k: int, draws: int) -> None:
+def _check(run: Run, queries: Tensor, contributors: Sequence[str | None], draws: int) -> None:
     if len(contributors) != len(run.samples):
         raise UsageError(f"{len(contributors)} contributors for {len(run.samples)} samples; give one each, or None")
     if len(queries) == 0:
         raise UsageError("there is nothing to credit: no queries were given")
     if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
         raise NonFiniteError("the queries hold NaN or infinite values; no sample can be credited")
-    if k < 0:
-        raise UsageError(f"k must be 0 (all weights) or more, got {k}")
     if draws < 20:
         raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the intervals")
     if any(name in ("", UNLISTED) for name in contributors):

@@ -25,7 +25,8 @@ from provnet.data.hashing import hash_pixels
 from provnet.data.imagedata import ImageData
 from provnet.data.sources import reopen
 from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.explanation import explain
+from provnet.explanation import explain_quietly
+from provnet.inputs import raw_tensor
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -58,7 +59,7 @@ def attribute_generated(
     >>> found.near_copy.tolist(), found.copies[1].sample_id == data.samples.sample_ids[1]
     ([True, True], True)
     """
-    queries = torch.as_tensor(images)
+    queries = raw_tensor(images)
     _check(queries, run)
     data = _opened(run) if data is None else data
     index, places = _found(run, data)
@@ -71,7 +72,7 @@ def attribute_generated(
     )  # fmt: skip
     with progress_bar("comparing", len(queries), progress) as update:
         ratios = copy_ratios(queries, pictures, device=device, report=lambda done: update(done, ""))
-    explanation = explain(run, queries, k=k)
+    explanation = explain_quietly(run, queries, k=k)
     controls = _controls(run, queries, pictures, fresh, index, device, seed, progress)
     exact = _exact(run, queries)
     score = calibration.score(ratios)

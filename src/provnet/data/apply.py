@@ -6,8 +6,9 @@ its data open again as they were used, whatever became of the file of decisions.
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,9 +21,11 @@ from provnet.data.imagedata import ImageData
 from provnet.errors import DataError, IntegrityError, UsageError, did_you_mean
 
 KEY = "decisions"  # its name among a DataSpec's options
-CONTENT, NAME = 12, 4  # hexadecimal digits of a sample's hash and of its id's
+CONTENT, NAME = 12, 12  # hexadecimal digits of a sample's hash and of its id's
+FORM, OLD = 2, CONTENT + 4  # how a run remembers them; the digits of an entry before there were forms
+PACKED = (CONTENT + NAME) // 2 * 4 // 3  # characters of an entry, in base64
 MOST = 40_000  # changes that fit into a run's config.json
-PIECE = 60_000 // (CONTENT + NAME) * (CONTENT + NAME)  # characters of a text in it
+PIECE = 60_000 // PACKED * PACKED  # characters of a text in it
 
 
 def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData:
@@ -69,19 +72,28 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
 def apply_recorded(data: ImageData) -> ImageData:
     """What the data's own DataSpec remembers of decisions; a sample that is no longer there is passed over.
 
-    Where ids changed, content alone names a sample if no other has it: renamed files keep their corrected labels.
+    Where ids changed, content alone names a sample if no other has it, neither now nor when it was decided: renamed
+    files keep their corrected labels, and a copy never stands in for a sample that is gone.
     """
     remembered = data.spec.options.get(KEY)
     if remembered is None:
         return data
-    by_both, by_content = _places(data.samples)
+    entries = _entries(remembered)
+    places = _places(data.samples, {CONTENT, *(len(entry) for entry, _, _ in entries)})
     labels, kept = data.samples.labels.copy(), np.ones(len(data), dtype=np.bool_)
     known = {name: number for number, name in enumerate(data.samples.class_names)}
-    for entry, label in _entries(remembered):
-        alike = by_content.get(entry[:CONTENT], [])
-        place = by_both.get(entry, alike[0] if len(alike) == 1 else None)
-        if place is None:
+    for entry, label, alone in entries:
+        alike = places.get(entry[:CONTENT], [])
+        found = places.get(entry, alike if alone and len(alike) == 1 else [])
+        if len(found) > 1:
+            first, second = (shown(data.samples.sample_ids[place]) for place in found[:2])
+            raise IntegrityError(
+                f'the run\'s record of decisions cannot tell "{first}" from "{second}", which have equal content; '
+                "open the data as they are, and apply the file of decisions to them once more"
+            )
+        if not found:
             continue
+        place = found[0]
         if label is None:
             kept[place] = False
         elif label in known:
@@ -96,7 +108,7 @@ def decision_words(remembered: Any) -> str:
     '2 relabelled, 0 dropped by decision'
     """
     entries = _entries(remembered)
-    dropped = sum(label is None for _, label in entries)
+    dropped = sum(label is None for _, label, _ in entries)
     return f"{len(entries) - dropped:,} relabelled, {dropped:,} dropped by decision"
 
 
@@ -126,11 +138,24 @@ def _entry(samples: SampleTable, place: int) -> str:
 
 
 def _short_form(samples: SampleTable, changed: Sequence[tuple[int, str | None]]) -> dict[str, Any]:
-    """A few digits of each sample, put together into long texts: config.json may have a million bytes."""
-    drop = _pieces([_entry(samples, place) for place, label in changed if label is None])
-    labels = dict.fromkeys(label for _, label in changed if label is not None)
-    relabel = {name: _pieces([_entry(samples, place) for place, label in changed if label == name]) for name in labels}
-    return {"drop": drop, "relabel": relabel}
+    """A few digits of each sample, put together into long texts: config.json may have a million bytes.
+
+    Samples of equal content are kept apart: only id and content together name one of them.
+    """
+    parts: dict[str, list[tuple[int, str | None]]] = {"single": [], "equal": []}
+    for place, label in changed:
+        is_single = len(samples.places[samples.sha256[place].tobytes()]) == 1
+        parts["single" if is_single else "equal"].append((place, label))
+    return {"form": FORM, **{name: _part(samples, part) for name, part in parts.items()}}
+
+
+def _part(samples: SampleTable, changed: Sequence[tuple[int, str | None]]) -> dict[str, Any]:
+    by_label: dict[str | None, list[str]] = {None: []}
+    for place, label in changed:
+        packed = base64.b64encode(bytes.fromhex(_entry(samples, place))).decode()
+        by_label.setdefault(label, []).append(packed)
+    drop = _pieces(by_label.pop(None))
+    return {"drop": drop, "relabel": {label: _pieces(entries) for label, entries in by_label.items()}}
 
 
 def _pieces(entries: Sequence[str]) -> list[str]:
@@ -138,23 +163,41 @@ def _pieces(entries: Sequence[str]) -> list[str]:
     return [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
 
 
-def _entries(remembered: Any) -> list[tuple[str, str | None]]:
-    """The inverse of `_short_form`; what it could not have written is refused."""
-    width = CONTENT + NAME
-    found: list[tuple[str, str | None]] = []
+def _entries(remembered: Any) -> list[tuple[str, str | None, bool]]:
+    """The inverse of `_short_form`, and whether content alone may name the sample; anything else is refused."""
+    form = remembered.get("form", FORM) if isinstance(remembered, Mapping) else FORM
+    if form != FORM:
+        raise IntegrityError("the run's record of decisions has a form unknown here; open the run with a later provnet")
     try:
-        groups: list[tuple[str | None, Any]] = [(None, remembered["drop"]), *dict(remembered["relabel"]).items()]
-        for label, pieces in groups:
-            text = "".join(pieces)
-            found += [(text[start : start + width], label) for start in range(0, len(text), width)]
+        if "form" not in remembered:
+            return [(entry, label, True) for entry, label in _read_part(remembered, OLD)]
+        found = []
+        for name, alone in (("single", True), ("equal", False)):
+            for packed, label in _read_part(remembered[name], PACKED):
+                if "=" in packed:
+                    raise ValueError("an entry is too short")
+                found.append((base64.b64decode(packed, validate=True).hex(), label, alone))
+        return found
     except (TypeError, KeyError, ValueError):
         raise IntegrityError("the run's record of decisions is damaged; it must hold drop and relabel") from None
+
+
+def _read_part(part: Any, width: int) -> list[tuple[str, str | None]]:
+    found: list[tuple[str, str | None]] = []
+    groups: list[tuple[str | None, Any]] = [(None, part["drop"]), *dict(part["relabel"]).items()]
+    for label, pieces in groups:
+        text = "".join(pieces)
+        if len(text) % width:
+            raise ValueError("an entry is cut short")
+        found += [(text[start : start + width], label) for start in range(0, len(text), width)]
     return found
 
 
-def _places(samples: SampleTable) -> tuple[Mapping[str, int], Mapping[str, list[int]]]:
-    by_content: dict[str, list[int]] = {}
-    entries = [_entry(samples, place) for place in range(len(samples))]
-    for place, entry in enumerate(entries):
-        by_content.setdefault(entry[:CONTENT], []).append(place)
-    return {entry: place for place, entry in enumerate(entries)}, by_content
+def _places(samples: SampleTable, widths: Collection[int]) -> Mapping[str, list[int]]:
+    """Where the samples are, by so many digits of their entries."""
+    found: dict[str, list[int]] = {}
+    for place in range(len(samples)):
+        entry = _entry(samples, place)
+        for width in widths:
+            found.setdefault(entry[:width], []).append(place)
+    return found

@@ -14,7 +14,8 @@ from provnet.errors import UsageError
 def holdout(data: ImageData, fraction: float) -> tuple[ImageData, ImageData]:
     """Split data into (train, test), class by class; about `fraction` of each class is for testing.
 
-    Equal pictures of a class always go to the same side, and every class keeps at least one sample for training.
+    Equal pictures always go to the same side, whatever their labels, and every class keeps at least one sample for
+    training.
     Each side's DataSpec remembers the split, so that it opens again as it was.
 
     >>> import provnet
@@ -44,16 +45,27 @@ def _held(data: ImageData, fraction: float) -> np.ndarray:
     _, rank = np.unique(keys, return_inverse=True)  # equal pictures share a rank
     rank = rank.reshape(-1)
     labels = data.samples.labels
-    held = np.zeros(len(data), dtype=bool)
+    cuts = np.full(len(data.class_names), -1)  # the last rank of each class that is held out
+    for label in np.unique(labels):
+        ranks = np.sort(rank[labels == label])
+        cuts[label] = _cut(ranks, round(fraction * len(ranks)), spare=True)
+    # a picture with several labels is held out where all its classes agree; the rest of a class makes up for it
+    pairs = np.unique(rank * len(cuts) + labels)
+    several = np.bincount(pairs // len(cuts))[rank] > 1
+    held: np.ndarray = several & (np.bincount(rank, rank > cuts[labels])[rank] == 0)
     for label in np.unique(labels):
         members = np.flatnonzero(labels == label)
-        count = round(fraction * len(members))
-        ranks = np.sort(rank[members])
-        if count and ranks[count - 1] == ranks[-1]:
-            count = int(np.searchsorted(ranks, ranks[-1]))  # the last picture stays for training
-        if count:
-            held[members] = rank[members] <= ranks[count - 1]
+        own, shared = members[~several[members]], members[several[members]]
+        wanted = round(fraction * len(members)) - int(held[shared].sum())
+        held[own] = rank[own] <= _cut(np.sort(rank[own]), min(wanted, len(own)), spare=bool(held[shared].all()))
     return held
+
+
+def _cut(ranks: np.ndarray, count: int, *, spare: bool) -> int:
+    """The rank up to which `count` of the sorted ranks lie, equal ones together; the last stays out to `spare` it."""
+    if count > 0 and spare and ranks[count - 1] == ranks[-1]:
+        count = int(np.searchsorted(ranks, ranks[-1]))
+    return int(ranks[count - 1]) if count > 0 else -1
 
 
 def _side(data: ImageData, mask: np.ndarray, fraction: float, side: str) -> ImageData:

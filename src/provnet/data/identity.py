@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from provnet.errors import DataError
+from provnet.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,11 @@ class SampleTable:
             raise DataError(f"labels must be int64 of shape ({n},), got {self.labels.dtype} {self.labels.shape}")
         if n and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
             raise DataError(f"labels must lie in 0..{len(self.class_names) - 1}, the classes that have a name")
+        for name in self.class_names:
+            try:
+                name.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                raise DataError(f"class name {name!a} is not valid text, half a character; rename the class") from None
         if len(self.paths) != n or len(self.sources) != n:
             raise DataError(f"paths and sources must have {n} entries, got {len(self.paths)} and {len(self.sources)}")
         for name in FLAGS:
@@ -120,9 +126,9 @@ class SampleTable:
         members = [m for m in np.split(order, edges) if len(m) > 1]
         return [tuple(int(i) for i in m) for m in members if len(np.unique(self.labels[m])) > 1]
 
-    def select(self, indices: np.ndarray) -> SampleTable:
-        """The table of some samples, in the order given."""
-        rows = np.asarray(indices, dtype=np.int64)
+    def select(self, indices: ArrayLike) -> SampleTable:
+        """The table of some samples, in the order given, or of those that a bool mask marks."""
+        rows = chosen_rows(indices, len(self))
         return SampleTable(
             sample_ids=tuple(self.sample_ids[i] for i in rows),
             sha256=self.sha256[rows],
@@ -134,6 +140,25 @@ class SampleTable:
             withheld=self.withheld[rows],
             added=self.added[rows],
         )
+
+
+def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:
+    """Positions among n samples as int64: whole numbers as they are, or those where a bool mask is true.
+
+    >>> chosen_rows([True, False, True], 3).tolist(), chosen_rows([2, 0], 3).tolist()
+    ([0, 2], [2, 0])
+    """
+    given = np.asarray(indices)
+    if given.dtype == np.bool_:
+        if given.shape != (n,):
+            raise UsageError(f"a bool mask must have one value a sample, {n:,}; got shape {given.shape}")
+        return np.flatnonzero(given)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise UsageError(
+            f"samples are selected by positions, whole numbers, or by a bool mask of length {n:,}; "
+            f"got {given.dtype} of shape {given.shape}"
+        )
+    return given.astype(np.int64)
 
 
 FLAGS = ("withheld", "added")  # they say what becomes of a sample, not what it is: no fingerprint covers them

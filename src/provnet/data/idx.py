@@ -74,7 +74,8 @@ def open_idx(folder: Path, split: str, options: OpenOptions) -> Opened:
     answers = np.concatenate(labels).astype(np.int64)
     highest = int(answers.max()) if len(answers) else 0
     numbers = tuple(str(i) for i in range(max(10, highest + 1)))
-    usual = FASHION_NAMES if "fashion" in str(folder).lower() else numbers  # the files themselves hold no names
+    own = folder.parent if folder.name == "raw" else folder  # the files themselves hold no names
+    usual = FASHION_NAMES if "fashion" in own.name.lower() else numbers
     names = check_names(options.class_names or usual)
     if highest >= len(names):
         raise DataError(f"{folder}: label {highest} found, but only {len(names)} class names")

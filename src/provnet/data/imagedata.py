@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.data.identity import SampleTable
+from provnet.data.identity import SampleTable, chosen_rows
 from provnet.errors import DataError
 
 AFTER_READING = ("decisions", "holdout")  # options that choose and relabel among what was read, in this order
@@ -71,8 +71,8 @@ class ImageData:
 
     @property
     def labels(self) -> Tensor:
-        """(N,) int64 labels."""
-        return torch.from_numpy(self.samples.labels)
+        """(N,) int64 labels, a copy: whoever writes to it changes no sample."""
+        return torch.from_numpy(self.samples.labels.copy())
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -85,11 +85,11 @@ class ImageData:
         return tuple(self.images.shape[1:])
 
     def select(self, indices: np.ndarray | Tensor) -> ImageData:
-        """Some samples, in the order given, with their identities.
+        """Some samples, in the order given, with their identities; or those that a bool mask marks.
 
         >>> import provnet
         >>> len(provnet.open_data("embedded").select(torch.arange(10)))
         10
         """
-        rows = np.asarray(indices, dtype=np.int64)
+        rows = chosen_rows(indices, len(self))
         return ImageData(self.images[torch.from_numpy(rows)], self.samples.select(rows), self.spec, self.skipped)

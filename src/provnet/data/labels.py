@@ -57,6 +57,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
         if kinds <= {str}:
             values = values.astype(str)
         elif all(issubclass(kind, int | np.integer) for kind in kinds):
+            _check_size(values)
             values = values.astype(np.int64)
         else:
             raise DataError(f"labels must be all text or all whole numbers, got {_some(k.__name__ for k in kinds)}")
@@ -65,9 +66,11 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or (values != np.floor(values)).any():
             raise DataError("labels must be whole numbers or text, got fractions, NaN or infinity")
+        _check_size(values)
         values = values.astype(np.int64)
     if values.dtype.kind not in "iub":
         raise DataError(f"labels must be whole numbers or text, got type {values.dtype}")
+    _check_size(values)
     if class_names is None:
         distinct, position = np.unique(values, return_inverse=True)
         return position.reshape(-1).astype(np.int64), tuple(str(value) for value in distinct.tolist())
@@ -78,6 +81,13 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
             f"got {int(values.min())}..{int(values.max())}"
         )
     return values.astype(np.int64), names
+
+
+def _check_size(values: np.ndarray) -> None:
+    if len(values) and values.dtype.kind != "b":
+        for value in (values.min(), values.max()):
+            if abs(int(value)) >= 2**63:
+                raise DataError(f"label {value} is too large; whole numbers must lie below 2**63, larger ones be text")
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:

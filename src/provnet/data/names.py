@@ -41,12 +41,18 @@ def locate(name: str, folder: Path) -> Path:
     for place in known.places:
         found = _holds(known.kind, folder / place)
         if found is not None:
+            if name == "mnist" and place == "." and _own(found) in map(str.lower, NAMES["fashion-mnist"].places):
+                raise UsageError(f'{folder} is a folder of "fashion-mnist", whose files have the names of "mnist"')
             return found
     looked = ", ".join(place for place in known.places if place != ".")
     raise UsageError(
         f'data set "{name}" not found under {folder} (looked in {looked}). Expected: {known.files}. '
         f"Get it from {known.where}; another folder is given by --data-dir or PROVNET_DATA"
     )
+
+
+def _own(place: Path) -> str:
+    return (place.parent if place.name == "raw" else place).name.lower()
 
 
 def _holds(kind: str, place: Path) -> Path | None:
@@ -67,6 +73,7 @@ NAMES = {
         ("MNIST/raw", "MNIST", "mnist", "."),
         "{train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte (plain or .gz)",
         "https://ossci-datasets.s3.amazonaws.com/mnist/ (or torchvision.datasets.MNIST with download=True)",
+        tuple("0123456789"),
     ),
     "fashion-mnist": Named(
         "idx",

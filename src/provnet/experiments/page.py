@@ -118,8 +118,9 @@ def _time(results: Results) -> list[str]:
     words = f"A seed of the {len(took)} cells that were run took {sum(took.values()):,.0f} s, added up"
     lines = ["", f"{words}; the longest, `{slowest}`, {took[slowest]:,.0f} s."]
     for seed in sorted({seed for seeds in results.cells.values() for seed in seeds}):
-        ran = [seeds[seed].told.get("at") for seeds in results.cells.values() if seed in seeds]
-        if len(ran) == len(took) and None not in ran:  # all cells, each with its time of day
+        there = [seeds[seed].told for seeds in results.cells.values() if seed in seeds]
+        ran = [told["at"] for told in there if "at" in told]
+        if len(ran) == len(took):  # all cells, each with its time of day
             lines.append(f"By the clock all of seed {seed} took {busy(ran):,.0f} s, cells side by side counted once.")
     return lines
 

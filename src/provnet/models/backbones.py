@@ -60,17 +60,10 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
     return tuple(out.shape[1:])
 
 
-def conv_block(inputs: int, outputs: int, pool: nn.Module | None, *, bias: bool = True) -> nn.Sequential:
-    """3x3 convolution, padded, BatchNorm, ReLU and a pooling layer.
-
-    BatchNorm takes a bias out again, and adding one costs two passes over the maps; the paper's layers have one.
-    """
-    parts = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=bias), nn.BatchNorm2d(outputs), nn.ReLU()]
+def conv_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequential:
+    """3x3 convolution, padded, BatchNorm, ReLU and a pooling layer."""
+    parts = [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
     return nn.Sequential(*parts, *([pool] if pool is not None else []))
-
-
-def _plain_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequential:
-    return conv_block(inputs, outputs, pool, bias=False)
 
 
 def _pool() -> nn.MaxPool2d:
@@ -113,7 +106,7 @@ class Residual(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(_plain_block(channels, channels, None), _plain_block(channels, channels, None))
+        self.body = nn.Sequential(conv_block(channels, channels, None), conv_block(channels, channels, None))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) -> (B, C, H, W)."""
@@ -125,12 +118,12 @@ def residual(shape: Shape) -> nn.Module:
     """A residual CNN for colour pictures: 64-128-256-512 with three residual blocks, the top of each of 512 maps."""
     c = _pictures_only("residual", shape)
     return nn.Sequential(
-        _plain_block(c, 64, None),
-        _plain_block(64, 128, _pool()),
+        conv_block(c, 64, None),
+        conv_block(64, 128, _pool()),
         Residual(128),
-        _plain_block(128, 256, _pool()),
+        conv_block(128, 256, _pool()),
         Residual(256),
-        _plain_block(256, 512, _pool()),
+        conv_block(256, 512, _pool()),
         Residual(512),
         nn.AdaptiveMaxPool2d((1, 1)),
         nn.Flatten(),
@@ -141,10 +134,10 @@ def medium(shape: Shape) -> nn.Module:
     """For many small grey pictures: conv 32-64-128 with two residual blocks, 128 x 2x2 = 512 features."""
     c = _pictures_only("medium", shape)
     return nn.Sequential(
-        _plain_block(c, 32, None),
-        _plain_block(32, 64, _pool()),
+        conv_block(c, 32, None),
+        conv_block(32, 64, _pool()),
         Residual(64),
-        _plain_block(64, 128, _pool()),
+        conv_block(64, 128, _pool()),
         Residual(128),
         nn.AdaptiveMaxPool2d((2, 2)),
         nn.Flatten(),

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.errors import UsageError, choose
+from provnet.errors import UsageError, choose, one_of
 from provnet.indexing import IndexMap
 from provnet.models.backbones import BACKBONES, CUSTOM, branch, output_shape
 from provnet.models.config import NetworkConfig
@@ -228,12 +228,16 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
     if backbone is None and config.backbone in SHARING:
         if concatenated:
             raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
-        cut = cut_at(config.backbone, config.input_shape, config.level if kind.task else 4)
+        level = config.level if kind.task else 4
+        cut = cut_at(config.backbone, config.input_shape, level)
         width = SHARING[config.backbone][3]
         if config.head == "plain":
             return _Parts(cut.shared, cut.task, width, cut.index, width, width)
         projection, key_width = _projection(width, config)
-        return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, width)
+        measured = width if level == 4 else key_width  # below level 4 maps are shared: see `support_features`
+        return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, measured)
+    if backbone is None:
+        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING))  # all that may be asked for
     design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
     shared = backbone if backbone is not None else design.make(config.input_shape)
     features = output_shape(shared, config.input_shape)
@@ -243,14 +247,8 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         index, index_width = branch(features[0] + concatenated, design.trunk, design.last_dropout), design.trunk[-1][0]
     else:
         index, index_width = _projection(features[0], config)
-    return _Parts(
-        shared,
-        branch(features[0], design.task),
-        design.task[-1][0] if design.task else features[0],
-        index,
-        index_width,
-        features[0],
-    )
+    task, task_width = branch(features[0], design.task), design.task[-1][0] if design.task else features[0]
+    return _Parts(shared, task, task_width, index, index_width, features[0])
 
 
 def _projection(features: int, config: NetworkConfig) -> tuple[nn.Sequential, int]:

@@ -22,6 +22,7 @@ from provnet.errors import MemoryLimitError, UsageError
 from provnet.modelfile import Run, RunConfig, read_run, write_run
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet, build
+from provnet.rebuild import float32_default, own_copy
 from provnet.support import calibrate
 from provnet.training import folder as run_folder
 from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
@@ -79,8 +80,8 @@ def fit(
     """Train a provenance network on `data` and return the run; with `out` it is also written there, step by step.
 
     `recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be: on a
-    CPU, in several processes, with data that do not fit the GPU, with a backbone of your own. With `index_subset` only
-    some samples are indexed, and the run's sample table holds those alone (`training.subset`).
+    CPU, in several processes, with data that do not fit the GPU, with a backbone of your own (a copy of it is trained).
+    With `index_subset` only some samples are indexed, and the run's table holds those alone (`training.subset`).
 
     >>> import provnet
     >>> data = provnet.open_data("embedded").select(torch.arange(40))
@@ -90,18 +91,18 @@ def fit(
     """
     data, indexed = narrowed(data, index_subset, network)
     config = for_samples(config or train_config(), len(data), data.shape)
-    custom = backbone if isinstance(backbone, nn.Module) else None
+    custom = own_copy(backbone) if isinstance(backbone, nn.Module) else None
     wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level, "head": head}
     shape, index_map = plan(data, network, backbone, config.preset, key_type=key_type, key_width=key_width, **wishes)
     index_map = indexed.map(index_map)
-    parameters = check_memory(shape, index_map, config, custom)
-    fabric = make_fabric(device, devices, config.precision)
-    check_shares(len(data), config.batch_size, fabric.world_size)
-    if shape.head == "exemplar-trained" and fabric.world_size > 1:
-        raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
-    path = None if out is None else Path(out)
-    settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
-    with ExitStack() as stack:
+    with ExitStack() as stack, float32_default():
+        parameters = check_memory(shape, index_map, config, custom)
+        fabric = make_fabric(device, devices, config.precision)
+        check_shares(len(data), config.batch_size, fabric.world_size)
+        if shape.head == "exemplar-trained" and fabric.world_size > 1:
+            raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
+        path = None if out is None else Path(out)
+        settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
         checkpoint = None
         if path is not None:
             if fabric.global_rank == 0:

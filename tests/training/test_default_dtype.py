@@ -1,0 +1,59 @@
+"""Weights are float32 whatever torch's default is, and the caller's default is put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import provnet
+from provnet.errors import UsageError
+from provnet.modelfile import read_run
+from provnet.training.fit import fit
+
+from .made import NETWORKS, pictures, recipe, same_bits
+
+
+@pytest.fixture
+def doubles() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def body() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Flatten(), nn.Linear(64, 5))
+        nn.init.constant_(module[1].weight, 0.01)
+        nn.init.zeros_(module[1].bias)
+        return module
+
+
+@pytest.mark.parametrize("name", ["single", "class-conditional", "sharing", "keys", "own"])
+def test_a_run_is_the_same_whatever_the_default(name: str, tmp_path: Path) -> None:
+    kind = {"head": "exemplar"} if name == "own" else NETWORKS[name]
+    settings = {**kind, "conditional": False, "config": recipe(epochs=1)}
+    usual = fit(pictures(), **settings, **({"backbone": body()} if name == "own" else {}))
+    torch.set_default_dtype(torch.float64)
+    try:
+        own = {"backbone": body()} if name == "own" else {}
+        run = fit(pictures(), **settings, **own, out=tmp_path / "run")
+        again = read_run(tmp_path / "run", **own)
+        found = provnet.explain(again, pictures().images, k=2)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    same_bits(run, usual)
+    same_bits(again, usual)
+    assert found.to_records() == provnet.explain(usual, pictures().images, k=2).to_records()
+
+
+@pytest.mark.usefixtures("doubles")
+def test_the_default_is_put_back_after_an_error() -> None:
+    with pytest.raises(UsageError, match="level must be one of"):
+        fit(pictures(), network="class-independent", backbone="sharing-small", level=9, config=recipe())
+    assert torch.get_default_dtype() == torch.float64
