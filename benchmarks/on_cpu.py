@@ -16,7 +16,7 @@ EXACT = (
     "each library's best number of threads, with quartiles; beside it the ratio with one thread each, and that of the "
     "quickest calls of all turns."
 )
-ENGINE = "The faiss engine of provnet beside its own exact scan: one thread each, processor time, 15 turns."
+ENGINE = "The faiss engine of provnet beside its own exact scan: one thread each, processor time, medians of turns."
 PLAIN_COPIES = 3  # (B, N) tensors of plain cross-entropy: scores, their log-softmax, the gradient
 
 

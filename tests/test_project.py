@@ -51,6 +51,13 @@ def test_every_dependency_has_a_range() -> None:
     assert "-e '.[{}]'".format(",".join(INSTALLED)) in MAKEFILE
 
 
+def test_extras_hold_only_what_is_imported() -> None:
+    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    extras = {name: texts for name, texts in PROJECT["project"]["optional-dependencies"].items() if name != "dev"}
+    modules = {Requirement(one).name.removesuffix("-cpu") for texts in extras.values() for one in texts}
+    assert {name for name in modules if not re.search(rf"^\s*(?:from|import) {name}\b", text, re.MULTILINE)} == set()
+
+
 def test_pins_are_unique() -> None:
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     assert len(pins()) == len([line for line in lines if line.strip() and not line.startswith("#")])

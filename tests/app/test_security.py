@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import http.client
+import io
 import json
 import socket
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+from provnet.app.map_api import _csv as selection_csv
 from provnet.app.security import HEADERS
 from provnet.app.served import Served
 
@@ -221,6 +226,14 @@ def test_names_are_text_everywhere_and_formulas_are_defused(live: Live) -> None:
     selection = live.post("/selections", json={"index": index}).json()["selection"]
     lines = live.get(f"/selections/{selection}.csv").text.splitlines()[1:]
     assert all(",'=cmd" in line or ",\"'=cmd" in line for line in lines)
+
+
+def test_ids_in_the_csv_of_a_selection_are_defused() -> None:
+    samples = digits("train", 80).samples
+    ids = ("=cmd|'/C calc'!A0", "@SUM(1)", "+1/-a.png", "\t=1", *samples.sample_ids[4:])
+    state: Any = SimpleNamespace(served=SimpleNamespace(run=SimpleNamespace(samples=replace(samples, sample_ids=ids))))
+    cells = [row[0] for row in csv.reader(io.StringIO(selection_csv(state, np.arange(5)).decode(), newline=""))]
+    assert cells[1:] == [*(f"'{name}" for name in ids[:4]), ids[4]]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -33,6 +34,9 @@ NAMES = {
 LABELS = {
     "formula": "=cmd|' /C calc'!A0",
     "script": "<script>alert(1)</script>",
+    "function": "@SUM(1+1)",
+    "sum": "+1",
+    "tab": "\t=1+1",
     "escape": "\x1b[31mred\x1b[0m",
     "markup of the terminal": "[bold red]x[/bold red]",
 }
@@ -112,32 +116,54 @@ def is_answered(_: Place, said: Said) -> None:
 
 
 def labelled(place: Place, labels: Mapping[str, str]) -> list[object]:
-    """A manifest with such labels, two pictures each, and a class folder's worth of plain ones."""
+    """A manifest with such labels, three pictures each, and a class folder's worth of plain ones."""
     lines = ["path,label"]
-    for number, label in enumerate([*labels.values(), "plain"] * 2):
+    for number, label in enumerate([*labels.values(), "plain"] * 3):
         place.write(f"{number}.png", encode(noise((SIDE, SIDE), number)))
         lines.append(f'{number}.png,"{label}"')
     return ["train", place.write("list.csv", "\n".join(lines)), "--out", place.out, *NETWORK, "--epochs", 1]
 
 
 def label_is_escaped(label: str) -> Callable[[Place, Said], None]:
-    """Exact in JSON, escaped on terminal, page and card."""
+    """Exact in JSON, escaped on terminal, page and card, no formula in any table."""
 
     def after(place: Place, said: Said) -> None:
         assert not any(harmful(line) for line in said.out.splitlines())
         page = place.tmp / "out.html"
-        found = place.call("explain", place.out, place.tmp / "0.png", "-k", 4, "--json", "--html", page)
+        found = place.call("explain", place.out, place.tmp / "0.png", "-k", 6, "--json", "--html", page)
         assert label in {item["label"] for item in found.json[0]["exemplars"]}
         text = page.read_text("utf-8")
         assert "\x1b" not in text
         assert "<script>alert" not in text
-        for command in (("explain", place.out, place.tmp / "0.png", "-k", 4), ("info", place.out)):
+        for command in (("explain", place.out, place.tmp / "0.png", "-k", 6), ("info", place.out)):
             shown = place.call(*command)
             assert not any(harmful(line) for line in (shown.out + shown.err).splitlines())
-            assert label.replace("\x1b", "\\x1b") in shown.out  # told, not acted upon
+            assert label.replace("\x1b", "\\x1b").replace("\t", "\\t") in shown.out  # told, not acted upon
         harmless_card(place)
+        tables_are_defused(place)
 
     return after
+
+
+def tables_are_defused(place: Place) -> None:
+    """No cell of a table is computed by a spreadsheet."""
+    tables, picture = place.tmp / "tables", place.tmp / "0.png"
+    by = place.write("by.csv", "sample_id,contributor\n" + "".join(f"{n}.png,=1+{n}\n" for n in range(6)))
+    for command in (
+        ("debug", place.out, "--review", "--threshold", 1e-9),
+        ("map", place.out, "--engine", "scikit-learn"),
+        ("credit", place.out, picture, "--by", by),
+        ("attribute", place.out, picture),
+    ):
+        said = place.call(*command, "--out", tables)
+        assert said.code == 0, said.err
+    names = {"samples", "corrected", "decisions", "map", "credit", "attribution", "sources"}
+    assert {path.stem for path in tables.glob("*.csv")} == names
+    for path in tables.glob("*.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            for cell in (cell for row in csv.reader(file) for cell in row):
+                assert not cell.startswith(("=", "+", "@", "\t", "\r", "\n", "\x1b")), (path.name, cell)
+                assert not cell.startswith("-") or float(cell) <= 0, (path.name, cell)
 
 
 ROWS = [

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import provnet
 from provnet.cli import app as app_module
@@ -101,6 +102,9 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
         (IntegrityError("x"), 6),
         (UnsafeFileError("x"), 7),
         (MemoryError(), 5),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), 5),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"), 5),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), 5),
         (OSError(28, "No space left on device"), 4),
         (KeyboardInterrupt(), 130),
         (ZeroDivisionError("oh"), 1),
@@ -114,6 +118,8 @@ def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monk
     found = call("verify", run)
     assert found.code == code
     assert len(found.err.strip().splitlines()) == 1
+    if "memory" in str(error):
+        assert "error: out of memory; use a smaller batch, size or limit" in found.err
     if code == 1:
         assert "internal error: ZeroDivisionError: oh; run with --debug" in found.err
 

@@ -107,3 +107,14 @@ def test_bad_input_is_refused(
     found = call("attribute", run, *arguments)
     assert found.code == code, found.err
     assert words in found.last_line
+
+
+def test_without_a_test_split_the_right_option_is_named(run: Path, made: Path, tmp_path: Path, call: Call) -> None:
+    data = made.parent / "flat"
+    shutil.copytree(made, data / "a")
+    shutil.copytree(made, data / "b")
+    assert call("train", data, "--out", tmp_path / "own", "--epochs", 1, "--size", 28, "--mode", "grey").code == 0
+    found = call("attribute", tmp_path / "own", made)
+    assert found.code == 0, found.err
+    assert "pictures that it never saw with --heldout" in found.err
+    assert "--nonmembers" not in found.err

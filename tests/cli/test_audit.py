@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.cli.heldout import NAME
+from provnet.cli.heldout import NAME, open_others
+from provnet.modelfile import read_run
 
 from .conftest import Call, write_digits
 
@@ -67,6 +68,7 @@ def test_text_for_people(audited: Path, strangers: Path, tmp_path: Path, call: C
     assert found.code == 0
     for words in ("best match, similarity", "hash of the bytes is in the table", "one pixel aside: AUC", "report.html"):
         assert words in found.out
+    assert "would rest on fewer than ten nonmembers" in found.err
 
 
 def test_members_that_are_none_are_noticed(run: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
@@ -75,6 +77,23 @@ def test_members_that_are_none_are_noticed(run: Path, strangers: Path, tmp_path:
     found = call("audit", own, *arguments)
     assert found.code == 0
     assert "are all of them members?" in found.err
+
+
+def test_other_pictures_are_not_looked_for_among_the_training_pictures(data: Path, tmp_path: Path, call: Call) -> None:
+    names = [f"digit-{label}/{number}.png" for label in range(4) for number in range(2)]
+    listed = "path,label\n" + "".join(f"{name},{name[:7]}\n" for name in names)
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists/own.csv").write_text(listed)
+    (tmp_path / "strange").mkdir()
+    shutil.copytree(data / "test", tmp_path / "strange", dirs_exist_ok=True)
+    (tmp_path / "strange/other.csv").write_text(listed)
+    own = tmp_path / "run"
+    arguments = ["--root", data / "train", "--out", own, "--epochs", 1]
+    assert call("train", tmp_path / "lists/own.csv", *arguments).code == 0
+    found = open_others(read_run(own), str(tmp_path / "strange/other.csv"), None, progress=False)
+    wanted = provnet.open_data(data / "test").samples
+    assert found.samples.content_root == wanted.content_root
+    assert "root" not in found.spec.options
 
 
 def test_a_null_run_must_have_seen_neither(run: Path, banked: Path, tmp_path: Path, call: Call) -> None:
@@ -88,6 +107,7 @@ def test_a_null_run_must_have_seen_neither(run: Path, banked: Path, tmp_path: Pa
     ("arguments", "code", "words"),
     [
         (["--limit", "1"], 2, "--limit must be 2 or more"),
+        (["--seed", "-1"], 2, "--seed must lie in 0..2^63-1, got -1"),
         (["--figure", "roc.bmp"], 2, 'not "bmp"'),
         (["--nonmembers", "nowhere.npz"], 2, "nowhere.npz"),
     ],

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import provnet
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
 
 pytestmark = pytest.mark.usefixtures("fast_disk")
@@ -50,6 +51,30 @@ def test_an_idle_terminal_gets_a_summary(call: Call, run: Path, tmp_path: Path) 
     found = call("debug", run, "--out", tmp_path / "d")
     assert "labels flagged" in found.out
     assert "next: provnet train" in found.out
+
+
+def test_the_next_command_opens_the_data_as_they_were(call: Call, tmp_path: Path) -> None:
+    train = ["train", "embedded", "--limit", "60", "--holdout", "0.2", "--epochs", "1", "--out", tmp_path / "r"]
+    assert call(*train).code == 0
+    found = call("debug", tmp_path / "r", "--out", tmp_path / "d")
+    (line,) = [line for line in found.out.splitlines() if line.startswith("next: ")]
+    assert line.startswith("next: provnet train embedded --limit 60 --holdout 0.2 --apply ")
+    again = [*line.split()[2:-1], str(tmp_path / "again"), "--epochs", "1"]
+    assert call(*again).code == 0
+
+
+def test_decisions_on_decisions_are_not_suggested(call: Call, tmp_path: Path) -> None:
+    """Applied to the data as they were before, they would make right labels wrong."""
+    data = provnet.open_data("embedded", limit=60)
+    rows_ = [f"{data.samples.sample_ids[i]},{data.samples.hex(i)},relabel,{9 - i % 10}" for i in range(5)]
+    (tmp_path / "wrong.csv").write_text("\n".join(["sample_id,sha256,decision,new_label", *rows_]) + "\n", "utf-8")
+    train = ["train", "embedded", "--limit", "60", "--apply", tmp_path / "wrong.csv", "--epochs", "1"]
+    trained = call(*train, "--out", tmp_path / "r")
+    assert trained.code == 0, trained.err
+    found = call("debug", tmp_path / "r", "--out", tmp_path / "d")
+    assert found.code == 0
+    assert "next:" not in found.out
+    assert "train again with the suggested labels" not in (tmp_path / "d" / "report.html").read_text("utf-8")
 
 
 def test_a_corrected_manifest_trains(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
@@ -181,7 +206,7 @@ def test_arrays_and_names_get_decisions_instead_of_a_manifest(call: Call, tmp_pa
     where = tmp_path / "run"
     assert call("train", "embedded", "--limit", 60, "--epochs", 2, "--out", where).code == 0
     found = call("debug", where, "--out", tmp_path / "d", "--threshold", "0.01")
-    assert f"provnet train embedded --apply {tmp_path / 'd' / 'corrected.csv'}" in found.out
+    assert f"provnet train embedded --limit 60 --apply {tmp_path / 'd' / 'corrected.csv'}" in found.out
     shutil.copy(tmp_path / "d" / "corrected.csv", tmp_path / "c.csv")
     again = call(
         "train", "embedded", "--limit", 60, "--apply", tmp_path / "c.csv", "--epochs", 1, "--out", tmp_path / "r"

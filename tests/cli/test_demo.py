@@ -37,6 +37,13 @@ def test_a_small_demo_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "Wrong labels found" in out
 
 
+@pytest.mark.parametrize(("threads", "words"), [(1, "CPU, 1 thread"), (2, "CPU, 2 threads")])
+def test_threads_are_counted_in_words(monkeypatch: pytest.MonkeyPatch, threads: int, words: str) -> None:
+    monkeypatch.setattr("torch.get_num_threads", lambda: threads)
+    assert demo.device_in_words("cpu") == words
+    assert demo.device_in_words("cuda") == "GPU"
+
+
 def test_planted_labels_are_wrong_and_the_right_ones_are_kept() -> None:
     data = open_data("embedded", limit=100)
     changed, right = planted(data, seed=1)

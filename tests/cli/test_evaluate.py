@@ -96,6 +96,22 @@ def test_edited_and_missing_training_samples_are_left_out_and_it_is_said(
     assert json.loads((own_run / "evaluation.json").read_text())["about"]["train"]["left_out"] == 2
 
 
+def test_one_of_two_equal_training_files_may_go(own_data: Path, tmp_path: Path, call: Call) -> None:
+    copy = own_data / "train" / "digit-1" / "copy.png"
+    shutil.copy(copy.with_name("3.png"), copy)
+    out = tmp_path / "fresh"
+    assert call("train", own_data, "--out", out, "--epochs", 1).code == 0
+    copy.unlink()
+    found = call("evaluate", out, "--json")
+    assert found.code == 0
+    assert found.json["index_accuracy"]["n"] == 25
+    assert "1 missing, but the same content is still there under another name" in found.err
+    for command in ("debug", "map"):
+        found = call(command, out, "--out", tmp_path / command)
+        assert found.code == 0
+        assert "1 missing, but" in found.err
+
+
 def test_without_training_data_only_the_test_is_measured(own_data: Path, tmp_path: Path, call: Call) -> None:
     out = tmp_path / "fresh"
     assert call("train", own_data, "--out", out, "--epochs", 1).code == 0

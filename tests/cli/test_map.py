@@ -78,6 +78,8 @@ def test_withheld_samples_are_nowhere(place: Path, tmp_path: Path, call: Call) -
 def test_a_small_page_has_ids_instead_of_thumbnails(run: Path, tmp_path: Path, call: Call) -> None:
     found = call("map", run, "--out", tmp_path, *QUICK, "--size", 0.1, "--cards", 0)
     assert found.code == 0
+    named = found.out.rsplit(": ", 1)[1].strip().split(", ")
+    assert sorted(named) == sorted(path.name for path in tmp_path.iterdir())
     page = (tmp_path / "report.html").read_text("utf-8")
     assert len(page.encode()) < 150_000
     assert payload(tmp_path)["side"] in (0, 14, 20, 28)
@@ -103,7 +105,20 @@ def test_without_training_data_there_is_no_map(own_data: Path, tmp_path: Path, c
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("more", [["--engine", "umap"], ["--groups", "0"], ["--cards", "-1"], ["--perplexity", "0"]])
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--engine", "umap"],
+        ["--groups", "0"],
+        ["--cards", "-1"],
+        ["--perplexity", "0"],
+        ["--limit", "0"],
+        ["--limit", "-1"],
+        ["--limit", "1"],
+        ["--seed", "-1"],
+        ["--seed", str(2**32)],
+    ],
+)
 def test_wrong_wishes_are_refused(run: Path, tmp_path: Path, call: Call, more: list[str]) -> None:
     assert call("map", run, "--out", tmp_path / "out", *more).code == 2
     assert not (tmp_path / "out").exists()

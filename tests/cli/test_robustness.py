@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 import provnet
+from provnet.report.text import percent
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -36,6 +37,9 @@ def test_files_hold_every_network_condition_and_figure(runs: Path, tmp_path: Pat
     folders = [runs / name for name in ("cnn", "a0", "a05", "a1")]
     found = call("robustness", *folders, "--out", tmp_path / "out", "--conditions", "blur-1", "--attacked", 4, "--json")
     assert found.code == 0, found.err
+    words = Page((tmp_path / "out" / "report.html").read_text("utf-8")).words
+    assert "attacks (*) are made against each network, on 4 of the pictures" in words
+    assert "n = 8" in words and "n = 4" in words
     kept = json.loads((tmp_path / "out" / "robustness.json").read_text())
     assert kept == found.json
     assert [(one["name"], one["isolated"], one["alpha"]) for one in kept["networks"]] == [
@@ -81,6 +85,9 @@ def test_without_an_isolated_cnn_nothing_is_compared(runs: Path, tmp_path: Path,
     found = call("robustness", runs / "a0", "--out", tmp_path, *QUICK, "--json")
     assert found.code == 0
     assert found.json["against_isolated"] == []
+    clean = found.json["networks"][0]["conditions"]["clean"]["top_1"]
+    ends = " to ".join(percent(clean[end]).removesuffix(" %") for end in ("low", "high"))
+    assert ends in Page((tmp_path / "report.html").read_text("utf-8")).words  # not only where one points
     assert "no run is an isolated CNN" in found.err
     assert "Better or worse" not in (tmp_path / "report.html").read_text("utf-8")
 

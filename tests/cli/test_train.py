@@ -175,3 +175,16 @@ def test_different_sizes_are_refused_without_a_rule(own_data: Path, tmp_path: Pa
 def test_the_log_has_one_line_an_epoch(run: Path) -> None:
     rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == list(range(1, 15))
+
+
+@pytest.mark.parametrize("place", ["run", "train/run", "train/digit-0/run"])
+def test_a_run_among_the_pictures_is_refused(place: str, own_data: Path, call: Call) -> None:
+    found = call("train", own_data, "--out", own_data / place, *QUICK)
+    assert found.code == 2
+    assert "lies in the data folder; choose a folder outside" in found.last_line
+    assert not (own_data / place).exists()
+
+
+def test_a_run_beside_the_pictures_or_hidden_among_them_is_fine(own_data: Path, call: Call) -> None:
+    for out in (own_data.parent / "beside", own_data / ".run"):
+        assert call("train", own_data, "--out", out, *QUICK).code == 0

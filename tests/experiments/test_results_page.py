@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from provnet.experiments import plots
+from provnet.experiments import plots, sharing_plots, vae_words
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.page import main, section
 from provnet.experiments.records import Results
 from provnet.experiments.store import _text
 
 from .made import cost, table2
+from .made_others import made as others
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,27 +123,63 @@ def test_figures_are_drawn_and_linked(results: Results, tmp_path: Path) -> None:
     assert f"](results/{results.name}.png)" in text
 
 
-def test_numbers_stand_at_the_same_height_in_all_panels_also_where_some_are_not_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """Drawings as they are before they become PNG."""
     pytest.importorskip("matplotlib", reason="figures need the extra plots")
-    drawn: list[Any] = []
+    kept: list[Any] = []
 
     def keep(drawing: Any) -> bytes:
-        drawn.append(drawing)
+        kept.append(drawing)
         return b""
 
-    monkeypatch.setattr(plots, "png", keep)
-    whole = table2()
+    for module in (plots, sharing_plots, vae_words):
+        monkeypatch.setattr(module, "png", keep)
+    yield kept
+    plots.pyplot().close("all")
+
+
+def some_of(whole: Results) -> Results:
+    """All numbers of MNIST, of the others those of one network."""
     some = {cell: seeds for cell, seeds in whole.cells.items() if cell.startswith("mnist/") or "single-0.5" in cell}
-    plots.against_paper(replace(whole, cells=some))
+    return replace(whole, cells=some)
+
+
+def test_numbers_stand_at_the_same_height_in_all_panels_also_where_some_are_not_run(drawn: list[Any]) -> None:
+    plots.against_paper(some_of(table2()))
     first, *others = drawn[0].axes
     assert [label.get_text() for label in first.get_yticklabels()][-1] == "single α=.5: index, sampled targets"
     assert len(first.get_yticklabels()) == 10
+    assert len(first.texts) == 0
     for axes in others:
         assert axes.get_ylim() == first.get_ylim()
         assert not any(label.get_visible() and label.get_text() for label in axes.get_yticklabels())
         assert [line.get_ydata()[0] for line in axes.lines if len(line.get_xdata()) == 2][:3] == [7, 8, 9]
+        assert [(words.get_text().strip(), words.get_position()[1]) for words in axes.texts] == [
+            ("not run", row) for row in range(7)
+        ]
+
+
+@pytest.mark.parametrize(("seeds", "words"), [(1, "one seed"), (3, "whiskers: std over 3 seeds")])
+def test_the_figure_says_its_unit_and_how_many_seeds_it_rests_on(drawn: list[Any], seeds: int, words: str) -> None:
+    plots.against_paper(table2(seeds=seeds))
+    assert {axes.get_xlabel() for axes in drawn[0].axes} == {"percentage points, logarithmic beyond ±1"}
+    assert drawn[0].get_suptitle().endswith(words)
+    assert ("std" in drawn[0].get_suptitle()) == (seeds > 1)
+
+
+@pytest.mark.parametrize("name", ["sharing", "vae"])
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_curve_of_one_epoch_is_a_mark(drawn: list[Any], name: str, epochs: int) -> None:
+    course = {"sharing": "curve", "vae": "course"}[name]
+    short = {
+        cell: {seed: replace(one, told={**one.told, course: one.told[course][:epochs]}) for seed, one in seeds.items()}
+        for cell, seeds in others(name, only="mnist").cells.items()
+    }
+    EXPERIMENTS[name].figures(replace(others(name, only="mnist"), cells=short, scale="tiny"))
+    lines = [line for axes in drawn[0].axes for line in axes.lines]
+    assert lines
+    assert {line.get_marker() for line in lines} == ({"o"} if epochs == 1 else {"None"})
 
 
 def test_where_results_come_from_is_said_once_a_machine() -> None:

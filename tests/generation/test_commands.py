@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -49,6 +50,10 @@ def test_a_path_with_an_animation(place: Path, tmp_path: Path, call: Call) -> No
     done = call("interpolate", place / "run", *ends, "--steps", 4, "--out", tmp_path / "path", "--json")
     assert done.code == 0, done.err
     assert len(done.json["steps"]) == 4
+    firsts = [one["exemplars"][0]["sample_id"] for one in done.json["steps"]]
+    changes = sum(one != other for one, other in itertools.pairwise(firsts))
+    assert changes < 3  # else whole records, weights included, would pass for ids
+    assert done.json["about"]["changes"] == changes
     with Image.open(tmp_path / "path" / "path.gif") as moving:
         assert moving.is_animated  # type: ignore[attr-defined]
         assert moving.n_frames > 10  # type: ignore[attr-defined]

@@ -86,6 +86,8 @@ def test_a_page_with_nothing_found() -> None:
     page = debug_html(report(suspects=(), anomalies=(), duplicates=(), confusions=(), flagged=0, groups=0, conflicts=0))
     for words in ("No label reaches", "No sample stands out", "None found", "Nothing was flagged"):
         assert words in page
+    assert '<td class="n">–</td>' in page  # no mean over no samples
+    assert "+2.00" not in page
 
 
 def test_a_sample_without_a_picture_says_why() -> None:

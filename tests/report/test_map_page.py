@@ -6,12 +6,14 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from provnet.errors import UsageError
 from provnet.report.map_page import ClusterCard, MapReport, map_html
+from provnet.report.map_plot import map_png
 from provnet.report.records import ExplanationCard
 from provnet.report.scripted import json_block, packed, with_script
 from provnet.report.sprites import PER_SHEET, sprite_sheets, strip, z_order
@@ -150,3 +152,31 @@ def test_a_budget_holds_for_the_whole_page() -> None:
     small = map_html(report(400), budget=free - 4000)
     assert small.sheets is not None
     assert len(small.html.encode()) <= free - 4000
+
+
+def test_the_picture_writes_letters_as_they_are_and_long_names_do_not_shrink_the_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib", reason="figures need the extra plots")
+    from matplotlib import pyplot
+
+    monkeypatch.setattr(pyplot, "close", lambda drawing: None)
+
+    def drawn(names: list[str]) -> tuple[float, list[str]]:
+        map_png(replace(report(), class_names=names))
+        drawing = pyplot.gcf()
+        (axes,) = drawing.axes
+        return axes.get_window_extent().width, [words.get_text() for words in axes.texts]
+
+    try:
+        width, words = drawn(["0", "elektrizitäten"])
+        assert words == ["0", "elektrizitäten"]
+        wider, words = drawn(["0", "n" * 300 + "\x1b"])
+        assert words == ["0", "n" * 23 + "…"]
+        assert wider == width
+    finally:
+        monkeypatch.undo()
+        pyplot.close("all")
+    with pytest.MonkeyPatch.context() as quiet:
+        quiet.setattr("warnings.warn", lambda *a, **k: pytest.fail(str(a)))
+        assert map_png(replace(report(), class_names=["犬", "a\x1b$_$"])).startswith(b"\x89PNG")

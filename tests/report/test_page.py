@@ -100,6 +100,15 @@ def test_supported_answer_makes_no_excuse():
     assert page.all("article", "unsupported") == []
 
 
+@pytest.mark.parametrize("supported", [True, False])
+def test_what_the_exemplars_carry_together_is_said(supported):
+    page = assert_self_contained(explanation_html([card(supported=supported)], title="t"))
+    assert "Together these carry 96.9 %, all other samples 3.1 %." in page.words
+    assert "carr" not in assert_self_contained(explanation_html([card(k=0)], title="t")).words
+    one = assert_self_contained(explanation_html([card(k=1)], title="t"))
+    assert "This one carries 50.0 %, all other samples together 50.0 %." in one.words
+
+
 @pytest.mark.parametrize(("truth", "chips"), [("7", ["chip good"]), ("9", ["chip bad"]), (None, [])])
 def test_right_and_wrong_are_marked(truth, chips):
     page = assert_self_contained(explanation_html([card(truth=truth)], title="t"))
@@ -112,6 +121,25 @@ def test_long_ids_are_whole_in_title_and_text():
     source = explanation_html([shown], title="t")
     assert assert_self_contained(source).all("div", "id")[0]["title"] == name
     assert f">{name}</div>" in re.sub(r"</?span[^>]*>", "", source)  # selecting it copies all of it
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "train/Donaudampfschifffahrtselektrizitäten/00001.png",
+            ["train/Donaudampfschifffahrtselektrizitäten/", "00001.png"],
+        ),
+        ("train/犬犬犬犬犬犬犬犬犬犬/00001.png", ["train/犬犬犬犬犬犬犬犬犬犬/", "00001.png"]),
+        ("train/שלום עולם שלום עולם/1", None),  # cut in the middle, its halves would change places
+        ("train/" + "e\u0301" * 20, None),  # an accent would lose its letter
+        ("train/aaaaaaaaaaaaaaa٣٤", None),
+    ],
+)
+def test_long_ids_can_be_cut_in_the_middle_where_letters_stand_alone_and_run_to_the_right(name, parts):
+    source = explanation_html([replace(card(k=0), name=name)], title="t")
+    (shown,) = re.findall(r'<div class="id"[^>]*>(.*?)</div>', source, re.DOTALL)
+    assert re.findall(r"<span[^>]*>(.*?)</span>", shown) == (parts or [name])
 
 
 def test_counts_at_the_head():

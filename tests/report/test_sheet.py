@@ -71,6 +71,17 @@ def test_bars_are_proportional():
     assert found == [round(0.875 * sheet.CONFIDENCE), *[round(w * sheet.BAR) for w in weights]]
 
 
+def test_a_line_below_the_exemplars_says_what_they_carry_together():
+    last = replace(card(), exemplars=(*card().exemplars[:4], replace(card().exemplars[4], weight=0.05)))
+    one, other = _pixels([card()]), _pixels([last])  # 3.1 % and 5.0 %: the bar of the last, and the line
+    differ = np.flatnonzero((one != other).any(axis=(1, 2)))
+    hashes = sheet.MARGIN + sheet.GAP // 4 + sheet.ANSWER + sheet.HEADING + sheet.EXEMPLAR + 104
+    assert (differ > hashes + 24).any()
+    assert (differ < hashes).any()
+    ends = np.flatnonzero((one != 255).any(axis=(1, 2))).max()
+    assert ends < len(one) - sheet.MARGIN // 2
+
+
 def test_unsupported_is_drawn_without_accent_but_for_confidence():
     shown = replace(card(supported=False), query=None, confidence=0.0)
     assert _runs(_pixels([shown]), sheet.ACCENT, 12) == []

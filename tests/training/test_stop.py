@@ -110,7 +110,7 @@ def test_data_that_are_no_numbers_are_refused_before_anything_is_made(tmp_path: 
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize(("batch", "epoch"), [(BATCH, 1), (BATCH, 2), (BATCH, 3), (64, 1)])
 def test_a_signal_is_answered_with_a_checkpoint(tmp_path: Path, number: signal.Signals, batch: int, epoch: int) -> None:
     out, config = tmp_path / "run", recipe(batch_size=batch)
@@ -160,6 +160,16 @@ def test_a_second_signal_stops_at_once_and_leaves_the_last_checkpoint(tmp_path: 
         fit(pictures(), config=recipe(), out=out, resume=True, on_epoch=send)
     assert step_of(out) == 2
     same_bits(fit(pictures(), config=recipe(), out=out, resume=True), fit(pictures(), config=recipe()))
+
+
+def test_under_nohup_a_closed_terminal_stops_nothing(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        fit(pictures(), config=recipe(), out=tmp_path / "run", on_epoch=lambda row: signal.raise_signal(signal.SIGHUP))
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert has_run(tmp_path / "run")
 
 
 def test_without_a_folder_signals_are_left_to_the_caller() -> None:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from provnet.app.errors import not_ready, unknown
-from provnet.app.fields import Hash, Interval, Label, Strict, rounded
+from provnet.app.fields import DIGITS, Hash, Interval, Label, Strict, rounded
 from provnet.app.limits import PAGE
 from provnet.app.routes import gives, router
 from provnet.app.sample_query import ODD, SCORED, SampleRecord, Wanted, chosen, sample_records, scores_of
@@ -39,8 +39,8 @@ class Same(BaseModel):
 class Paging(Strict):
     """Which part of a list."""
 
-    offset: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    limit: Annotated[int, Field(ge=1, le=PAGE)] = 50
+    offset: Annotated[int, Field(ge=0, lt=2**53), DIGITS] = 0
+    limit: Annotated[int, Field(ge=1, le=PAGE), DIGITS] = 50
 
 
 class GroupsWanted(Paging):
@@ -52,7 +52,7 @@ class GroupsWanted(Paging):
 class TestWanted(Paging):
     """The parameters of GET /test."""
 
-    class_: Annotated[int | None, Field(alias="class", ge=0, lt=2**53)] = None
+    class_: Annotated[int | None, Field(alias="class", ge=0, lt=2**53), DIGITS] = None
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from provnet.app.distort import Distortion, distorted
 from provnet.app.engine import Answer
 from provnet.app.errors import ApiError
-from provnet.app.fields import WHOLE, Distort, Hash, Label, Named, Strict, Weights, naming, rounded
+from provnet.app.fields import DIGITS, WHOLE, Distort, Hash, Label, Named, Strict, Weights, naming, rounded
 from provnet.app.library import Known, encoded
 from provnet.app.limits import THUMB, WITHOUT, K
 from provnet.app.pixels import from_pixels
@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=1, le=K), WHOLE]
 class Given(Distort):
     """What may be asked for beside the picture."""
 
-    k: Annotated[int, Field(ge=1, le=K)] = 5
+    k: Annotated[int, Field(ge=1, le=K), DIGITS] = 5
     weights: Weights = "plain"
     without: Without
     # an address holds text alone
@@ -43,7 +43,7 @@ class Given(Distort):
     occlusion: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
     occlusion_x: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
     occlusion_y: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.5
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1), DIGITS] = 0
 
 
 class Asked(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
@@ -17,6 +18,13 @@ def _whole(value: Any) -> Any:
         raise ValueError("a whole number is needed")
     if isinstance(value, float) and not value.is_integer():
         raise ValueError("a whole number is needed")
+    return value
+
+
+def _digits(value: Any) -> Any:
+    """An address holds text alone; of what Python takes for a number (7_0, +7, " 7", 7.0) only digits are taken."""
+    if isinstance(value, str) and not re.fullmatch("[0-9]{1,16}", value):
+        raise ValueError("a whole number is needed, in digits alone")
     return value
 
 
@@ -36,6 +44,7 @@ Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Weights = Literal["plain", "joint"]  # the index branch's own shares, or P(class) times the share within the class
 WHOLE = BeforeValidator(_whole)
 NUMBER = BeforeValidator(_number)
+DIGITS = BeforeValidator(_digits)  # for whole numbers in an address
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]+$"), AfterValidator(_clean)]
 
 

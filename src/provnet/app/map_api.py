@@ -21,6 +21,7 @@ from provnet.app.routes import BODY, gives, router
 from provnet.app.sample_query import scores_of
 from provnet.app.state import State
 from provnet.app.work import Map
+from provnet.data.csvfile import quoted
 
 SelectionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 NEAR = 10  # samples that place a query
@@ -239,6 +240,5 @@ def _csv(state: State, index: np.ndarray) -> bytes:
     writer.writerow(["sample_id", "sha256", "label"])
     for i in index.tolist():
         label = samples.class_names[int(samples.labels[i])]
-        safe = f"'{label}" if label[:1] in "=+-@\t\r" and label else label
-        writer.writerow([samples.sample_ids[i], samples.hex(i), safe])
+        writer.writerow([quoted(samples.sample_ids[i]), samples.hex(i), quoted(label)])
     return buffer.getvalue().encode("utf-8", "backslashreplace")

@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from provnet.app.errors import ApiError
-from provnet.app.fields import WHOLE, Hash, Strict
+from provnet.app.fields import DIGITS, WHOLE, Hash, Strict
 from provnet.app.library import encoded
 from provnet.app.limits import SHEET, THUMB
 from provnet.app.routes import BODY, gives, router
@@ -24,7 +24,7 @@ ACROSS = 20  # thumbnails in a row of a sheet
 class Size(Strict):
     """How large."""
 
-    size: Annotated[int | None, Field(ge=8, le=512)] = None
+    size: Annotated[int | None, Field(ge=8, le=512), DIGITS] = None
 
 
 class Sheet(Strict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -10,10 +11,28 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from provnet.app.limits import HEADER_SECONDS
 
 
+class OneLength(h11.Connection):
+    """A request that tells its length in two ways is refused; h11 itself would take the second."""
+
+    def next_event(self) -> Any:
+        """The next event, or the error that is answered with 400."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding together", error_status_hint=400)
+        return event
+
+
 class PatientProtocol(H11Protocol):
     """uvicorn's protocol with a limit on how long the headers of each request may take."""
 
     _clock: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        most = self.config.h11_max_incomplete_event_size
+        self.conn = OneLength(h11.SERVER) if most is None else OneLength(h11.SERVER, most)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first headers are waited for."""

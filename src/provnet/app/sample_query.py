@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from provnet.app.errors import not_ready, unknown
-from provnet.app.fields import Strict, rounded
+from provnet.app.fields import DIGITS, Strict, rounded
 from provnet.app.limits import PAGE
 from provnet.app.state import State
 from provnet.app.work import Scores
@@ -23,17 +23,17 @@ ODD = 0.5
 class Wanted(Strict):
     """The parameters of GET /samples."""
 
-    offset: Annotated[int, Field(ge=0, lt=2**53)] = 0
-    limit: Annotated[int, Field(ge=1, le=PAGE)] = 100
+    offset: Annotated[int, Field(ge=0, lt=2**53), DIGITS] = 0
+    limit: Annotated[int, Field(ge=1, le=PAGE), DIGITS] = 100
     sort: Sort = "index"
     order: Literal["asc", "desc"] = "asc"
-    class_: Annotated[int | None, Field(alias="class", ge=0, lt=2**53)] = None
+    class_: Annotated[int | None, Field(alias="class", ge=0, lt=2**53), DIGITS] = None
     flag: Flag | None = None
     decision: Literal["none", "any", "keep", "relabel", "drop"] | None = None
     minimum: Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)] = None
     maximum: Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)] = None
     selection: Annotated[str | None, StringConstraints(pattern=r"^[0-9a-f]{16}$")] = None
-    group: Annotated[int | None, Field(ge=0, lt=2**53)] = None
+    group: Annotated[int | None, Field(ge=0, lt=2**53), DIGITS] = None
     text: Annotated[str | None, StringConstraints(max_length=200, pattern=r"^[^\x00]*$")] = None
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)

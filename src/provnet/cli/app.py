@@ -110,11 +110,19 @@ def _explained(error: Exception) -> tuple[int, str]:
         context = getattr(usage, "ctx", None)
         command = context.command_path if context is not None else "provnet"
         return 2, f"{usage.format_message().rstrip('.')}. See: {command} --help"
-    if isinstance(error, MemoryError):
+    if _out_of_memory(error):
         return MemoryLimitError.exit_code, "out of memory; use a smaller batch, size or limit"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError.exit_code, f"the disk is full ({error.filename or 'no file named'}); make room and try again"
     return 1, f"internal error: {type(error).__name__}: {error}; run with --debug to see where"
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Python, numpy, and torch, which says it in words; torch's own class is not asked for: it takes long to import."""
+    words = ("out of memory", "can't allocate memory", "not enough memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(part in str(error).lower() for part in words)
+    )
 
 
 def _without_debug(arguments: list[str]) -> tuple[bool, list[str]]:

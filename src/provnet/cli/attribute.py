@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.attribute_files import images_csv, sources_csv
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, need_training
 from provnet.data.files import shown
@@ -55,7 +55,7 @@ def attribute(
     top: Annotated[int, typer.Option(metavar="N", help="Images, near-copies and sources shown on the page.")] = 24,
     data: TrainingData = None,
     data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(help="Of the pictures that the threshold is set on.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the pictures that the threshold is set on.")] = 0,
     device: Device = None,
     json: AsJson = False,
 ) -> None:
@@ -91,7 +91,7 @@ def attribute(
     values = {**found.to_json(), "about": _about(run, loaded, folder, seed, others), "inputs": records}
     if out is not None:
         page = attribute_report(loaded, run, found, queries, values, notes, opened.parts, top)
-        _write(out, {"report.html": page}, values, found, records)
+        _write(out, run, folder, {"report.html": page}, values, found, records)
     if json:
         emit_json(values)
         return
@@ -126,7 +126,7 @@ def _others(run: Run, source: str | None, data_dir: str | None) -> ImageData | N
     from provnet.cli.heldout import open_others
 
     try:
-        return open_others(run, source, data_dir)
+        return open_others(run, source, data_dir, option="--heldout")
     except ProvnetError as error:
         if source is not None:
             raise
@@ -160,16 +160,21 @@ def _about(run: Path, loaded: Run, folder: list[str], seed: int, others: ImageDa
 
 
 def _write(
-    out: Path, files: dict[str, bytes], values: dict[str, Any], found: Traced, records: list[dict[str, Any]]
+    out: Path,
+    run: Path,
+    inputs: list[str],
+    files: dict[str, bytes],
+    values: dict[str, Any],
+    found: Traced,
+    records: list[dict[str, Any]],
 ) -> None:
-    from provnet.atomic import write_bytes
+    from provnet.cli.targets import write_outputs
     from provnet.safejson import write_json
 
     files["attribution.json"] = write_json(values, "attribution.json")
     files["attribution.csv"] = images_csv(records).encode("utf-8", "backslashreplace")
     files["sources.csv"] = sources_csv(found).encode("utf-8", "backslashreplace")
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
 
 
 def _show(found: Traced, queries: list[Query], most: int = 10) -> None:

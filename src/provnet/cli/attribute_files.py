@@ -6,6 +6,8 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
+from provnet.data.csvfile import quoted
+
 if TYPE_CHECKING:
     from provnet.applications.generated_records import Traced
 
@@ -36,15 +38,6 @@ def sources_csv(found: Traced) -> str:
         names = [quoted(sample.sample_id), sample.sha256, quoted(sample.label)]
         rows.append([*names, f"{sample.weight:.8f}", one.first, one.copies])
     return _csv(head, rows)
-
-
-def quoted(text: str) -> str:
-    """A text that no spreadsheet takes for a formula.
-
-    >>> quoted("=1+1"), quoted("cat")
-    ("'=1+1", 'cat')
-    """
-    return f"'{text}" if text[:1] in "=+-@\t\r" and text else text
 
 
 def _csv(head: list[str], rows: list[list[Any]]) -> str:

@@ -9,9 +9,10 @@ import typer
 from rich.table import Table
 
 from provnet.cli.heldout import NAME, drawn, open_members, open_others, write_heldout
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from provnet.modelfile import Run
     from provnet.report.audit import AuditReport
 
+ENOUGH = 10_000  # nonmembers of which 0.1 % are ten
 EXAMPLE = "Example: [bold]provnet audit runs/mnist --out audit[/bold]"
 
 
@@ -46,7 +48,7 @@ def audit(
         Path | None, typer.Option(metavar="FILE", help="Also one figure for print: .png, .pdf or .svg (matplotlib).")
     ] = None,
     data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(help="Of draws and distortions.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of draws and distortions.")] = 0,
     device: Device = None,
     json: AsJson = False,
 ) -> None:
@@ -60,6 +62,7 @@ def audit(
 
     if limit < 2:
         raise UsageError(f"--limit must be 2 or more, got {limit}")
+    check_outputs({out / "report.html": PAGE}, [run])  # before long work
     where = pick_device(device)
     loaded = read_run(run)
     others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)
@@ -73,7 +76,7 @@ def audit(
     sources = (spec_name(own.spec), spec_name(others.spec))
     about |= {"run": str(run), "members": sources[0], "nonmembers": sources[1], "device": where}
     report = _report(loaded, run, sources, values, about)
-    _write(out, {**values, "about": about}, report, figure)
+    _write(out, [run, *([] if null is None else [null])], {**values, "about": about}, report, figure)
     if found.copies.size:
         if write_heldout(run, Heldout(found.decides, found.heldout, found.copies, about=sources[1])):
             note(f"scores that provnet member compares with: {run / NAME}")
@@ -138,9 +141,8 @@ def _report(
     return AuditReport(str(folder), network, sources, values, WORDS, (*lines, ("Seed", str(about["seed"]))))
 
 
-def _write(out: Path, values: dict[str, Any], report: AuditReport, figure: Path | None) -> None:
+def _write(out: Path, runs: list[Path], values: dict[str, Any], report: AuditReport, figure: Path | None) -> None:
     """All files, made before the first one is written."""
-    from provnet.atomic import write_bytes
     from provnet.report.audit import audit_html
     from provnet.safejson import write_json
 
@@ -150,8 +152,7 @@ def _write(out: Path, values: dict[str, Any], report: AuditReport, figure: Path 
         from provnet.report.audit_plots import audit_figure
 
         files[figure] = audit_figure(report, figure.suffix.lower().lstrip("."))
-    for path, content in files.items():
-        write_bytes(path, content)
+    write_outputs(files, runs)
 
 
 def _show(values: dict[str, Any], report: AuditReport) -> None:
@@ -167,6 +168,8 @@ def _show(values: dict[str, Any], report: AuditReport) -> None:
         null = auc_cell(values["null"]["auc"][name])
         table.add_row(words, cells[0].value, cells[0].ends, *(cell.value for cell in cells[1:]), null.value)
     show(table)
+    if values["nonmembers"] < ENOUGH:
+        note(f'a rate marked "-" would rest on fewer than ten nonmembers; 0.1 % takes {ENOUGH:,} of them')
     for kind, of in values["lookup"].items():
         found = [f"{interval_cell(of[side]).value} of {side}" for side in SIDES]
         say(f"hash of the {kind} is in the table: {', '.join(found)}")

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provnet.cli.check_data import open_left_out, open_other, open_training
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
 from provnet.cli.output import emit_json, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
 from provnet.errors import IntegrityError, UsageError
@@ -46,7 +46,7 @@ def check(
     card: Annotated[bool, typer.Option(help="Write the outcome into the run's model card.")] = True,
     limit: Annotated[int, typer.Option(metavar="N", help="At most so many pictures of each kind.")] = 2_000,
     data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(help="Of draws, strangers and weights drawn anew.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of draws, strangers and weights drawn anew.")] = 0,
     device: Device = None,
     json: AsJson = False,
 ) -> None:
@@ -97,7 +97,7 @@ def _write(out: Path | None, run: Run, folder: Path, found: Trust, unseen: Image
     """The page and the figures, made before the first one is written."""
     if out is None:
         return []
-    from provnet.atomic import write_bytes
+    from provnet.cli.targets import write_outputs
     from provnet.report.trust import TrustReport, trust_html
     from provnet.safejson import write_json
 
@@ -120,8 +120,7 @@ def _write(out: Path | None, run: Run, folder: Path, found: Trust, unseen: Image
         "check.json": write_json({**values, "about": about}, "check.json"),
         "report.html": page.encode("utf-8", "backslashreplace"),
     }
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [folder])
     return [str(out / name) for name in files]
 
 

@@ -12,9 +12,10 @@ from rich import box
 from rich.table import Table
 
 from provnet.cli.credit_report import credit_report
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256
+from provnet.data.csvfile import quoted
 from provnet.data.files import shown
 from provnet.errors import UsageError
 
@@ -56,7 +57,7 @@ def credit(
     top: Annotated[int, typer.Option(metavar="N", help="Leading contributors whose samples are shown.")] = 8,
     data: TrainingData = None,
     data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(help="Of the draws that give the intervals.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the draws that give the intervals.")] = 0,
     device: Device = None,
     json: AsJson = False,
 ) -> None:
@@ -86,7 +87,7 @@ def credit(
     values["about"] |= {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint}
     if out is not None:
         page = credit_report(loaded, run, found, values, notes, (data, data_dir), top)
-        _write(out, values, found, page)
+        _write(out, run, [by, *queries], values, found, page)
     if json:
         emit_json(values)
         return
@@ -108,8 +109,10 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
     return lines
 
 
-def _write(out: Path, values: dict[str, Any], found: Credit, page: bytes) -> None:
-    from provnet.atomic import write_bytes
+def _write(
+    out: Path, run: Path, inputs: list[str | Path | None], values: dict[str, Any], found: Credit, page: bytes
+) -> None:
+    from provnet.cli.targets import write_outputs
     from provnet.safejson import write_json
 
     files = {
@@ -117,8 +120,7 @@ def _write(out: Path, values: dict[str, Any], found: Credit, page: bytes) -> Non
         "credit.csv": credit_csv(found).encode("utf-8", "backslashreplace"),
         "report.html": page,
     }
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
 
 
 def credit_csv(found: Credit) -> str:
@@ -130,8 +132,7 @@ def credit_csv(found: Credit) -> str:
         numbers = [one.share.value, one.share.low, one.share.high]
         cells = ["" if value is None else f"{value:.8f}" for value in numbers]
         lift = "" if one.lift is None else f"{one.lift:.6f}"
-        name = f"'{one.name}" if one.name[:1] in "=+-@\t\r" else one.name
-        lines.writerow([one.rank, name, *cells, one.share.n, one.samples, lift, f"{one.first:.4f}"])
+        lines.writerow([one.rank, quoted(one.name), *cells, one.share.n, one.samples, lift, f"{one.first:.4f}"])
     return buffer.getvalue()
 
 

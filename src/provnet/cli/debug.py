@@ -11,6 +11,7 @@ import typer
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import need_training
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def debug(
     if review and (out / DECISIONS).exists():
         raise UsageError(f"{out / DECISIONS} is there already and may hold your edits; move it or give another --out")
     refuse_file(out)
+    check_outputs({out / REPORT: PAGE}, [run])
 
     from provnet.applications.debugging import debug as look
     from provnet.cli.debug_files import corrected_csv, decisions_for, samples_csv
@@ -79,7 +81,7 @@ def debug(
             lost=resolved.left_out,
         ),
     }
-    _write(out, files)
+    _write(out, files, run, [data, None if loaded.config.data is None else loaded.config.data.source])
     summary = _summary(result, threshold, resolved)
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
@@ -87,16 +89,14 @@ def debug(
         _show(result, summary, threshold, out, files, how)
 
 
-def _write(out: Path, files: dict[str, bytes]) -> None:
-    from provnet.atomic import write_bytes
+def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | None]) -> None:
     from provnet.errors import DiskError
 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DiskError(f"cannot make the folder {out}: {error.strerror}") from None
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
 
 
 def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[str, Any]:
@@ -141,4 +141,5 @@ def _show(
         score = math.floor(float(result.mislabels.score[row]) * 1000) / 1000  # .9999 is not certain
         say(f"{percent(score):>7}  {result.samples.sample_ids[row]}  {label}, probably {other}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
-    say(f"next: {how}")
+    if how:
+        say(f"next: {how}")

@@ -9,6 +9,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provnet.cli.again import data_options
+from provnet.data.csvfile import quoted
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -29,14 +32,17 @@ def samples_csv(result: Debugging, threshold: float) -> bytes:
         if isinstance(values, np.ndarray) and values.dtype.kind == "f":
             texts.append([f"{value:.6f}" for value in values.tolist()])
         else:
-            texts.append([str(value) for value in (values.tolist() if isinstance(values, np.ndarray) else values)])
+            texts.append(
+                [quoted(str(value)) for value in (values.tolist() if isinstance(values, np.ndarray) else values)]
+            )
     return _csv([list(columns), *zip(*texts, strict=True)])
 
 
 def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshold: float) -> tuple[bytes, str]:
     """Labels replaced where a suggestion is sure: a manifest of files, else decisions; and the command that uses it.
 
-    A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
+    A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where. The command is
+    empty where decisions had changed the data before: applied to the first data, these would change right labels.
     """
     from provnet.data.sources import data_root
 
@@ -49,17 +55,20 @@ def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshol
         rows = [one for one in decided(result, threshold) if one.kind == "relabel"]
         from provnet.data.decisions_file import decisions_csv
 
-        return decisions_csv(rows), f"provnet train {shlex.quote(name)} --apply {shlex.quote(str(place))} --out RUN"
+        options = "" if source is None else data_options(source)
+        command = f"provnet train {shlex.quote(name)}{options} --apply {shlex.quote(str(place))} --out RUN"
+        return decisions_csv(rows), "" if source is not None and "decisions" in source.options else command
     labels = [result.samples.class_names[number] for number in _corrected(result, threshold).tolist()]
     below, option = _relative_to(root, out)
     paths = _paths_now(result, part)
     rows_out = [
-        [f"{below}{path}", label, name, source_of or ""]
+        [_harmless(f"{below}{path}"), quoted(label), quoted(name), quoted(source_of or "")]
         for path, label, name, source_of in zip(
             paths, labels, result.samples.sample_ids, result.samples.sources, strict=True
         )
         if path is not None
     ]
+    option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
     return _csv([["path", "label", "id", "source"], *rows_out]), command
 
@@ -140,6 +149,11 @@ def _paths_now(result: Debugging, part: ImageData) -> list[str | None]:
         best = sorted(places, key=lambda place: (part.samples.sample_ids[place] != name, place))
         found.append(part.samples.paths[best[0]] if best else None)
     return found
+
+
+def _harmless(path: str) -> str:
+    """A path that no spreadsheet takes for a formula and that still leads there."""
+    return path if quoted(path) == path else f"./{path}"
 
 
 def _csv(rows: list[object]) -> bytes:

@@ -69,7 +69,7 @@ def debug_page(
         class_names=names,
         next_steps=(
             NextStep(f"provnet debug {run_name} --out {out} --review", "write decisions.csv with suggestions to edit"),
-            NextStep(how, "train again with the suggested labels"),
+            *([NextStep(how, "train again with the suggested labels")] if how else []),
         ),
     )
     return debug_html(report).encode("utf-8", "backslashreplace")

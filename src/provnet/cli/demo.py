@@ -14,6 +14,7 @@ from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.demo_more import ask_membership, find_planted
 from provnet.cli.evaluate import write_evaluation
 from provnet.cli.figures import figures_table
+from provnet.cli.options import check_seed
 from provnet.cli.output import facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name
 from provnet.cli.summary import data_words, network_words
@@ -34,7 +35,7 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run and the report.")] = Path(
         "runs/demo"
     ),
-    seed: Annotated[int, typer.Option(help="Seed of the training.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Seed of the training.")] = 0,
 ) -> None:
     """Train on 4,000 digits, evaluate, explain ten others, find planted wrong labels; leave a page to open."""
     run_demo(out, seed=seed)
@@ -120,7 +121,6 @@ def make_report(
 ) -> DemoReport:
     """Everything that the page shows."""
     import numpy as np
-    import torch
 
     from provnet.cli.inputs import Query
     from provnet.fileset import read_set
@@ -139,7 +139,7 @@ def make_report(
     np.add.at(confusion, (truth, explanation.predicted), 1)
     folder = Path(run.folder or ".")
     machine = run.config.training["machine"]
-    device = "GPU" if machine["device"] == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    device = device_in_words(machine["device"])
     return DemoReport(
         data="handwritten digits",
         network=run.config.network.network,
@@ -169,13 +169,25 @@ def make_report(
     )
 
 
+def device_in_words(device: str) -> str:
+    """Where a run was trained.
+
+    >>> device_in_words("cuda")
+    'GPU'
+    """
+    import torch
+
+    threads = torch.get_num_threads()
+    return "GPU" if device == "cuda" else f"CPU, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
 def _finish(report: DemoReport, found: Evaluation, out: Path, began: float) -> Path:
-    from provnet.atomic import write_bytes
+    from provnet.cli.targets import write_outputs
     from provnet.report.demo import demo_html
     from provnet.report.text import seconds
 
     path = out / "report.html"
-    write_bytes(path, demo_html(report).encode("utf-8", "backslashreplace"))
+    write_outputs({path: demo_html(report).encode("utf-8", "backslashreplace")}, [])
     show(figures_table(found.to_json()))
     wrong = sum(card.truth != card.predicted for card in report.explanations)
     show(facts([(item.title, str(item.figure)) for item in report.findings], "Wrong labels, and who was in the data"))

@@ -76,9 +76,9 @@ def ask_membership(out: Path, *, seed: int, limit: int | None) -> tuple[Finding,
     words = {"index_confidence": "index branch", "class_confidence": "class branch"}
     return tuple(
         Finding(
-            f"Members told, {branch}",
+            f"AUC of membership, {branch}",
             Interval(**{key: scores[name]["auc"][key] for key in ("value", "n", "low", "high")}),
-            "The chance that a training digit scores above another one (AUC; 50 % is guessing).",
+            "The chance that a training digit scores above another one; 50 % is guessing.",
             "audit/report.html",
         )
         for name, branch in words.items()

@@ -10,7 +10,7 @@ import typer
 
 from provnet.cli.figures import figures_table, generator_table
 from provnet.cli.generating import generator_figures
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
     find_training_data,
@@ -44,7 +44,7 @@ def evaluate(
     train_data: TrainingData = None,
     data_dir: DataDir = None,
     device: Device = None,
-    seed: Annotated[int, typer.Option(help="Of the noise and shifts.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the noise and shifts.")] = 0,
     json: AsJson = False,
 ) -> None:
     """Measure class accuracy on unseen data, and how well a run names its own training samples.

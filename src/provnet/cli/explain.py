@@ -17,6 +17,7 @@ from provnet.cli.generating import rebuilt_queries
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process, note, say
 from provnet.cli.rundata import find_training_data, model_sha256
+from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
 
@@ -71,6 +72,9 @@ def explain(
     if html is not None and html == png:
         raise UsageError(f"--html and --png name the same file, {html}; give two")
     loaded = read_run(run)
+    inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
+    wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
+    check_outputs(dict(wanted), [run], inputs)
     queries = read_queries(loaded, image, data_dir, strict=strict)
     explanation = _explained(loaded, queries, k, weights)
     rebuilt = rebuilt_queries(loaded, queries)
@@ -84,7 +88,7 @@ def explain(
         files = _drawn(loaded, explanation, queries, pictures, html, png, [copy.picture for copy in rebuilt])
     if log is not None:
         _append(log, run, loaded, queries, records, weights)
-    _write(files)
+    write_outputs(files, [run], inputs)
     if json:
         emit_json(records)
     elif is_first_process():
@@ -99,7 +103,7 @@ def explain(
 def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
     import numpy as np
 
-    from provnet.explanation import explain as explain_images
+    from provnet.explanation import explain_quietly as explain_images  # the range was looked at with the inputs
 
     active = int((~run.samples.withheld).sum())
     if k > active:
@@ -162,13 +166,6 @@ def _drawn(
         explanation_png(cards).save(buffer, "PNG", optimize=True)
         files[png] = buffer.getvalue()
     return files
-
-
-def _write(files: dict[Path, bytes]) -> None:
-    from provnet.atomic import write_bytes
-
-    for path, content in files.items():
-        write_bytes(path, content)
 
 
 def _append(

@@ -17,7 +17,7 @@ from provnet.cli.generating import (
     read_rows,
     source_cards,
 )
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed
 from provnet.cli.output import emit_json, facts, say, show
 from provnet.cli.rundata import model_sha256
 from provnet.errors import UsageError
@@ -37,7 +37,7 @@ def generate(
     out: OutFolder,
     n: Annotated[int, typer.Option("-n", help="How many pictures.")] = 16,
     label: Annotated[str | None, typer.Option(metavar="NAME", help="Of this class alone. Default: of any.")] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same pictures.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="The same seed gives the same pictures.")] = 0,
     k: SourceCount = 5,
     data: TrainingData = None,
     data_dir: DataDir = None,
@@ -78,7 +78,7 @@ def generate(
     ]
     cards = source_cards(loaded, found, queries, data, data_dir, over)
     files = _files(loaded, run, made, queries, cards, {"about": about, "pictures": records})
-    _write(out, files)
+    _write(out, run, files)
     if json:
         emit_json({"about": about, "pictures": records})
         return
@@ -135,12 +135,11 @@ def _files(
     return files
 
 
-def _write(out: Path, files: dict[str, bytes]) -> None:
-    from provnet.atomic import write_bytes
+def _write(out: Path, run: Path, files: dict[str, bytes]) -> None:
+    from provnet.cli.targets import write_outputs
 
     (out / "pictures").mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [run])
 
 
 PAGE = 200  # pictures on the page

@@ -32,14 +32,16 @@ def open_members(run: Run, source: str | None, data_dir: str | None, *, progress
     return resolved.data
 
 
-def open_others(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData:
-    """Pictures at `source` (their test split, else all), or the run's own test split."""
+def open_others(
+    run: Run, source: str | None, data_dir: str | None, *, option: str = "--nonmembers", progress: bool = True
+) -> ImageData:
+    """Pictures at `source` (their test split, else all), or the run's own test split; `option` is what gives others."""
     from provnet.data.sources import reopen
 
     if source is not None:
         return _open(run, source, "test", data_dir, progress)
     if run.config.test is None:
-        raise UsageError("this run has no test split of its own; give pictures that it never saw with --nonmembers")
+        raise UsageError(f"this run has no test split of its own; give pictures that it never saw with {option}")
     return _fitting(run, reopen(run.config.test, None, data_dir, progress))
 
 
@@ -101,11 +103,11 @@ def _identity(folder: Path) -> dict[str, str]:
 
 
 def _open(run: Run, source: str, split: str, data_dir: str | None, progress: bool) -> ImageData:
-    from provnet.data.imagedata import DataSpec
+    from provnet.data.imagedata import AFTER_READING, DataSpec
     from provnet.data.sources import has_split, reopen
 
     given = run.config.data or DataSpec("arrays", "arrays")
-    dropped = {"limit", "holdout", "class_names", "labels", "sample_shape", "feature_names"}
+    dropped = {"limit", "root", "class_names", "labels", "sample_shape", "feature_names", *AFTER_READING}
     options = {name: value for name, value in given.options.items() if name not in dropped}
     split = split if has_split(source, split, data_dir) else "all"
     # pictures of any class may be asked for: the run's class names say nothing about them

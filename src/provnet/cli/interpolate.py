@@ -39,9 +39,9 @@ def interpolate(
 
     Writes report.html, sheet.png (a row a step), path.gif (there and back) and path.json.
     """
-    from provnet.atomic import write_bytes
     from provnet.cli.cards import as_picture
     from provnet.cli.inputs import read_queries
+    from provnet.cli.targets import write_outputs
     from provnet.generation import interpolate as between
     from provnet.report.generation import GenerationReport, animation, generation_html, sheet_png
     from provnet.safejson import write_json
@@ -55,7 +55,8 @@ def interpolate(
     queries = made_queries(names, path.images)
     about = {"run": str(run), "first": first, "last": last, "steps": steps, "model_sha256": model_sha256(run)}
     records = path.explanation.to_records(names)
-    changes = sum(a["exemplars"][:1] != b["exemplars"][:1] for a, b in itertools.pairwise(records))
+    firsts = [[one["sample_id"] for one in record["exemplars"][:1]] for record in records]  # weights always change
+    changes = sum(one != other for one, other in itertools.pairwise(firsts))
     cards = source_cards(loaded, path.explanation, queries, data, data_dir, ["Seen as"] * steps)
     report = GenerationReport(
         title="From one picture to another",
@@ -75,8 +76,7 @@ def interpolate(
         "path.json": write_json(values, "path.json"),
     }
     out.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [run], [first, last])
     if json:
         emit_json(values)
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
     model_sha256,
@@ -19,6 +19,8 @@ from provnet.cli.rundata import (
     seen_in_training,
     spec_name,
 )
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.csvfile import quoted
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ def map(  # noqa: A001 - the name of the command
     size: Annotated[
         float, typer.Option(metavar="MB", help="Size that the page may have; thumbnails get the rest.")
     ] = 14.5,
-    seed: Annotated[int, typer.Option(help="Of t-SNE and k-means.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of t-SNE and k-means.")] = 0,
     device: Device = None,
     json: AsJson = False,
 ) -> None:
@@ -66,6 +68,11 @@ def map(  # noqa: A001 - the name of the command
 
     if groups < 1 or cards < 0 or not 0.1 <= size <= 1000:
         raise UsageError("--groups must be 1 or more, --cards 0 or more, --size between 0.1 and 1000 MB")
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit must be 1 or more, got {limit}")
+    if seed >= 2**32:  # k-means takes no larger one
+        raise UsageError(f"--seed must lie in 0..2^32-1 for a map, got {seed}")
+    check_outputs({out / "report.html": PAGE}, [run])  # before long work
     where = pick_device(device)
     chosen = engine_for(engine)
     loaded = read_run(run)
@@ -102,12 +109,13 @@ def map(  # noqa: A001 - the name of the command
         "test": None if tests is None else spec_name(tests.spec),
         "model_sha256": model_sha256(run),
     }
-    values = about | _write(out, loaded, found, training, tests, about, cards, int(size * 1e6))
+    page, files = _write(out, run, loaded, found, training, tests, about, cards, int(size * 1e6))
+    values = about | page
     if json:
         emit_json(values)
     else:
         show(facts([(name.replace("_", " "), str(value)) for name, value in values.items() if name != "misattributed"]))
-        say(f"written to {out}: report.html, map.csv")
+        say(f"written to {out}: {', '.join(files)}")
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
@@ -126,6 +134,7 @@ def _rate(hits: int, n: int) -> dict[str, Any]:
 
 def _write(
     out: Path,
+    folder: Path,
     run: Run,
     found: SampleMap,
     training: Resolved,
@@ -133,9 +142,8 @@ def _write(
     about: dict[str, Any],
     cards: int,
     budget: int,
-) -> dict[str, Any]:
-    """All files, made in memory first; what the page holds."""
-    from provnet.atomic import write_bytes
+) -> tuple[dict[str, Any], list[str]]:
+    """All files, made in memory first; what the page holds, and which files they are."""
     from provnet.cli.map_report import map_report
     from provnet.report.map_page import map_html
 
@@ -149,13 +157,12 @@ def _write(
         files["map.png"] = map_png(report)
     except ModuleNotFoundError:
         note("map.png needs matplotlib: pip install 'provnet[plots]'")
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, [folder])
     if page.sheets is None and report.pictures is not None:
         note(
             "thumbnails do not fit into the page; ids stand for them (--size allows more, --limit takes fewer samples)"
         )
-    return {"html_bytes": len(html), "thumbnail_pixels": page.sheets.side if page.sheets else 0}
+    return {"html_bytes": len(html), "thumbnail_pixels": page.sheets.side if page.sheets else 0}, list(files)
 
 
 def _csv(run: Run, found: SampleMap, tests: ImageData | None) -> str:
@@ -166,7 +173,7 @@ def _csv(run: Run, found: SampleMap, tests: ImageData | None) -> str:
     lines.writerow(["id", "x", "y", "class", "cluster", "kind"])
 
     def row(name: str, place: np.ndarray, label: int, group: object, kind: str) -> None:
-        lines.writerow([name, f"{place[0]:.4f}", f"{place[1]:.4f}", names[label], group, kind])
+        lines.writerow([quoted(name), f"{place[0]:.4f}", f"{place[1]:.4f}", quoted(names[label]), group, kind])
 
     for i, place, group in zip(found.index.tolist(), found.xy, found.cluster.tolist(), strict=True):
         row(run.samples.sample_ids[i], place, int(run.samples.labels[i]), group + 1, "train")

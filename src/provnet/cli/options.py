@@ -35,6 +35,17 @@ def parse_size(text: str | None) -> tuple[int, int] | None:
     return int(sides[0]), int(sides[-1])
 
 
+def check_seed(seed: int) -> int:
+    """A seed in the range that training takes too.
+
+    >>> check_seed(7)
+    7
+    """
+    if not 0 <= seed < 2**63:
+        raise UsageError(f"--seed must lie in 0..2^63-1, got {seed}")
+    return seed
+
+
 def refuse_file(out: Path | None) -> None:
     """Refuse a file where --out names a folder; the folder may be there or not."""
     if out is not None and out.exists() and not out.is_dir():

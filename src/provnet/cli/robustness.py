@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, check_seed, pick_device
 from provnet.cli.output import emit_json, is_first_process, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.csvfile import quoted
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def robustness(
     epsilon: Annotated[float, typer.Option(help="Largest change by an attack, on pixels from 0 to 1.")] = 0.1,
     attacked: Annotated[int, typer.Option(metavar="N", help="Test samples that are attacked.")] = 1000,
     limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many test samples, evenly spread.")] = None,
-    seed: Annotated[int, typer.Option(help="Of all draws.")] = 0,
+    seed: Annotated[int, typer.Option(callback=check_seed, help="Of all draws.")] = 0,
     device: Device = None,
     json: AsJson = False,
 ) -> None:
@@ -58,6 +60,7 @@ def robustness(
     from provnet.errors import choose
     from provnet.modelfile import read_run
 
+    check_outputs({out / "report.html": PAGE}, run)  # before long work
     where = pick_device(device)
     wanted = None if conditions is None else _listed(conditions)
     ways = [] if attacks == "none" else _listed(attacks)
@@ -92,7 +95,7 @@ def robustness(
             "model_sha256": models,
         },
     }
-    _write(out, values, measured, gains, test, seed)
+    _write(out, run, values, measured, gains, test, seed)
     if json:
         emit_json(values)
     elif is_first_process():
@@ -122,6 +125,7 @@ def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | 
 
 def _write(
     out: Path,
+    runs: list[Path],
     values: dict[str, Any],
     measured: list[Measured],
     gains: dict[tuple[str, str], Any],
@@ -129,7 +133,6 @@ def _write(
     seed: int,
 ) -> None:
     """All files, made in memory first."""
-    from provnet.atomic import write_bytes
     from provnet.cli.robustness_report import robustness_report
     from provnet.report.robustness import contact_sheet, robustness_html
     from provnet.safejson import write_json
@@ -153,8 +156,7 @@ def _write(
             files["curves.png"] = curves
     except ModuleNotFoundError:
         note("heatmap.png and curves.png need matplotlib: pip install 'provnet[plots]'")
-    for name, content in files.items():
-        write_bytes(out / name, content)
+    write_outputs({out / name: content for name, content in files.items()}, runs)
 
 
 def _csv(measured: list[Measured]) -> str:
@@ -165,7 +167,7 @@ def _csv(measured: list[Measured]) -> str:
     for one in measured:
         for row in one.rows:
             for figure, rate in row.figures.items():
-                about = [one.name, one.network, one.alpha, int(one.isolated), row.condition, figure]
+                about = [quoted(one.name), one.network, one.alpha, int(one.isolated), row.condition, figure]
                 lines.writerow([*about, rate.value, rate.n, rate.low, rate.high])
     return buffer.getvalue()
 

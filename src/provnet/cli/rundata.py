@@ -99,8 +99,10 @@ def _open_training(
 def resolve(samples: SampleTable, data: ImageData) -> Resolved:
     """Bring data of now into the order of training time, by hash; what is edited or missing is left out and counted."""
     import numpy as np
+    import torch
 
     from provnet.data.compare import compare
+    from provnet.data.imagedata import ImageData
 
     if data.samples.fingerprint == samples.fingerprint:
         return Resolved(data, np.arange(len(samples)), [], 0)
@@ -108,12 +110,15 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
     index = np.flatnonzero(found.positions >= 0)
     same = (data.samples.pixel_sha256[found.positions[index]] == samples.pixel_sha256[index]).all(1)
     index = index[same]  # equal bytes that decode to other pixels are not what the network saw
-    pictures = data.select(found.positions[index])
-    left_out = len(samples) - len(index)
+    places = found.positions[index]
+    left_out, doubled = len(samples) - len(index), len(index) - len(np.unique(places))
     lines = found.lines()
+    if doubled:  # of equal samples, which share a place: the table is the run's own, as ids must be unique
+        lines.append(f"{doubled:,} missing, but the same content is still there under another name and stands for it")
     if left_out:
         lines.append(f"{left_out:,} of {len(samples):,} training samples are left out of the figures")
-    return Resolved(replace(pictures, samples=samples.select(index)), index, lines, left_out)
+    pictures = ImageData(data.images[torch.from_numpy(places)], samples.select(index), data.spec, data.skipped)
+    return Resolved(pictures, index, lines, left_out)
 
 
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:

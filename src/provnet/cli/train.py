@@ -196,7 +196,6 @@ def train(
         raise UsageError(f"--checkpoint-seconds must be 0 or more, got {checkpoint_seconds}")
     sides = parse_size(size)
 
-    from provnet.data.sources import open_data
     from provnet.training import checkpoint as checkpoints
     from provnet.training import folder as run_folder
     from provnet.training.fit import fit
@@ -219,7 +218,7 @@ def train(
         "root": root,
         "cache": cache,
     }
-    found = open_data(data, progress=is_first_process(), **{k: v for k, v in opening.items() if v is not None})
+    found = _opened(data, {k: v for k, v in opening.items() if v is not None}, out)
     if apply is not None:
         found = _decided(found, apply)
     samples, test, test_words = split_off_test(found, holdout)
@@ -276,6 +275,16 @@ def train(
         show_result(result, out)
     if generating:
         draw_course(out, quiet=json)
+
+
+def _opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
+    from provnet.data.folder import refuse_inside
+    from provnet.data.sources import data_root, open_data
+
+    found = open_data(data, progress=is_first_process(), **options)
+    if found.spec.kind == "folder":
+        refuse_inside(data_root(found.spec) or Path(data), out, "run")
+    return found
 
 
 def _decided(data: ImageData, path: Path) -> ImageData:

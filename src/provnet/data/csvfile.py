@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,13 +12,32 @@ from provnet.data.files import read_file, shown
 from provnet.errors import DataError
 
 LARGEST = 2**30  # bytes
+_FORMULA = re.compile(r"'*[=+\-@\x00-\x1f\x7f]")  # what has a quote already gets another one
+
+
+def quoted(text: str) -> str:
+    """A text that no spreadsheet takes for a formula: a quote is put before it, which `unquoted` takes away again.
+
+    >>> quoted("=1+1"), quoted("'=1+1"), quoted("cat"), quoted("")
+    ("'=1+1", "''=1+1", 'cat', '')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def unquoted(text: str) -> str:
+    """The text that `quoted` was given; what people wrote without a quote stays as it is.
+
+    >>> unquoted("'=1+1"), unquoted("''=1+1"), unquoted("=1+1"), unquoted("'tis")
+    ('=1+1', "'=1+1", '=1+1', "'tis")
+    """
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
 
 
 def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tuple[int, dict[str, str]]]:
     """Each row as (its line's number, column -> cell); the header is row 1, empty rows are passed over.
 
     A header that lacks a needed column or names one twice, and a row of another length, are refused. `more` is said of
-    the header beside what is needed.
+    the header beside what is needed. Quotes that `quoted` put before cells are taken away.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -44,4 +64,4 @@ def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tup
             continue
         if len(cells) != len(columns):
             raise DataError(f"{file} row {number}: {len(cells)} cells, the header has {len(columns)}; quote commas")
-        yield number, dict(zip(columns, cells, strict=True))
+        yield number, dict(zip(columns, map(unquoted, cells), strict=True))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from provnet.data.csvfile import read_rows
+from provnet.data.csvfile import quoted, read_rows
 from provnet.data.files import shown
 from provnet.errors import DataError, did_you_mean
 
@@ -68,6 +68,8 @@ def _decision(cell: Mapping[str, str], where: str, number: int) -> Decision:
 def decisions_csv(decisions: Iterable[Decision], more: Mapping[str, Sequence[object]] | None = None) -> bytes:
     """The file that `read_decisions` reads; `more` holds further columns, one value a decision.
 
+    A text that a spreadsheet would take for a formula gets a quote, which reading takes away again.
+
     >>> decisions_csv([Decision("a", "00" * 32, "keep")]).splitlines()[0]
     b'sample_id,sha256,decision,new_label'
     """
@@ -77,5 +79,6 @@ def decisions_csv(decisions: Iterable[Decision], more: Mapping[str, Sequence[obj
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*NEEDED, "new_label", *extra])
     for i, one in enumerate(rows):
-        writer.writerow([one.sample_id, one.sha256, one.kind, one.new_label, *(extra[name][i] for name in extra)])
+        texts = [quoted(one.sample_id), one.sha256, one.kind, quoted(one.new_label)]
+        writer.writerow([*texts, *(quoted(str(extra[name][i])) for name in extra)])
     return buffer.getvalue().encode("utf-8")

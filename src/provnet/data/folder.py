@@ -24,7 +24,7 @@ def folder_has_test(root: Path) -> bool:
 
 def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
     """Every picture below the class folders, in the order of their relative paths (compared as bytes)."""
-    _refuse_cache(root, options.cache)
+    refuse_inside(root, options.cache, "cache")
     parts = _parts(root)
     chosen = list(parts) if split == "all" else [split]
     classes = {part: _class_folders(parts[part]) for part in parts}
@@ -170,14 +170,20 @@ def _is_picture(path: str) -> bool:
         return False
 
 
-def _refuse_cache(root: Path, cache: str | None) -> None:
-    """A cache among the pictures would become a class of its own."""
-    if cache is None:
+def refuse_inside(root: Path, place: str | Path | None, what: str) -> None:
+    """Refuse to write among the pictures: a cache or a run there would be a class of its own the next time.
+
+    >>> refuse_inside(Path("pictures"), "runs/1", "run")
+    >>> refuse_inside(Path("pictures"), "pictures/run", "run")
+    Traceback (most recent call last):
+    provnet.errors.UsageError: the run pictures/run lies in the data folder; choose a folder outside pictures
+    """
+    if place is None:
         return
-    inside = Path(os.path.relpath(os.path.realpath(cache), os.path.realpath(root))).parts
+    inside = Path(os.path.relpath(os.path.realpath(place), os.path.realpath(root))).parts
     if inside and not any(name.startswith(".") for name in inside):  # hidden folders are not listed, ".." is outside
         raise UsageError(
-            f"the cache {shown(cache)} lies in the data folder; choose a folder outside {shown(str(root))}"
+            f"the {what} {shown(str(place))} lies in the data folder; choose a folder outside {shown(str(root))}"
         )
 
 

@@ -142,7 +142,7 @@ def _scaled(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
     pixels = np.floor((values - low) / (high - low) * 255 + 0.5).astype(np.uint8)
     clear = image.info.get("transparency")
     if isinstance(clear, int):
-        return _mix(pixels, np.where(values == clear, 0, 255), rule.background)
+        return _mix(pixels, np.where(values == clear, np.uint8(0), np.uint8(255)), rule.background)
     return pixels
 
 
@@ -154,14 +154,16 @@ def _blended(image: Image.Image, background: tuple[int, int, int]) -> np.ndarray
 
 def _mix(colours: np.ndarray, alpha: np.ndarray, background: tuple[int, int, int]) -> np.ndarray:
     """Blend grey (H, W) or colour (H, W, 3) onto the background; grey stays grey on a grey background."""
-    behind = np.asarray(background, dtype=np.int64)
-    share = alpha.astype(np.int64)
-    if colours.ndim == 2 and len(set(background)) == 1:
-        mixed = share * colours + (255 - share) * behind[0]
-        return np.asarray((mixed + 127) // 255, dtype=np.uint8)
-    front = np.repeat(colours[..., None], 3, axis=2) if colours.ndim == 2 else colours
-    mixed = share[..., None] * front + (255 - share[..., None]) * behind
-    return np.asarray((mixed + 127) // 255, dtype=np.uint8)
+    grey = colours.ndim == 2 and len(set(background)) == 1
+    behind = np.asarray(background[:1] if grey else background, dtype=np.uint16)
+    front = colours[..., None] if colours.ndim == 2 else colours
+    mixed = np.empty((*colours.shape[:2], len(behind)), dtype=np.uint8)
+    rows = max(1, _BAND // max(1, colours.shape[1]))
+    for start in range(0, len(mixed), rows):  # in bands, so that a large picture takes little more than its own room
+        band = slice(start, start + rows)
+        share = alpha[band, :, None].astype(np.uint16)  # 255 * 255 + 127 still fits
+        mixed[band] = (share * front[band] + (255 - share) * behind + 127) // 255
+    return mixed[..., 0] if grey else mixed
 
 
 @contextmanager
@@ -191,6 +193,7 @@ class _Quiet:
 
 
 _QUIET = _Quiet()
+_BAND = 2**18  # pixels that are blended at a time
 _WIDE = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N", "F"})
 _ALPHA = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _PLAIN = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from provnet.data.assemble import Opened
+from provnet.data.csvfile import unquoted
 from provnet.data.files import DataWarning, read_file, shown
 from provnet.data.labels import encode_text
 from provnet.data.pictures import Entry, load_pictures
@@ -90,7 +91,7 @@ def _checked(records: Iterator[tuple[int, list[str]]], columns: list[str], file:
             raise DataError(
                 f"{file} row {number}: {len(cells)} cells, the header has {len(columns)}; quote commas in cells"
             )
-        cell = dict(zip(columns, cells, strict=True))
+        cell = {name: text if name == "path" else unquoted(text) for name, text in zip(columns, cells, strict=True)}
         if not cell["path"] or not cell["label"]:
             raise DataError(f"{file} row {number}: path and label must not be empty")
         path = posixpath.normpath(cell["path"])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from typing import Any
 
-from provnet.experiments.paper import MET, MISSED, WITHIN, Printed, Standing, half_width, printed
+from provnet.experiments.paper import MET, MISSED, NOT_RUN, WITHIN, Printed, Standing, half_width, printed
 from provnet.experiments.records import Results
 from provnet.experiments.settings import DATA, FIGURES
 
 BLUE, ORANGE, GREY = "#2f5bb7", "#b0560f", "#7a7f87"  # told apart without colour vision; markers differ too
 SHORT = {"class-conditional": "conditional", "class-independent": "independent", "single-0": "single α=0"}
-MARKERS = {MET: ("o", BLUE), WITHIN: ("D", GREY), MISSED: ("X", ORANGE)}
+DARK, PALE = "#22262d", "#dcdee3"  # verdicts are dark, the intervals behind them pale
+MARKERS = {MET: ("o", BLUE), WITHIN: ("D", DARK), MISSED: ("X", ORANGE)}
 
 
 def pyplot() -> Any:
@@ -37,6 +39,7 @@ def against_paper(results: Results) -> dict[str, bytes]:
     from provnet.experiments.table2_words import standings
 
     found = {one: ours for one, ours in standings(results).items() if ours.verdict in MARKERS}
+    missing = [one for one, ours in standings(results).items() if ours.verdict == NOT_RUN]
     there = [data for data in DATA if any(one.data == data for one in found)]
     if not there:
         return {}
@@ -49,17 +52,28 @@ def against_paper(results: Results) -> dict[str, bytes]:
     )
     for axes, data in zip(every[0], there, strict=True):
         _panel(axes, {one: ours for one, ours in found.items() if one.data == data}, rows)
+        for one in missing:
+            if one.data == data and (one.setting, one.figure) in rows:
+                row = rows.index((one.setting, one.figure))
+                axes.text(0, row, "  not run", va="center", fontsize=8, color=GREY)
         axes.set_title(DATA[data], fontsize=11)
+        axes.set_xlabel("percentage points, logarithmic beyond ±1", fontsize=8)
     names = [f"{SHORT.get(setting, 'single α=.5')}: {FIGURES[figure]}" for setting, figure in rows]
     every[0][0].set_yticks(range(len(names)), names, fontsize=8)
     every[0][0].set_ylim(len(rows) - 0.5, -0.5)
     handles = [plt.Line2D([], [], ls="", marker=m, color=c, label=name) for name, (m, c) in MARKERS.items()]
     drawing.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    words = (
-        "ours less the paper's, in points of per cent; grey: half-width of the Wilson interval, bars: std over seeds"
-    )
+    words = f"ours less the paper's; pale bars: half-width of the Wilson interval; {_seeds(found.values())}"
     drawing.suptitle(words, fontsize=10)
     return {"": png(drawing)}
+
+
+def _seeds(found: Collection[Standing]) -> str:
+    """How many there are, and what is drawn of them."""
+    few, many = min(one.seeds for one in found), max(one.seeds for one in found)
+    if many == 1:
+        return "one seed"
+    return f"whiskers: std over {'' if few == many else 'up to '}{many} seeds"
 
 
 def _panel(axes: Any, found: dict[Printed, Standing], rows: list[tuple[str, str]]) -> None:
@@ -68,7 +82,7 @@ def _panel(axes: Any, found: dict[Printed, Standing], rows: list[tuple[str, str]
         assert ours.mean is not None
         row = rows.index((one.setting, one.figure))
         half = 100 * half_width(one.value, ours.n)
-        axes.plot([-half, half], [row, row], color=GREY, lw=7, alpha=0.35, solid_capstyle="butt")
+        axes.plot([-half, half], [row, row], color=PALE, lw=7, solid_capstyle="butt")
         marker, colour = MARKERS[ours.verdict]
         spread = None if ours.std is None else 100 * ours.std
         axes.errorbar(100 * (ours.mean - one.value), row, xerr=spread, fmt=marker, color=colour, ms=6, capsize=2)

@@ -35,7 +35,8 @@ def _curves(results: Results, data: str) -> Any:
                 curve = curve_of(results, f"{data}/{size}-{level}")
                 colour, dash = STYLES[level]
                 x, y = [one["epoch"] for one in curve], [100 * one[branch] for one in curve]
-                axes.plot(x, y, color=colour, ls=dash, lw=1.6, label=f"level {level}")
+                alone = "o" if len(x) == 1 else None  # one point has no line
+                axes.plot(x, y, color=colour, ls=dash, lw=1.6, marker=alone, ms=4, label=f"level {level}")
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
             if branch == "class":

@@ -120,12 +120,12 @@ def _curves(courses: dict[str, Any]) -> Any:
     )
     for column, (cell, course) in enumerate(courses.items()):
         epochs = [row["epoch"] for row in course]
+        alone = "o" if len(epochs) == 1 else None  # one point has no line
         for axes, lines, factor in ((every[0][column], LOSSES, 1.0), (every[1][column], SHARES, 100.0)):
             for name, (colour, style, words) in lines.items():
                 if all(name in row for row in course):
-                    axes.plot(
-                        epochs, [factor * row[name] for row in course], color=colour, ls=style, lw=1.5, label=words
-                    )
+                    values = [factor * row[name] for row in course]
+                    axes.plot(epochs, values, color=colour, ls=style, lw=1.5, marker=alone, ms=4, label=words)
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
         every[0][column].set_yscale("log")

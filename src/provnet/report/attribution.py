@@ -35,6 +35,17 @@ class CopyCard:
     p_value: float
     exact: bool
 
+    @property
+    def times(self) -> int:
+        """How many times brighter the difference may be drawn; 0 where there is none."""
+        largest = 0 if self.difference is None else int(self.difference.max())
+        return 255 // largest if largest else 0
+
+    @property
+    def brightened(self) -> Picture | None:
+        """The difference, as many times brighter: that of a near-copy is black to the eye."""
+        return None if self.difference is None else self.difference * np.uint8(max(self.times, 1))
+
 
 @dataclass(frozen=True, eq=False)
 class SourceCard:

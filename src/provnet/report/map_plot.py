@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+from provnet.report.fonts import face
 from provnet.report.map_page import MapReport
 
 # Petroff's ten colours, as on the page
@@ -12,6 +13,7 @@ COLOURS = (
     *("#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"),
 )
 NAMED = 40  # classes that are named on the picture
+LONGEST = 24  # characters of a name, as on the page
 
 
 def map_png(report: MapReport) -> bytes:
@@ -32,11 +34,14 @@ def map_png(report: MapReport) -> bytes:
     if len(missed):
         axes.scatter(missed[:, 0], missed[:, 1], marker="x", s=26, c="black", lw=1, label="misattributed test samples")
         axes.legend(loc="lower right", frameon=False)
+    letters = face(12, "bold")
     present = [label for label in range(len(report.class_names)) if (labels == label).any()]
     for label in present[:NAMED]:
         middle = np.median(xy[labels == label], axis=0)
-        name = report.class_names[label].encode("ascii", "backslashreplace").decode()
-        words = axes.annotate(name, middle, ha="center", va="center", weight="bold", fontsize=12)
+        name = letters.clean(report.class_names[label])
+        name = name[: LONGEST - 1] + "…" if len(name) > LONGEST else name
+        words = axes.annotate(name, middle, ha="center", va="center", weight="bold", fontsize=12, parse_math=False)
+        words.set_in_layout(False)  # a long name at the edge must not make the map small
         words.set_bbox({"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 1.5})
     axes.set_axis_off()
     axes.set_aspect("equal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ import jinja2
 
 from provnet.report import pictures, text
 from provnet.report.records import ExplanationCard
+from provnet.report.sheet import carried
 
 
 def explanation_html(cards: Sequence[ExplanationCard], *, title: str, subtitle: str = "") -> str:
@@ -55,9 +57,16 @@ def _finalize(value: Any) -> Any:
 
 def _ends(name: str) -> tuple[str, str]:
     """Split a long name so that a narrow column can cut its middle: the end of a path tells most."""
-    if len(name) <= 16 or not name.isascii():
+    if len(name) <= 16 or any(_stays_whole(character) for character in name):
         return name, ""
     return name[:-9], name[-9:]
+
+
+def _stays_whole(character: str) -> bool:
+    """Whether a cut could tear it from its letter (accents), or swap the halves (letters from right to left)."""
+    if unicodedata.bidirectional(character) in ("R", "AL", "AN", "RLE", "RLO", "RLI"):
+        return True
+    return unicodedata.category(character) in ("Mn", "Mc", "Me", "Cf") or unicodedata.combining(character) > 0
 
 
 @cache
@@ -71,6 +80,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        carried=carried,
         count=text.count,
         data_uri=pictures.data_uri,
         ends=_ends,

@@ -77,12 +77,14 @@ class RobustnessReport:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a heat map: text, words shown when it is pointed at, tint 0..1, and a class for its colour."""
+    """A cell of a heat map: text, words shown when it is pointed at, tint 0..1, a class for its colour, interval, n."""
 
     text: str
     words: str
     tint: float
     kind: str
+    ends: str = ""
+    n: int | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,9 @@ def robustness_html(report: RobustnessReport) -> str:
         "robustness.html.j2",
         title="Robustness",
         report=report,
+        attacked=max(
+            (share.n for row in report.rows if not row.fixed for share in row.shares["top_1"] if share), default=0
+        ),
         answers=answers,
         gains=_gain_map(report) if has_gains else None,
         attribution=attribution,
@@ -207,7 +212,8 @@ def _heat_map(report: RobustnessReport, key: str, title: str, meaning: str) -> H
                 continue
             tint = round((share.value - low) / (high - low), 3) if high > low else 1.0
             words = f"{percent(share.value, 2)}, 95 % interval {percent(share.low, 2)} to {percent(share.high, 2)}"
-            cells.append(Cell(_digits(share.value), f"{words}, n = {share.n:,}", tint, "yes"))
+            ends = f"{_digits(share.low)} to {_digits(share.high)}"
+            cells.append(Cell(_digits(share.value), f"{words}, n = {share.n:,}", tint, "yes", ends, share.n))
         lines.append((row, tuple(cells)))
     return HeatMap(title, meaning, tuple(lines))
 
@@ -217,14 +223,15 @@ def _gain_map(report: RobustnessReport) -> HeatMap:
     lines = []
     for row in report.rows:
         cells = []
-        for gain in row.gains:
-            if gain is None:
+        for gain, share in zip(row.gains, row.shares["top_1"], strict=True):
+            if gain is None or share is None:
                 cells.append(Cell("", "the isolated CNN itself", 0.0, "none"))
                 continue
             sure = "sure" if gain.low > 0 or gain.high < 0 else "unsure"
             side = "yes" if gain.value > 0 else "no"
             words = f"{gain.value * 100:+.2f} points, interval {gain.low * 100:+.2f} to {gain.high * 100:+.2f}"
-            cells.append(Cell(f"{gain.value * 100:+.1f}", words, round(abs(gain.value) / most, 3), f"{side} {sure}"))
+            tint, ends = round(abs(gain.value) / most, 3), f"{gain.low * 100:+.1f} to {gain.high * 100:+.1f}"
+            cells.append(Cell(f"{gain.value * 100:+.1f}", words, tint, f"{side} {sure}", ends, share.n))
         lines.append((row, tuple(cells)))
     meaning = (
         "In points of top-1, on the same pictures. Bold: beyond an interval that holds for all networks of the row "

@@ -37,10 +37,25 @@ def explanation_png(cards: Sequence[ExplanationCard]) -> Image.Image:
     return sheet
 
 
+def carried(weights: Sequence[float]) -> str:
+    """What exemplars carry of an explanation, and all other samples: small weights of a large run are no fault.
+
+    >>> carried([0.04, 0.03])
+    'Together these carry 7.0 %, all other samples 93.0 %.'
+    """
+    if not weights:
+        return ""
+    total = sum(weights)
+    rest = max(1 - total, 0.0) if math.isfinite(total) else total
+    if len(weights) == 1:
+        return f"This one carries {percent(total)}, all other samples together {percent(rest)}."
+    return f"Together these carry {percent(total)}, all other samples {percent(rest)}."
+
+
 def _height(card: ExplanationCard) -> int:
     lines = -(-len(card.exemplars) // PER_LINE)
     left = QUERY + NAME + (0 if card.rebuilt is None else REBUILT + ROW_GAP)
-    return max(left, ANSWER + HEADING + lines * LINE_HEIGHT - (ROW_GAP if lines else 0)) + GAP // 2
+    return max(left, ANSWER + HEADING + lines * LINE_HEIGHT - (ROW_GAP - CARRIED if lines else 0)) + GAP // 2
 
 
 def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationCard, top: int, width: int) -> None:
@@ -81,6 +96,10 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
         x = left + number % PER_LINE * (EXEMPLAR + COLUMN_GAP)
         y = top + ANSWER + HEADING + number // PER_LINE * LINE_HEIGHT
         _draw_exemplar(sheet, draw, item, (x, y), faded=not card.supported)
+    if card.exemplars:
+        small, below = face(20), top + ANSWER + HEADING - (-len(card.exemplars) // PER_LINE) * LINE_HEIGHT - ROW_GAP
+        line = small.shorten(carried([item.weight for item in card.exemplars]), room)
+        draw.text((left, below + CARRIED // 4), line, fill=SOFT, font=small.font)
 
 
 def _draw_exemplar(
@@ -137,7 +156,7 @@ def _bar(draw: ImageDraw.ImageDraw, at: tuple[int, int], width: int, height: int
 # all lengths in pixels, for a screen of twice the usual density; 252 and 196 enlarge 28 pixels by whole numbers
 MARGIN, GAP, ROW_GAP, COLUMN_GAP = 48, 64, 28, 28
 QUERY, NAME, EXEMPLAR, BAR, REBUILT = 252, 40, 196, 104, 140
-CONFIDENCE, ANSWER, HEADING, CAPTION = 392, 104, 44, 132
+CONFIDENCE, ANSWER, HEADING, CAPTION, CARRIED = 392, 104, 44, 132, 40
 LINE_HEIGHT = EXEMPLAR + CAPTION + ROW_GAP
 EXEMPLARS_AT = QUERY + 56
 NARROWEST = 1000

@@ -28,12 +28,15 @@
     }
     find("least-words").textContent = `${least} %`;
     find("shown").textContent = `${count} of ${cards.length} shown`;
+    find("none").hidden = count > 0;
   };
-  const cell = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  // a spreadsheet computes what begins with = + - @: `provnet train --apply` takes the quote away again
+  const harmless = (text) => (/^'*[=+\-@\x00-\x1f\x7f]/.test(text) ? `'${text}` : text);
+  const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+  const cell = (text) => quoted(harmless(text));
   const save = () => {
     const rows = [["sample_id", "sha256", "decision", "new_label", "label", "mislabel"]];
     for (const card of cards) {
-      if (card.hidden) continue;
       const decision = card.querySelector("input:checked").value;
       const label = decision === "relabel" ? card.querySelector(".choice select").value : "";
       rows.push([card.dataset.id, card.dataset.sha, decision, label, card.dataset.given, card.dataset.score]);

@@ -1,0 +1,41 @@
+"""The options of `provnet train` that open a run's data again as they were, for commands that are suggested."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from provnet.data.imagedata import DataSpec
+
+
+def data_options(spec: DataSpec, *, samples: bool = True) -> str:
+    """What follows DATA, with a blank in front; without `samples` only how pictures are read, not which.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> spec = DataSpec("pictures", "folder", options={"size": [64, 48], "limit": 100, "holdout": [[0.1, "train"]]})
+    >>> data_options(spec), data_options(spec, samples=False)
+    (' --size 64x48 --limit 100 --holdout 0.1', ' --size 64x48')
+    """
+    given = spec.options
+    words: list[str] = []
+    if given.get("size"):
+        words += ["--size", "x".join(str(side) for side in given["size"])]
+    if given.get("mode"):
+        words += ["--mode", given["mode"]]
+    if given.get("background", "white") != "white":
+        words += ["--background", given["background"]]
+    if given.get("frame") is not None:
+        words += ["--frame", str(given["frame"])]
+    if given.get("value_range"):
+        words += ["--value-range", *(f"{value:g}" for value in given["value_range"])]
+    if samples:
+        if spec.data_dir is not None:
+            words += ["--data-dir", spec.data_dir]
+        if given.get("skip_bad"):
+            words.append("--skip-bad")
+        if given.get("limit"):
+            words += ["--limit", str(given["limit"])]
+        for share, side in given.get("holdout", ()):
+            words += ["--holdout", f"{share:g}"] if side == "train" else []
+    return "".join(f" {shlex.quote(word)}" for word in words)

@@ -1,0 +1,59 @@
+"""Tables that a spreadsheet does not compute, and that are read back as they were."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from provnet import open_data
+from provnet.data.csvfile import quoted, unquoted
+from provnet.data.decisions_file import Decision, decisions_csv, read_decisions
+from tests.data.made import pictures, write_folder
+
+from .conftest import Call
+
+NAMES = ("=cmd|' /C calc'!A0", "@SUM(1)", "+1/-a.png", "-1", "\tx", "\x1b[2J", "'=1", "''-1", "'tis", "plain")
+
+
+@given(st.text(alphabet="'=+-@\t\r\n\x1bab", max_size=6))
+def test_quotes_are_taken_away_again(text: str) -> None:
+    assert unquoted(quoted(text)) == text
+    assert quoted(text)[:1] not in set("=+-@\t\r\n\x1b")
+
+
+def test_decisions_come_back_as_they_were(tmp_path: Path) -> None:
+    given = [Decision(name, "ab" * 32, "relabel", name, row) for row, name in enumerate(NAMES, 2)]
+    place = tmp_path / "decisions.csv"
+    place.write_bytes(decisions_csv(given, {"label": list(NAMES)}))
+    assert read_decisions(place) == given
+    with place.open(encoding="utf-8", newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\x1b"))]
+
+
+def test_a_manifest_gives_labels_ids_and_sources_without_quotes(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, pictures("1.png", "'=2.png"))
+    (folder / "list.csv").write_text("path,label,id,source\n1.png,'=a,'@b,'+c\n'=2.png,=a,,\n")
+    data = open_data(folder / "list.csv")
+    assert data.class_names == ("=a",)
+    assert data.samples.sample_ids == ("@b", "'=2.png")
+    assert data.samples.sources == ("+c", None)
+    assert data.samples.paths == ("1.png", "'=2.png")  # a path is the name of a file: never changed
+
+
+@pytest.mark.usefixtures("fast_disk")
+def test_the_corrected_manifest_trains_on_the_same_samples(tmp_path: Path, call: Call, data: Path) -> None:
+    own = tmp_path / "data"
+    for number, name in enumerate(("=cmd|x", "@SUM", "+1")):
+        shutil.copytree(data / "train" / f"digit-{number}", own / name)
+    assert call("train", own, "--out", tmp_path / "run", "--epochs", 1).code == 0
+    assert call("debug", tmp_path / "run", "--out", tmp_path / "out", "--threshold", 1).code == 0
+    before, after = open_data(own), open_data(tmp_path / "out" / "corrected.csv", root=own)
+    assert after.samples.sample_ids == before.samples.sample_ids
+    assert after.samples.paths == before.samples.paths
+    assert after.class_names == before.class_names

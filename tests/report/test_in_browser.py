@@ -1,0 +1,123 @@
+"""Pages of reports in a real browser: what is exported, what a filter says, what a narrow window shows."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from provnet.report.audit import audit_html
+from provnet.report.credit import CreditReport, credit_html
+from provnet.report.debugging import SignalRow, debug_html
+
+from ..app.browser import browser
+from .test_audit import REPORT
+from .test_debugging import report, tile
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+__all__ = ["browser"]
+Open = Callable[..., "Page"]
+# words of tables and legends that stand on two lines
+BROKEN = """() => [...document.querySelectorAll(".plain, .legend")].flatMap((box) => {
+  const found = [], texts = document.createTreeWalker(box, NodeFilter.SHOW_TEXT), range = document.createRange();
+  for (let one = texts.nextNode(); one; one = texts.nextNode())
+    for (const word of one.data.matchAll(/[^\\s-][^\\s]*/g)) {
+      range.setStart(one, word.index); range.setEnd(one, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map((line) => line.top)).size > 1) found.push(word[0]);
+    }
+  return found;
+})"""
+
+
+@pytest.fixture
+def opened(browser: Browser, tmp_path: Path) -> Open:
+    """Puts a page into a tab of a given width."""
+
+    def put(html: str, width: int = 1280) -> Page:
+        (tmp_path / "page.html").write_text(html, "utf-8")
+        tab = browser.new_page(viewport={"width": width, "height": 900}, accept_downloads=True)
+        tab.goto((tmp_path / "page.html").as_uri())
+        return tab
+
+    return put
+
+
+def two_suspects() -> str:
+    """A cat and a dog that look wrong."""
+    (first,) = report().suspects
+    second = replace(first, sample=tile("b/2.png", "dog"))
+    return debug_html(report(suspects=(first, second), class_names=("cat", "dog")))
+
+
+def test_decisions_on_cards_that_a_filter_hides_are_exported_too(opened: Open) -> None:
+    tab = opened(two_suspects())
+    tab.locator(".suspect").first.get_by_label("drop").check()
+    tab.select_option("#given", "dog")
+    assert tab.locator("#shown").text_content() == "1 of 2 shown"
+    with tab.expect_download() as saved:
+        tab.click("#export")
+    with Path(saved.value.path()).open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["sample_id"], row["decision"]) for row in rows] == [("a/1.png", "drop"), ("b/2.png", "relabel")]
+
+
+def test_a_filter_that_nothing_fits_says_so(opened: Open) -> None:
+    tab = opened(two_suspects())
+    words = tab.get_by_text("No suspect fits these filters.")
+    assert not words.is_visible()
+    tab.fill("#named", "nowhere")
+    assert words.is_visible()
+    tab.fill("#named", "b/2")
+    assert not words.is_visible()
+
+
+SIGNAL = SignalRow("neighbours", "labels of the most similar other samples, each counted by trust", 1.5, -0.17)
+
+
+@pytest.mark.parametrize(
+    "source", [audit_html(REPORT), debug_html(report(signals=(SIGNAL,)))], ids=["audit", "debugging"]
+)
+def test_numbers_and_words_of_tables_stay_whole_on_a_phone(opened: Open, source: str) -> None:
+    tab = opened(source, 380)
+    assert tab.evaluate(BROKEN) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 380  # tables scroll in boxes of their own
+
+
+PERSON = {
+    "name": "Ada",
+    "listed": True,
+    "samples": 1234,
+    "lift": 1.25,
+    "share": {"value": 0.6, "low": 0.5, "high": 0.7, "n": 9},
+    "rank": 1,
+    "rank_low": 1,
+    "rank_high": 1,
+    "first": 1.0,
+}
+CREDIT = {
+    "contributors": [PERSON],
+    "queries": 9,
+    "supported": 9,
+    "unsupported": 0,
+    "unnamed": 0,
+    "withheld": 0,
+    "lorenz": [],
+    "gini": {"value": None},
+    "counted": "answers",
+    "weights": "exemplars",
+}
+
+
+def test_lift_and_samples_of_contributors_stand_there_on_a_phone_too(opened: Open) -> None:
+    tab = opened(credit_html(CreditReport("run", "net", "test", "by.csv", CREDIT)), 380)
+    for words in ("1.25", "1,234"):
+        assert any(one.is_visible() for one in tab.locator(".ranking").get_by_text(words).all()), words
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    for words in ("1.25", "1,234"):
+        assert sum(one.is_visible() for one in tab.locator(".ranking").get_by_text(words).all()) == 1, words
