@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,15 @@ def test_data_that_are_no_numbers_are_refused_before_anything_is_made(tmp_path: 
     assert names(tmp_path) == []
 
 
+@pytest.fixture
+def at_a_terminal() -> Iterator[None]:
+    """These tests may themselves be run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("at_a_terminal")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize(("batch", "epoch"), [(BATCH, 1), (BATCH, 2), (BATCH, 3), (64, 1)])
 def test_a_signal_is_answered_with_a_checkpoint(tmp_path: Path, number: signal.Signals, batch: int, epoch: int) -> None:
