@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
-from provnet.explanation import Explanation, active_network, explain_quietly
+from provnet.explanation import Explanation, active_network, explain
 from provnet.inputs import row_shape, to_input
 from provnet.labelled import answers_of, classes_of, feature_names_of, flatten, labelled, picture_shape, positions
 from provnet.modelfile import Run, read_run, write_run
@@ -145,7 +145,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def explain(self, X: Any, k: int = 5) -> Explanation:  # noqa: N803
         """Predictions with the k training samples behind each; iterate for single ones."""
         images = self._input(X)
-        return explain_quietly(self.run_, images, k=k)
+        return explain(self.run_, images, k=k, warn=False)  # `_input` has looked at the range
 
     def evaluate(self, test: Any = None, train: Any = None) -> Evaluation:
         """All figures, on unseen data and, if given again, the training data; each an ImageData or a pair (X, y)."""

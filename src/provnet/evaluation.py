@@ -18,8 +18,7 @@ from provnet.data.distort import perturbations
 from provnet.data.imagedata import ImageData
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
-from provnet.explanation import Explanation
-from provnet.explanation import explain_quietly as explain
+from provnet.explanation import Explanation, explain
 from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
@@ -127,11 +126,11 @@ def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
     if test is None or len(test) == 0:
         nothing = dict.fromkeys(KS, none)
         return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}}
-    found = explain(run, test.images, k=max(KS))
+    found = explain(run, test.images, k=max(KS), warn=False)
     truth = test.samples.labels
     extra = {}
     if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
-        joint = explain(run, test.images, k=5, weights="joint")
+        joint = explain(run, test.images, k=5, weights="joint", warn=False)
         extra = {f"joint_any_at_{k}": _rate(any_at_k(joint.label, truth, k)) for k in (1, 5)}
     return {
         "class": _rate(found.predicted == truth),
@@ -146,11 +145,11 @@ def _on_train(run: Run, train: ImageData | None, own: np.ndarray, seed: int, upd
     none = wilson(0, 0)
     if train is None or len(train) == 0:
         return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
-    found = explain(run, train.images, k=5)
+    found = explain(run, train.images, k=5, warn=False)
     perturbed = {}
     for number, (name, copy) in enumerate(perturbations(train.images, seed).items()):
         update(2 + number, name)
-        perturbed[name] = _rate(index_hit(explain(run, copy, k=1).index, own))
+        perturbed[name] = _rate(index_hit(explain(run, copy, k=1, warn=False).index, own))
     update(5, "stages")
     return {
         "index": _rate(index_hit(found.index, own)),
@@ -167,7 +166,7 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
     extra = {"class_accuracy_train": _rate(found.predicted == labels)}
     config = run.config.network
     if config.network.startswith("class-conditional"):
-        given = explain(run, train.images, k=1, classes=torch.from_numpy(labels))
+        given = explain(run, train.images, k=1, classes=torch.from_numpy(labels), warn=False)
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
@@ -176,7 +175,7 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
         hits, count = head.learned.tolist()
         extra["index_accuracy_learned"] = wilson(hits, count)
     if config.network == "class-independent":
-        joint = explain(run, train.images, k=1, weights="joint")
+        joint = explain(run, train.images, k=1, weights="joint", warn=False)
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:
         drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, NEVER).numpy()[own]

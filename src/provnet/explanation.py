@@ -141,12 +141,14 @@ def explain(
     classes: Tensor | np.ndarray | None = None,
     batch_size: int = 256,
     weights: str = "plain",
+    warn: bool = True,
 ) -> Explanation:
     """Explain raw images (B, ...) of the run's input shape; k above N is cut to N. Withheld samples are never named.
 
     With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
-    ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning.
-    `weights` are the index branch's own shares, or `joint`: P(class) times the share within the sample's class.
+    ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
+    `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`: P(class)
+    times the share within the sample's class.
 
     >>> from provnet.training.fit import fit
     >>> from provnet.training.config import train_config
@@ -157,24 +159,10 @@ def explain(
     (3, 2)
     """
     queries = _queries(images)
-    problem = range_problem(run.config.network, queries)
+    problem = range_problem(run.config.network, queries) if warn else None
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)
-    return explain_quietly(run, queries, k=k, classes=classes, batch_size=batch_size, weights=weights)
-
-
-def explain_quietly(
-    run: Run,
-    images: Tensor | np.ndarray,
-    *,
-    k: int = 5,
-    classes: Tensor | np.ndarray | None = None,
-    batch_size: int = 256,
-    weights: str = "plain",
-) -> Explanation:
-    """The same for images whose range was looked at before: it says nothing about it."""
     net, kept = active_network(run)
-    queries = _queries(images)
     k, batch_size = whole("k", k), whole("batch_size", batch_size)
     asked = None if classes is None else _classes(run, classes, len(queries))
     device = next(net.parameters()).device

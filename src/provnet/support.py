@@ -28,8 +28,8 @@ def calibrate(
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
-    Uses 10,000 training samples to measure, with a few more of classes that are rare among them, and 2,000 distorted
-    ones to set the threshold. `labels` are those of the images, where not all of them are indexed.
+    Uses up to 10,000 training samples to measure, with a few more of classes that are rare among them, and up to 2,000
+    distorted ones to set the threshold. `labels` are those of the images, where not all of them are indexed.
     """
     device = next(net.parameters()).device
     pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))

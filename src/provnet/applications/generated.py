@@ -25,7 +25,7 @@ from provnet.data.hashing import hash_pixels
 from provnet.data.imagedata import ImageData
 from provnet.data.sources import reopen
 from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.explanation import explain_quietly
+from provnet.explanation import explain
 from provnet.inputs import raw_tensor
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
@@ -72,7 +72,7 @@ def attribute_generated(
     )  # fmt: skip
     with progress_bar("comparing", len(queries), progress) as update:
         ratios = copy_ratios(queries, pictures, device=device, report=lambda done: update(done, ""))
-    explanation = explain_quietly(run, queries, k=k)
+    explanation = explain(run, queries, k=k, warn=False)
     controls = _controls(run, queries, pictures, fresh, index, device, seed, progress)
     exact = _exact(run, queries)
     score = calibration.score(ratios)

@@ -103,14 +103,14 @@ def explain(
 def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
     import numpy as np
 
-    from provnet.explanation import explain_quietly as explain_images  # the range was looked at with the inputs
+    from provnet.explanation import explain as explain_images
 
     active = int((~run.samples.withheld).sum())
     if k > active:
         kept = "" if active == len(run.samples) else " that are not withheld"
         note(f"-k {k} is more than the {active:,} training samples{kept}; all of them are named")
     images = np.stack([query.image for query in queries])
-    found = explain_images(run, images, k=min(k, active), weights=weights)
+    found = explain_images(run, images, k=min(k, active), weights=weights, warn=False)  # inputs were looked at
     fewest = int((found.index >= 0).sum(1).min())
     if fewest < min(k, active):
         note(f"this network looks within the predicted class: where that has fewer than {k} samples, all are named")
