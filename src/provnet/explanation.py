@@ -147,8 +147,8 @@ def explain(
 
     With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
     ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
-    `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`: P(class)
-    times the share within the sample's class.
+    `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`:
+    P(class) times the share within the sample's class.
 
     >>> from provnet.training.fit import fit
     >>> from provnet.training.config import train_config
