@@ -223,7 +223,8 @@ class ExemplarHead(IndexHead):
         """(B, D) -> (B, C) log-sum-exp of the scores of each class; finite, also for a class without samples."""
         shares = shares_of(len(features), self.shard, features.device)
         queries, scale = gather(unit(features), shares), self.scale
-        wide = torch.float64 if float(scale) > SHARPEST else torch.float32
+        # a recorded step must not look at values, and while training only the largest total is looked at
+        wide = torch.float64 if not self.training and float(scale) > SHARPEST else torch.float32
         sums = queries.new_zeros(self.index_map.classes, len(queries), dtype=wide)
         for start, part in self._parts(len(queries)):
             scores = (scale * (part @ queries.t()) - scale).to(wide)  # a cosine is at most 1: nothing overflows
