@@ -110,9 +110,8 @@ def _figure(given: dict[str, Any], words: str) -> Any:
     missed = given["missed"]
     if missed["pictures"] is not None:
         pictures = unpacked(missed["pictures"])
-        draw(
-            axes, pictures, 6, f"{given['misattributed']} misattributed test samples;\nright of the line: five nearest"
-        )
+        shown = f"{len(missed['names'])} of {given['misattributed']} misattributed test samples;"
+        draw(axes, pictures, 6, f"{shown}\nright of the line: five nearest")
         height = pictures.shape[2] + 1
         axes.set_yticks([height * (row + 0.5) for row in range(len(missed["names"]))], missed["names"], fontsize=8)
         axes.tick_params(length=0)
@@ -130,6 +129,17 @@ def _figure(given: dict[str, Any], words: str) -> Any:
     return drawing
 
 
+def densest(places: np.ndarray, among: int = 30) -> np.ndarray:
+    """The point whose neighbours are closest: a class may lie in several clusters, and its middle in none of them.
+
+    >>> densest(np.array([[0.0, 0.0], [0.0, 0.1], [9.0, 9.0], [5.0, 0.0]]), among=1).tolist()
+    [0.0, 0.0]
+    """
+    away = np.linalg.norm(places[:, None] - places[None], axis=2)
+    place: np.ndarray = places[np.sort(away, axis=1)[:, min(among, len(places) - 1)].argmin()]
+    return place
+
+
 def _map(axes: Any, given: dict[str, Any]) -> None:
     xy, labels = np.array(given["xy"]), np.array(given["labels"])
     plt: Any = pyplot()
@@ -139,9 +149,8 @@ def _map(axes: Any, given: dict[str, Any]) -> None:
         axes.scatter(mine[:, 0], mine[:, 1], s=3, color=colours(label % 10), linewidths=0)
         name = given["classes"][label]
         size = 11 if len(name) < 3 else 9
-        outline = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.6}
-        place = np.median(mine, axis=0)
-        axes.annotate(name, place, fontsize=size, weight="bold", ha="center", va="center", bbox=outline)
+        outline = {"boxstyle": "round,pad=0.1", "fc": "white", "ec": colours(label % 10), "alpha": 0.7}
+        axes.annotate(name, densest(mine), fontsize=size, weight="bold", ha="center", va="center", bbox=outline)
     missed = np.array(given["missed"])
     if len(missed):
         axes.scatter(missed[:, 0], missed[:, 1], s=22 if len(missed) < 200 else 9, marker="x", color="black", lw=1.0)

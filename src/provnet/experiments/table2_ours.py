@@ -5,7 +5,7 @@ Command: provnet reproduce table2-ours --data-dir DIR --device cuda
 Expected: of the 30 numbers of MNIST, FashionMNIST and CIFAR-10 at least 29 at or above the paper's; CIFAR-10 class 94
     or more, FashionMNIST class 95 or more, Stanford Dogs with a pretrained backbone 75 or more.
 Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 18 minutes a seed of the three data sets, one cell after the other; Stanford Dogs 15 minutes more.
+Time: an estimated 15 minutes a seed of the three data sets, three cells at a time; Stanford Dogs 12 minutes more.
 
 Recipes are in `recipes.py`. Exact index accuracy of keys is 100 % by construction once they are refreshed, so the share
 that was learned before, and the figures on changed copies, stand beside it.
