@@ -18,6 +18,7 @@ from pathlib import Path
 
 from provnet.atomic import write_bytes
 from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.glance import at_a_glance
 from provnet.experiments.markdown import table
 from provnet.experiments.records import Experiment, Results
 from provnet.experiments.store import read_results, results_file
@@ -40,13 +41,14 @@ Exact index accuracy says little by itself: features of an untrained network rea
 
 def page(results: Path, out: Path) -> str:
     """The whole page; `out` is where it will lie, for the links to figures."""
-    parts = [HEAD]
+    sections = []
     for name, experiment in EXPERIMENTS.items():
         path = results_file(results, name, "full")
         found = read_results(path) if path.is_file() else Results(name, "full", {}, {})
         links = [Path(os.path.relpath(figure, out.parent)).as_posix() for figure in figures_of(path)]
-        parts.append("\n".join(section(experiment, found, links)) + "\n")
-    return "\n".join(parts)
+        sections.append((experiment, found, section(experiment, found, links)))
+    parts = [HEAD, "\n".join(at_a_glance(sections)) + "\n"]
+    return "\n".join([*parts, *("\n".join(lines) + "\n" for *_, lines in sections)])
 
 
 def figures_of(path: Path) -> list[Path]:
