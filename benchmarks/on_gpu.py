@@ -192,14 +192,16 @@ def paper(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
     )
     rows, about = [], next(iter(found.values()))[0] if found else {}
     for each in [row for result in found.values() for row in result]:
+        batch = f", batches of {each['batch_size']:,}" if "batch_size" in each else ""
+        recipe = f"{each['setting']}, preset {each['preset']}, {each['epochs']} epochs{batch}"
         for name, cell in each["cells"].items():
             figure = each["figures"].get(name)
             ours = share(figure) if figure else f"{100 * cell['ours']:.5g} %"
-            what = f"{each['setting']}, {each['preset']}, {each['epochs']} epochs: {name.replace('_', ' ')}"
+            what = f"{recipe}: {name.replace('_', ' ')}"
             bar, limit = f"paper {100 * cell['paper']:.4g} %", Limit("100 %", 1.0)
             rows.append(Row(what, ours, bar, "", "as the paper", cell["met"], limit, cell["ours"]))
         work = multiplying(product_rate(about), 6, each["parameters"], 60_000, each["epochs"])
         seconds = f"{each['train_seconds']:g} s ({each['seconds_measured']})"
-        rows.append(Row(f"{each['setting']}, {each['preset']}, {each['epochs']} epochs: training", seconds, limit=work))
+        rows.append(Row(f"{recipe}: training", seconds, limit=work))
     command = "python benchmarks/paper_mnist.py --data-dir DIR --out benchmarks/results/paper_mnist.json"
     return [Section("The paper's MNIST table", words, about, command, rows)] if found else []

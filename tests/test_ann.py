@@ -151,9 +151,9 @@ def test_autocast_and_other_precisions(ann: Ann) -> None:
 
 def test_without_faiss_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch, ann: Ann) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(UsageError, match=r"pip install provnet\[faiss\]"):
+    with pytest.raises(UsageError, match=r"pip install .\.\[faiss\]"):
         build_ann(KEYS)
-    with pytest.raises(UsageError, match=r"pip install provnet\[faiss\]"):
+    with pytest.raises(UsageError, match=r"pip install .\.\[faiss\]"):
         ann_top_k(KEYS[:2], ann, 3)
 
 

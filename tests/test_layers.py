@@ -50,6 +50,7 @@ LAYERS = (
     "metrics",
     "metrics_generation",
     "report",
+    "notebook",
     "explanation",
     "evaluation",
     "generation",

@@ -101,9 +101,17 @@ def test_bars_are_met_or_missed(tmp_path: Path) -> None:
 
 
 def test_limits_are_counted_from_what_was_measured(tmp_path: Path) -> None:
-    weights = {"setting": "single-0", "parameters": 1_000_000, "cells": {}, "preset": "paper", "epochs": 1}
+    weights = {
+        "setting": "single-0",
+        "parameters": 1_000_000,
+        "cells": {},
+        "preset": "paper",
+        "epochs": 1,
+        "batch_size": 128,
+    }
     paper = [{**weights, "train_seconds": 1.0, "seconds_measured": "alone", "device": "NVIDIA H200"}]
     text = made(tmp_path, speed=speed(0.4), paper_mnist=paper, scale=scale())
+    assert "| single-0, preset paper, 1 epochs, batches of 128: training |" in text
     assert "468 x 1,000,000 x 28 = 13.1 GB at 4 TB/s: 3.28 ms | 244.20 |" in text  # 0.8 s of ours
     assert "3 x 2 x 2 x 1,200,000 x 16,384 x 128 = 30.2 Tflop at 800 Tflop/s: 37.7 ms" in text
     assert "The machine's rates are the best of scale" in text.replace("\n", " ")  # lent to the paper's table

@@ -69,3 +69,27 @@ def test_other_weights_are_refused() -> None:
     net, output = answered("single", "plain")
     with pytest.raises(UsageError, match="heavy"):
         weights_of(net, output, torch.zeros(BATCH, 1, dtype=torch.int64), "heavy")
+
+
+@pytest.mark.parametrize("head", ["plain", "exemplar"])
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (torch.tensor([[0, -1]]), r"index must lie in 0\.\.8, the samples of this network; got -1\.\.0"),
+        (torch.tensor([[0, N]]), r"got 0\.\.9"),
+        (torch.tensor([[0.0]]), r"index must be int64 of shape \(6, L\).* got torch.float32"),
+        (torch.tensor([[0]], dtype=torch.int32), "got torch.int32"),
+    ],
+)
+def test_positions_that_name_no_sample_are_refused(head: str, index: torch.Tensor, said: str) -> None:
+    net, output = answered("class-independent", head)
+    with pytest.raises(UsageError, match=said):
+        weights_of(net, output, index.expand(BATCH, -1))
+
+
+def test_one_row_of_samples_for_each_input() -> None:
+    net, output = answered("class-independent", "plain")
+    for shape in ((BATCH - 1, 2), (BATCH,), ()):
+        with pytest.raises(UsageError, match=r"of shape \(6, L\), a row of samples for each input; got torch.int64"):
+            weights_of(net, output, torch.zeros(shape, dtype=torch.int64))
+    assert weights_of(net, output, torch.zeros((BATCH, 0), dtype=torch.int64)).shape == (BATCH, 0)

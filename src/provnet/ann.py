@@ -185,5 +185,5 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise UsageError(f"the faiss engine is not installed ({error}): pip install provnet[faiss]") from None
+        raise UsageError(f"the faiss engine is not installed ({error}): pip install '.[faiss]'") from None
     return faiss

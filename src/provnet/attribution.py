@@ -77,6 +77,7 @@ def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weig
     1.0
     """
     one_of("weights", weights, WEIGHTS)
+    _check_samples(index, len(output.logits), net.index_map.n)
     head = net.index_head
     joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
     if output.index_scores is None:
@@ -90,6 +91,16 @@ def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weig
     found = logs.clamp(max=0.0).exp()
     _refuse_not_finite(torch.isfinite(found).all(1))
     return found
+
+
+def _check_samples(index: Tensor, rows: int, n: int) -> None:
+    """Samples are asked for by position, counted from 0: -1 stands for "none" elsewhere, never for the last."""
+    if index.dtype != torch.int64 or index.ndim != 2 or len(index) != rows:
+        given = f"{index.dtype} of shape {tuple(index.shape)}"
+        raise UsageError(f"index must be int64 of shape ({rows}, L), a row of samples for each input; got {given}")
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:
+        given = f"{int(index.min())}..{int(index.max())}"
+        raise UsageError(f"index must lie in 0..{n - 1}, the samples of this network; got {given}")
 
 
 def _log_shares_of_keys(

@@ -31,6 +31,7 @@ def model_card(
     added: Sequence[DataSpec] = (),
     erased: int = 0,
     checks: Mapping[str, Any] | None = None,
+    audit: Mapping[str, Any] | None = None,
     licence: str = "other",
 ) -> str:
     """The whole card as Markdown with YAML front matter."""
@@ -52,6 +53,7 @@ def model_card(
         _data(samples, data, added, erased, (training or {}).get("subset")),
         _evaluation(evaluation),
         _checks(checks, samples),
+        _audit(audit, samples),
         _settings("Training", training),
         _settings("Versions", versions),
         _USE,
@@ -80,6 +82,25 @@ def bank_state(samples: SampleTable) -> str:
     64
     """
     return hashlib.sha256(samples.fingerprint.encode() + samples.withheld.tobytes()).hexdigest()
+
+
+def audit_figures(found: Mapping[str, Any], samples: SampleTable) -> dict[str, Any]:
+    """The figures of a membership audit that a card shows, out of `Audit.to_json()`: the `audit` of a RunConfig.
+
+    >>> import provnet
+    >>> auc = {"value": 0.9, "n": 8, "low": 0.6, "high": 1.0}
+    >>> found = {"members": 4, "nonmembers": 4, "scores": {"contrast": {"auc": auc, "tpr_at_fpr": {}}}, "null": {}}
+    >>> audit_figures(found, provnet.open_data("embedded", limit=20).samples)["figures"]["contrast"]["AUC"]["n"]
+    8
+    """
+    figures = {}
+    for name, one in found["scores"].items():
+        at = {f"found at FPR {rate}": where["tpr"] for rate, where in one["tpr_at_fpr"].items()}
+        figures[name] = {"AUC": one["auc"], **{words: rate for words, rate in at.items() if rate["value"] is not None}}
+    for name, auc in found["null"].get("auc", {}).items():
+        figures[name]["AUC of a network that saw neither"] = auc
+    sizes = {side: found[side] for side in ("members", "nonmembers")}
+    return {"samples": bank_state(samples), **sizes, "figures": figures}
 
 
 def _network(network: NetworkConfig, parameters: int) -> str:
@@ -126,10 +147,27 @@ def _data(samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec]
 def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
     if not evaluation:
         return "## Evaluation\n\nNot evaluated when this card was written; run `provnet evaluate` on the folder."
-    lines = ["## Evaluation", "", "Shares of n samples, each with its 95 % interval.", ""]
-    lines += ["| measure | value | 95 % interval | n |", "|---|---|---|---|"]
-    lines += [_measure(name, value) for name, value in _measures(evaluation)]
-    return "\n".join(lines)
+    return "## Evaluation\n\nShares of n samples, each with its 95 % interval.\n\n" + _figures(evaluation)
+
+
+def _audit(audit: Mapping[str, Any] | None, samples: SampleTable) -> str:
+    """How well members were told from others; figures of another state of the samples are not shown."""
+    title = "## Membership audit\n\n"
+    if not audit:
+        return f"{title}Not audited when this card was written; `provnet audit` measures it."
+    figures = audit.get("figures")
+    if audit.get("samples") != bank_state(samples) or not isinstance(figures, Mapping):
+        return f"{title}Audited before samples were added, withheld or erased; `provnet audit` measures it again."
+    sides = [f"{escape(audit.get(side))} {side}" for side in ("members", "nonmembers")]
+    words = (
+        f"How well {sides[0]} of the training data are told from {sides[1]}, with 95 % intervals; AUC 0.5 is chance."
+    )
+    return f"{title}{words}\n\n{_figures(figures)}"
+
+
+def _figures(values: Mapping[str, Any]) -> str:
+    lines = ["| measure | value | 95 % interval | n |", "|---|---|---|---|"]
+    return "\n".join([*lines, *(_measure(name, value) for name, value in _measures(values))])
 
 
 def _checks(checks: Mapping[str, Any] | None, samples: SampleTable) -> str:

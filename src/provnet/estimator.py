@@ -116,7 +116,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             network=self.network,
             backbone=copy.deepcopy(self.backbone),
             conditional=bool(self.conditional),
-            alpha=float(self.alpha),
+            alpha=_number(self.alpha),
             head=self.head,
             config=self._train_config(),
             device=self.device,
@@ -142,10 +142,10 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             y = self.classes_[positions(names, np.array(self.run_.samples.class_names))]
         return float(super().score(X, answers_of(y), sample_weight))
 
-    def explain(self, X: Any, k: int = 5) -> Explanation:  # noqa: N803
-        """Predictions with the k training samples behind each; iterate for single ones."""
+    def explain(self, X: Any, k: int = 5, weights: str = "plain") -> Explanation:  # noqa: N803
+        """Predictions with the k training samples behind each, `weights` plain or joint; iterate for single ones."""
         images = self._input(X)
-        return explain(self.run_, images, k=k, warn=False)  # `_input` has looked at the range
+        return explain(self.run_, images, k=k, weights=weights, warn=False)  # `_input` has looked at the range
 
     def evaluate(self, test: Any = None, train: Any = None) -> Evaluation:
         """All figures, on unseen data and, if given again, the training data; each an ImageData or a pair (X, y)."""
@@ -244,6 +244,11 @@ def _recipe(run: Run) -> dict[str, Any]:
     names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
     own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
     return {"preset": preset if preset in PRESETS else "fast", **own}
+
+
+def _number(value: Any) -> Any:
+    """A number as Python's own; what is none is left to be refused by those who know what it is for."""
+    return float(value) if isinstance(value, numbers.Real) else value
 
 
 def _probabilities(run: Run, images: Tensor) -> np.ndarray:

@@ -7,6 +7,7 @@ training set: does a sample find itself, exactly and under noise, shift and JPEG
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from provnet.data.imagedata import ImageData
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
 from provnet.explanation import Explanation, explain
+from provnet.inputs import range_problem
 from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
@@ -66,11 +68,13 @@ def evaluate(
     index: np.ndarray | None = None,
     seed: int = 0,
     progress: bool = False,
+    warn: bool = True,
 ) -> Evaluation:
     """Evaluate a run on unseen data and on its own training samples; what is not given has n = 0.
 
     `index` says which training sample each row of `train` is, where some are missing; None means all, in order.
-    Withheld samples cannot be named, so they are left out.
+    Withheld samples cannot be named, so they are left out. Test data whose values cannot lie in the range trained on
+    get a UserWarning, unless `warn` is False because they were looked at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -81,6 +85,9 @@ def evaluate(
     """
     if test is not None:
         _check_classes(run, test)
+        problem = range_problem(run.config.network, test.images) if warn and len(test) else None
+        if problem is not None:
+            warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=2)
     own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
     if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
         raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")

@@ -15,12 +15,18 @@ import torch
 from torch import Tensor
 
 from provnet.attribution import Attribution, attribute
+from provnet.data.evidence import Evidence, evidence, picture_of
 from provnet.data.identity import SampleTable
+from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.inputs import range_problem, raw_tensor, whole
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.rekey import restricted
+from provnet.notebook import Shown, cards_html, left_out
+from provnet.report.records import ExemplarCard, ExplanationCard
+
+MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Explanation:
         support: (B,) score that is compared with the run's threshold.
         supported: (B,) bool; False means that no training sample supports the answer.
         samples: the table that names the exemplars.
+        images: (B, ...) the inputs as they were given, for `show`; None where they were not kept.
     """
 
     predicted: np.ndarray
@@ -66,6 +73,7 @@ class Explanation:
     support: np.ndarray
     supported: np.ndarray
     samples: SampleTable
+    images: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -89,7 +97,9 @@ class Explanation:
                 raise IndexError(f"there are {len(self)} explanations, numbered from 0; got {rows}")
             return self.one(int(rows))
         names = ("predicted", "confidence", "index", "weight", "support", "supported")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        places = torch.from_numpy(np.ascontiguousarray(np.arange(len(self))[rows]))  # torch steps forwards only
+        images = None if self.images is None else self.images[places]
+        return replace(self, images=images, **{name: getattr(self, name)[rows] for name in names})
 
     def one(self, row: int) -> Explained:
         """The explanation of one input."""
@@ -132,6 +142,45 @@ class Explanation:
     def __repr__(self) -> str:
         return f"Explanation({len(self)} inputs, {int(self.supported.sum())} supported, k={self.index.shape[1]})"
 
+    def _repr_html_(self) -> str:
+        return self.show().html
+
+    def show(self, data: ImageData | Sequence[ImageData] | None = None) -> Shown:
+        """What a notebook draws: the first inputs with answer, and label, weight, id and hash of each exemplar.
+
+        With `data`, the training data, also the pictures of exemplars whose content still has the hash of training
+        time. Withheld samples are never shown.
+
+        >>> from provnet.training.fit import fit
+        >>> from provnet.training.config import train_config
+        >>> import provnet
+        >>> data = provnet.open_data("embedded").select(torch.arange(40))
+        >>> run = fit(data, config=train_config(epochs=1))
+        >>> explain(run, data.images[:3], k=2).show(data).html.count("<img ")
+        9
+        """
+        shown = self[:MOST_INPUTS]
+        named = shown.index[:, :MOST_EXEMPLARS]
+        withheld = (shown.index >= 0) & self.samples.withheld[np.maximum(shown.index, 0)]
+        wanted = np.unique(named[(named >= 0) & ~withheld[:, :MOST_EXEMPLARS]])
+        found = [Evidence(None)] * len(wanted) if data is None else evidence(self.samples, data, wanted)
+        pictures = dict(zip(wanted.tolist(), found, strict=True))
+        more = int(((shown.index >= 0) & ~withheld)[:, MOST_EXEMPLARS:].sum())
+        notes = left_out(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
+        notes += [] if data is not None else ["show(data), the training data given, adds the pictures of the exemplars"]
+        return Shown(cards_html([shown._card(row, pictures) for row in range(len(shown))], notes))
+
+    def _card(self, row: int, pictures: dict[int, Evidence]) -> ExplanationCard:
+        """One input for `show`, with those exemplars that have an entry in `pictures`."""
+        one = self.one(row)
+        exemplars = tuple(
+            ExemplarCard(pictures[x.index].picture, x.sample_id, x.sha256, x.label, x.weight, pictures[x.index].note)
+            for x in one.exemplars[:MOST_EXEMPLARS]
+            if x.index in pictures
+        )
+        query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
+        return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
+
 
 def explain(
     run: Run,
@@ -173,7 +222,7 @@ def explain(
             rows = slice(start, start + batch_size)
             given = None if asked is None else asked[rows].to(device)
             parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
-    found = joined(parts, run)
+    found = replace(joined(parts, run), images=queries)
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
 
 

@@ -255,6 +255,7 @@ def _card(run: Run) -> str:
         added=config.added,
         erased=config.erased,
         checks=config.checks,
+        audit=config.audit,
     )
 
 

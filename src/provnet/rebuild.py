@@ -114,6 +114,8 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         with torch.device("meta"), float32_default():
             network = build(config, index_map)
     except (UsageError, RuntimeError) as error:
+        if backbone is not None:
+            raise UsageError(f"the backbone given is not the one that this run was trained with: {error}") from None
         raise IntegrityError(f"config.json describes a network that cannot be built: {error}") from None
     network.normalise = Normalise(config)  # small, and not among the weights: real values
     return network

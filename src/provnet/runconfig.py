@@ -34,6 +34,7 @@ class RunConfig:
         added: how to open the data again whose samples were added after training (`provnet.bank`).
         erased: how many samples were erased since training.
         checks: what trust checks found (`provnet check`), or None.
+        audit: what a membership audit measured (`card.audit_figures`), or None.
     """
 
     network: NetworkConfig
@@ -46,6 +47,7 @@ class RunConfig:
     added: tuple[DataSpec, ...] = ()
     erased: int = 0
     checks: Mapping[str, Any] | None = None
+    audit: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json; what became of the bank is left out where nothing did."""
@@ -61,6 +63,7 @@ class RunConfig:
             **({"added": added} if added else {}),
             **({"erased": self.erased} if self.erased else {}),
             **({"checks": dict(self.checks)} if self.checks is not None else {}),
+            **({"audit": dict(self.audit)} if self.audit is not None else {}),
         }
 
     @classmethod
@@ -72,13 +75,13 @@ class RunConfig:
         True
         """
         _want(isinstance(value, Mapping), "the config must be a mapping")
-        value = {"added": [], "erased": 0, "checks": None, **value}
+        value = {"added": [], "erased": 0, "checks": None, "audit": None, **value}
         _keys(value, set(cls.__dataclass_fields__), "the config")
         for name in ("training", "support", "versions"):
             _want(isinstance(value[name], Mapping), f"{name} must be a mapping")
         _want(all(isinstance(v, str) for v in value["versions"].values()), "versions must be text")
-        _want(value["evaluation"] is None or isinstance(value["evaluation"], Mapping), "evaluation must be a mapping")
-        _want(value["checks"] is None or isinstance(value["checks"], Mapping), "checks must be a mapping")
+        for name in ("evaluation", "checks", "audit"):
+            _want(value[name] is None or isinstance(value[name], Mapping), f"{name} must be a mapping")
         _want(type(value["erased"]) is int and value["erased"] >= 0, "erased must be a whole number")
         return cls(
             network=_network(value["network"]),
@@ -91,6 +94,7 @@ class RunConfig:
             added=_added(value["added"]),
             erased=value["erased"],
             checks=value["checks"],
+            audit=value["audit"],
         )
 
 

@@ -122,7 +122,7 @@ def test_a_taken_port_and_a_missing_extra_are_explained(
     assert "allowed: full, ids, thumb" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "fastapi", None)
     assert main(["app", run]) == 2
-    assert "pip install 'provnet[app]'" in capsys.readouterr().err
+    assert "pip install '.[app]'" in capsys.readouterr().err
 
 
 def test_what_is_not_trained_here_shows_no_pictures(served: Served, tmp_path: Path) -> None:

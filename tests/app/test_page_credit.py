@@ -34,7 +34,7 @@ def test_credit_for_test_samples(fresh: Live, page: Page, tmp_path: Path) -> Non
     share.click()
     expect(page.locator(".credit-bars li")).to_have_count(5)
     found = fresh.post("/credit", json={"test": {"first": 0, "count": 30}}).json()
-    assert page.locator(".credit-bars li .name").all_inner_texts() == [one["name"] for one in found["contributors"]]
+    assert page.locator(".credit-bars li .name").all_text_contents() == [one["name"] for one in found["contributors"]]
     figure = page.get_by_role("img", name="Lorenz curve")
     expect(figure).to_be_visible()
     assert f"{found['gini']['value']:.3f}" in (figure.get_attribute("aria-label") or "")
@@ -69,4 +69,4 @@ def test_a_wrong_file_is_refused_in_words(fresh: Live, page: Page, allowed: list
     open_view(page, fresh, "#/credit")
     wrong: FilePayload = {"name": "wrong.csv", "mimeType": "text/csv", "buffer": b"who,what\na,b\n"}
     page.get_by_label("Choose a CSV file of sources").set_input_files(wrong)
-    expect(page.locator("#toast.bad")).to_contain_text("sample_id")
+    expect(page.locator("#toast .bad")).to_contain_text("sample_id")

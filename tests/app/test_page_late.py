@@ -92,7 +92,7 @@ def test_a_job_that_does_not_start_and_sources_that_are_not_forgotten_are_said(
     failing(page, "/jobs/membership", "POST")
     open_view(page, fresh, "#/membership")
     page.get_by_role("button", name="Compute now").click()
-    expect(page.locator("#toast.bad")).to_have_text("it went wrong")
+    expect(page.locator("#toast .bad p")).to_have_text("it went wrong")
     names = fresh.state.served.run.samples.sample_ids
     table = "\n".join(["sample_id,contributor", *(f"{name},Ann" for name in names)])
     fresh.send("/credit/sources", table.encode(), "text/csv")
@@ -100,5 +100,5 @@ def test_a_job_that_does_not_start_and_sources_that_are_not_forgotten_are_said(
     open_view(page, fresh, "#/credit")
     expect(page.get_by_label("Who contributed")).to_contain_text("Ann")
     page.get_by_role("button", name="Forget it").click()
-    expect(page.locator("#toast.bad")).to_have_text("it went wrong")
+    expect(page.locator("#toast .bad p")).to_have_text("it went wrong")
     expect(page.get_by_label("Who contributed")).to_contain_text("Ann")

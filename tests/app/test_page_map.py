@@ -77,7 +77,7 @@ def test_hover_shows_the_picture_and_click_keeps_it(page: Page, live: Live) -> N
         if page.locator(".map-tip img").is_visible():
             break
     expect(page.locator(".map-tip img")).to_have_js_property("complete", True)
-    assert page.locator(".map-tip .name").inner_text() in NAMES
+    assert page.locator(".map-tip .name").text_content() in NAMES
     assert page.locator("main script").count() == 0
 
 

@@ -150,7 +150,7 @@ def test_one_query_has_no_interval_to_speak_of() -> None:
     ("images", "who", "more", "words"),
     [
         (torch.zeros(2, 1, 28, 28), WHO[:5], {}, "5 contributors for 62 samples"),
-        (torch.zeros(0, 1, 28, 28), WHO, {}, "no queries"),
+        (torch.zeros(0, 1, 28, 28), WHO, {}, "no samples were given"),
         (torch.zeros(2, 1, 28, 28), WHO, {"k": -1}, "k must be 0"),
         (torch.zeros(2, 1, 28, 28), WHO, {"draws": 3}, "draws must be 20"),
         (torch.zeros(2, 1, 28, 28), WHO, {"weights": "none"}, 'unknown weights "none"'),

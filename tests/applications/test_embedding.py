@@ -15,6 +15,7 @@ from provnet.applications.embedding import clusters_within, embed, engine_for, i
 from provnet.applications.mapping import others_named, sample_map
 from provnet.bank import withhold
 from provnet.errors import NonFiniteError, UsageError
+from provnet.training.progress import listening
 
 from ..digits import trained, training, unseen
 from .made import keyed
@@ -90,7 +91,7 @@ def test_open_tsne_is_used_where_it_is_and_tells_how_far_it_is(monkeypatch: pyte
 def test_an_engine_that_is_missing_or_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedding, "_opentsne", lambda: None)
     assert engine_for("auto") == "scikit-learn"
-    with pytest.raises(UsageError, match=r"provnet\[maps\]"):
+    with pytest.raises(UsageError, match=r"pip install .\.\[maps\]"):
         engine_for("openTSNE")
     with pytest.raises(UsageError, match="unknown engine"):
         engine_for("umap")
@@ -175,3 +176,17 @@ def test_withheld_samples_are_not_on_the_map_and_a_limit_is_even() -> None:
     assert found.misattributed is None
     with pytest.raises(UsageError, match="give one each"):
         sample_map(run, data, index=np.arange(3))
+
+
+def test_scikit_learn_shows_no_bar_that_stands_still(capsys: pytest.CaptureFixture[str]) -> None:
+    heard: list[tuple[str, int, int]] = []
+    with listening(lambda title, total, done, _: heard.append((title, total, done))):
+        sample_map(trained("single"), training(), groups=1, engine="scikit-learn", perplexity=5)
+    assert [each for each in heard if each[0].startswith("t-SNE")] == [
+        ("t-SNE (scikit-learn)", 1, 0),
+        ("t-SNE (scikit-learn)", 1, 1),
+    ]
+    sample_map(trained("single"), training(), groups=1, engine="scikit-learn", perplexity=5, progress=True)
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"t-SNE (scikit-learn): laying out {len(training())} samples; how far it is cannot be told" in told
+    assert f"/{embedding.STEPS}" not in told

@@ -117,7 +117,7 @@ def test_too_few_pictures_flag_equal_pixels_only(run: Run) -> None:
 def test_bad_images_are_refused(run: Run) -> None:
     with pytest.raises(UsageError, match="takes images of shape"):
         attribute_generated(IMAGES[:, :, :20], run, data=DATA)
-    with pytest.raises(UsageError, match="no images were given"):
+    with pytest.raises(UsageError, match="no samples were given"):
         attribute_generated(IMAGES[:0], run, data=DATA)
     with pytest.raises(NonFiniteError, match="NaN"):
         attribute_generated(torch.full((1, 1, 28, 28), torch.nan), run, data=DATA)

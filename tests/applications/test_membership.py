@@ -117,7 +117,7 @@ def test_withheld_samples_are_neither_known_nor_named() -> None:
 
 def test_nothing_and_nan_are_refused() -> None:
     run = banked.banked_run(banked.vectors(8, seed=0))
-    with pytest.raises(UsageError, match="nothing to score"):
+    with pytest.raises(UsageError, match="nothing to look at"):
         member_scores(run, torch.zeros(0, 6))
     with pytest.raises(NonFiniteError, match="NaN"):
         member_scores(run, torch.full((1, 6), torch.nan))

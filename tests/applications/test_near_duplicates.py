@@ -63,6 +63,18 @@ def test_the_same_picture_under_two_labels_is_a_conflict() -> None:
     assert found.members(int(found.group[9])).tolist() == [9, 101]
 
 
+@pytest.mark.parametrize("width", [4, 10])
+@pytest.mark.parametrize("units", ["alike", "far apart"])
+def test_rows_of_a_table_are_duplicates_only_where_they_are_equal(width: int, units: str) -> None:
+    chance = np.random.default_rng(0)
+    scale = np.ones(width) if units == "alike" else np.logspace(0, 3, width)
+    values = torch.from_numpy((chance.normal(size=(500, width)) * scale).astype(np.float32))
+    both = torch.cat([values, values[3:4]])
+    found = grouped(both, chance.integers(0, 3, 501))
+    assert np.flatnonzero(found.group >= 0).tolist() == [3, 500]
+    assert np.flatnonzero(found.exact).tolist() == [3, 500]
+
+
 def test_vectors_and_single_samples() -> None:
     values = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
     twice = torch.cat([values, values[:2]])

@@ -12,7 +12,7 @@ from PIL import Image
 
 import provnet
 from provnet.cli.heldout import NAME, open_others
-from provnet.modelfile import read_run
+from provnet.modelfile import read_run, verify_files
 
 from .conftest import Call, write_digits
 
@@ -60,6 +60,20 @@ def test_json_leaves_curves_out_and_defaults_are_the_runs_own_data(run: Path, tm
     assert set(found.json["scores"]["index_confidence"]) == {"auc", "tpr_at_fpr"}
     assert found.json["lookup"]["bytes"]["members"]["value"] == 1.0
     assert not (own / NAME).exists()  # nothing to keep without copies
+
+
+def test_the_figures_stand_in_the_card_unless_it_is_left_alone(
+    banked: Path, audited: Path, strangers: Path, tmp_path: Path, call: Call
+) -> None:
+    card = (audited / "run/README.md").read_text("utf-8")
+    assert "| similarity / AUC | 1.0000 |" in card
+    assert "How well 24 members of the training data are told from 120 nonmembers" in card
+    assert [check.why for check in verify_files(audited / "run")] == ["ok"] * 6
+    own = Path(shutil.copytree(banked / "run", tmp_path / "run"))
+    before = (own / "manifest.json").read_bytes()
+    given = ("--nonmembers", strangers, "--out", tmp_path / "out", "--limit", 20, "--no-distort", "--no-card")
+    assert call("audit", own, *given).code == 0
+    assert (own / "manifest.json").read_bytes() == before
 
 
 def test_text_for_people(audited: Path, strangers: Path, tmp_path: Path, call: Call) -> None:

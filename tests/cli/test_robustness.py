@@ -79,6 +79,8 @@ def test_pages_and_pictures_are_drawn(runs: Path, tmp_path: Path, call: Call) ->
     for name in ("conditions.png", "heatmap.png", "curves.png"):
         with Image.open(tmp_path / name) as picture:
             picture.verify()
+    named = found.out.split(f"written to {tmp_path}: ")[1].strip().split(", ")
+    assert sorted(named) == sorted(path.name for path in tmp_path.iterdir())
 
 
 def test_without_an_isolated_cnn_nothing_is_compared(runs: Path, tmp_path: Path, call: Call) -> None:

@@ -70,7 +70,7 @@ def test_files_of_others_are_not_overwritten(run: Path, tmp_path: Path, call: Ca
         place.write_text("<!doctype html>\nmine\n")
         found = call("explain", run, "test:0", option, place)
         assert found.code == 2, name
-        assert "not written by this command" in found.last_line
+        assert "not written by this command; choose another --html or --png" in found.last_line
         assert place.read_text() == "<!doctype html>\nmine\n"
 
 
@@ -93,7 +93,7 @@ def test_debug_leaves_files_of_others_alone(name: str, run: Path, tmp_path: Path
     (out / name).write_text("mine,too\n1,2\n")
     found = call("debug", run, "--out", out)
     assert found.code == 2
-    assert "not written by this command" in found.last_line
+    assert "not written by this command; choose another --out, or move it away" in found.last_line
     assert held(out) == {name: b"mine,too\n1,2\n"}
 
 
@@ -129,3 +129,15 @@ def test_long_work_is_not_begun_where_its_page_cannot_be_written(
     assert found.code == 2
     assert "report.html is there already" in found.last_line
     assert held(tmp_path) == {"report.html": b"mine"}
+
+
+@pytest.mark.parametrize("command", ["audit", "check", "debug", "demo", "generate", "map", "robustness", "train"])
+def test_an_empty_name_is_not_the_folder_that_one_is_in(
+    command: str, run: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = {"demo": [], "train": ["embedded"]}.get(command, [run])
+    found = call(command, *given, "--out", "")
+    assert found.code == 2
+    assert "the name of the folder is empty" in found.last_line
+    assert list(tmp_path.iterdir()) == []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
+from provnet.data.containers import check_pixels
 from provnet.data.images import decode, decode_frame
 from provnet.data.rules import DecodeRule, make_options
 from provnet.errors import DataError, UsageError
@@ -191,18 +192,18 @@ def test_large_pictures_are_refused_from_the_header() -> None:
     for width, height in ((40000, 40000), (10000, 9500)):
         blob = png(width, height, rows=b"")
         tracemalloc.start()
-        with pytest.raises(DataError, match="at most 40 million"):
+        with pytest.raises(DataError, match="at most 40,000,000"):
             decode(blob, "x", rule=RULE)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2**20
     for large, kinds in (((20000, 20000), ("BMP",)), ((8000, 6000), ("TIFF", "BMP"))):
         for kind in kinds:
-            with pytest.raises(DataError, match="at most 40 million"):
+            with pytest.raises(DataError, match="at most 40,000,000"):
                 decode(encode(Image.new("1", large), kind), "x", rule=RULE)
     webp = bytearray(encode(noise((4, 4, 3)), "WEBP", lossless=True))
     webp[21:25] = (0x3FFF | 0x3FFF << 14).to_bytes(4, "little")
-    with pytest.raises(DataError, match="at most 40 million"):
+    with pytest.raises(DataError, match="at most 40,000,000"):
         decode(bytes(webp), "x", rule=RULE)
 
 
@@ -266,3 +267,24 @@ def test_unsupported_modes_are_named() -> None:
 def test_wrong_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         make_options(options)
+
+
+@pytest.mark.parametrize("part", [b"IHDR", b"IDAT"])
+def test_a_damaged_png_is_not_called_truncated(part: bytes) -> None:
+    blob = bytearray(encode(noise((9, 9))))
+    start = blob.index(part)
+    end = start + 4 + int.from_bytes(blob[start - 4 : start], "big")
+    blob[end] ^= 1  # the first byte of the checksum
+    with pytest.raises(DataError, match=f"damaged .*{part.decode()} does not fit"):
+        decode(bytes(blob), "a.png", rule=RULE)
+    rest = zlib.crc32(blob[start : start + 4] + bytes(end - start - 4)).to_bytes(4, "big")
+    if part == b"IDAT":  # pixels that fit their checksum, but cannot be unpacked
+        blob[start + 4 : end + 4] = bytes(end - start - 4) + rest
+        with pytest.raises(DataError, match=r"damaged .its pixels cannot be unpacked"):
+            decode(bytes(blob), "a.png", rule=RULE)
+
+
+def test_one_pixel_too_many_is_told_from_the_limit() -> None:
+    with pytest.raises(DataError, match="40000001 x 1 are 40,000,001 pixels, at most 40,000,000 are allowed"):
+        check_pixels(40_000_001, 1, "a.png", RULE.max_pixels)
+    check_pixels(40_000_000, 1, "a.png", RULE.max_pixels)

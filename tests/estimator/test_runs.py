@@ -103,3 +103,34 @@ def test_evaluate_on_arrays_and_on_image_data(fitted: ProvenanceClassifier) -> N
         fitted.evaluate((x, np.full(36, 7)))
     with pytest.raises(UsageError, match="not the ones this run was trained on"):
         fitted.evaluate(train=unseen)
+
+
+def test_joint_weights_are_those_of_the_function() -> None:
+    x, y = pictures(dtype="uint8")
+    model = small(network="class-independent").fit(x, y)
+    joint = model.explain(x, k=3, weights="joint")
+    same(joint, provnet.explain(model.run_, to_input(model.run_, x), k=3, weights="joint"))
+    assert not np.allclose(joint.weight, model.explain(x, k=3).weight)
+    with pytest.raises(UsageError, match='unknown weights "heavy"; allowed: joint, plain'):
+        model.explain(x, weights="heavy")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lr": "x"}, "lr must be finite and not negative.* got 'x'"),
+        ({"alpha": None}, "alpha must be a number, got None; leave it out for the usual value"),
+        ({"alpha": "0.5"}, "alpha must be a number, got '0.5'"),
+        ({"epochs": 2.5}, "epochs must be a whole number from 1 to 100000, got 2.5"),
+        ({"backbone": nn.Conv2d(3, 4, 3)}, r"must give \(B, D\) features, this one gives \(B, 4, 4, 5\); end it with"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        small(**settings).fit(*pictures(dtype="uint8"))
+
+
+def test_label_mixing_of_any_type_of_number() -> None:
+    x, y = pictures(dtype="uint8")
+    alpha = small(alpha=np.float32(0.5), epochs=1).fit(x, y).run_.config.network.alpha
+    assert (alpha, type(alpha)) == (0.5, float)

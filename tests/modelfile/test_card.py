@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provnet.card import escape, model_card
+from provnet.applications.audit import audit
+from provnet.card import audit_figures, bank_state, escape, model_card
 from provnet.modelfile import read_run, write_run
+from tests.digits import trained, training, unseen
 
 from .made import make_run
 
@@ -54,7 +56,15 @@ def test_no_name_becomes_markup(name: str) -> None:
     samples = dataclasses.replace(run.samples, class_names=names)
     data = dataclasses.replace(run.config.data, source=name) if run.config.data else None
     clean = model_card(run.config.network, 1, run.samples, data=run.config.data)
-    card = model_card(run.config.network, 1, samples, data=data, training={name: name}, evaluation={name: name})
+    card = model_card(
+        run.config.network,
+        1,
+        samples,
+        data=data,
+        training={name: name},
+        evaluation={name: name},
+        audit={"samples": bank_state(samples), "members": name, "nonmembers": name, "figures": {name: {name: name}}},
+    )
     assert front_of(card) == front_of(clean)
     card.encode("utf-8", "strict")
     for mark in ("<script", r"(?<!\\)\]\(", r"(?<!\\)!\[", "\x1b", "\u202e", "http://"):
@@ -62,7 +72,7 @@ def test_no_name_becomes_markup(name: str) -> None:
     lines = card.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
         "# Provenance network: class-conditional", "## Network", "## Data", "## Evaluation", "## Trust checks",
-        "## Training", "## Use",
+        "## Membership audit", "## Training", "## Use",
     ]  # fmt: skip
     assert lines.count("---") == 2
     for line in lines:
@@ -80,3 +90,59 @@ def test_nested_measures_keep_the_name_of_their_group() -> None:
     interval = {"value": 0.25, "n": 4, "low": 0.0, "high": 1.0}
     card = model_card(run.config.network, 1, run.samples, evaluation={"perturbed": {"noise": interval}})
     assert "| perturbed / noise | 0.2500 | 0.0000 to 1.0000 | 4 |" in card
+
+
+def interval(value: float | None, n: int = 8) -> dict[str, float | int | None]:
+    return {"value": value, "n": n, "low": 0.25, "high": 0.75}
+
+
+AUDIT = {
+    "members": 5,
+    "nonmembers": 3,
+    "scores": {
+        "contrast": {
+            "auc": interval(0.9),
+            "tpr_at_fpr": {"0.01": {"tpr": interval(0.5, 5)}, "0.001": {"tpr": interval(None)}},
+        }
+    },
+    "null": {"about": "drawn anew", "auc": {"contrast": interval(0.5)}},
+}
+
+
+def test_the_card_holds_what_an_audit_measured(tmp_path: Path) -> None:
+    run = make_run()
+    assert "Not audited when this card was written" in model_card(run.config.network, 1, run.samples)
+    audited = dataclasses.replace(run.config, audit=audit_figures(AUDIT, run.samples))
+    write_run(dataclasses.replace(run, config=audited), tmp_path)
+    again = read_run(tmp_path)
+    assert again.config.audit == audited.audit
+    card = (tmp_path / "README.md").read_text("utf-8")
+    assert "How well 5 members of the training data are told from 3 nonmembers" in card
+    assert "| contrast / AUC | 0.9000 | 0.2500 to 0.7500 | 8 |" in card
+    assert "| contrast / found at FPR 0.01 | 0.5000 | 0.2500 to 0.7500 | 5 |" in card
+    assert "| contrast / AUC of a network that saw neither | 0.5000 | 0.2500 to 0.7500 | 8 |" in card
+    assert "0.001" not in card.split("## Membership audit")[1].split("##")[0]  # too few samples decide it
+
+
+def test_figures_of_other_samples_are_not_shown() -> None:
+    run = make_run()
+    figures = audit_figures(AUDIT, run.samples)
+    withheld = run.samples.withheld.copy()
+    withheld[0] = True
+    changed = dataclasses.replace(run.samples, withheld=withheld)
+    card = model_card(run.config.network, 1, changed, audit=figures)
+    assert "Audited before samples were added, withheld or erased" in card
+    assert "0.9000" not in card
+    for broken in ({**figures, "figures": None}, {"figures": {}}, {"samples": 3}):
+        assert "0.9000" not in model_card(run.config.network, 1, run.samples, audit=broken)
+
+
+def test_a_real_audit_fits_the_card() -> None:
+    run, data, others = trained(), training(), unseen()
+    found = audit(run, data, others, distort=False)
+    figures = audit_figures(found.to_json(), run.samples)
+    card = model_card(run.config.network, 1, run.samples, audit=figures)
+    best = found.scores[found.best()].auc
+    assert f"| {escape(found.best())} / AUC | {best.value:.4f} | {best.low:.4f} to {best.high:.4f} | {best.n} |" in card
+    assert set(figures["figures"]) == set(found.scores)
+    assert f"How well {len(data)} members of the training data are told from {len(others)} nonmembers" in card

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import provnet
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
 from provnet.indexing import IndexMap
+from provnet.modelfile import read_run
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import build
 from provnet.training.config import train_config
@@ -139,6 +142,52 @@ def test_a_module_that_cannot_be_copied_is_refused() -> None:
     module.lock = threading.Lock()  # type: ignore[assignment]
     with pytest.raises(UsageError, match=r"the backbone cannot be copied .*lock"):
         fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+
+
+class Giving(nn.Module):
+    """Gives what a function makes of the batch."""
+
+    def __init__(self, make: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.make = make
+        self.inner = nn.Dropout().eval()  # while the rest is in training mode
+
+    def forward(self, x: Tensor) -> Any:
+        return self.make(x)
+
+
+WRONG: dict[str, tuple[Callable[[Tensor], Any], str]] = {
+    "tuple": (lambda x: (x.flatten(1),), r"must give one tensor \(B, D\), this one gives a tuple; wrap it"),
+    "none": (lambda x: None, "this one gives a NoneType"),
+    "rows": (lambda x: x.flatten(1).repeat(2, 1), r"of a batch of 1 this one makes a tensor of shape \(2, 90\); wrap"),
+    "squeezed": (lambda x: x.flatten(1).squeeze(), r"a tensor of shape \(90,\)"),
+    "one number": (lambda x: x.sum(), r"a tensor of shape \(\)"),
+    "a number each": (lambda x: x.flatten(1).sum(1), r"this one gives \(B\); end it with"),
+    "no features": (lambda x: x.flatten(1)[:, :0], r"this one gives \(B, 0\)"),
+    "whole numbers": (lambda x: x.flatten(1).long(), "must give torch.float32 features, this one gives torch.int64"),
+    "half": (lambda x: x.flatten(1).half(), "this one gives torch.float16"),
+    "fails": (
+        lambda x: x.view(7, -1),
+        r"does not take a batch of shape \(1, 3, 6, 5\) \(shape .* give one for samples",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_gives_no_features_is_refused_in_words(name: str) -> None:
+    make, said = WRONG[name]
+    module = Giving(make)
+    with pytest.raises(UsageError, match=said):
+        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+    with pytest.raises(UsageError, match=said):
+        build(config("single"), IndexMap(UNEVEN), module)
+    assert (module.training, module.inner.training) == (True, False)  # left in the modes that it came in
+
+
+def test_another_backbone_than_the_trained_one_is_refused(tmp_path: Path) -> None:
+    fit(some(0), backbone=Viewing(), config=train_config(epochs=1, batch_size=8), out=tmp_path)
+    with pytest.raises(UsageError, match=r"not the one that this run was trained with: .*\(B, 4, 4, 3\)"):
+        read_run(tmp_path, nn.Conv2d(3, 4, 3))
 
 
 def test_feature_maps_are_refused() -> None:

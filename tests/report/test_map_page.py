@@ -172,7 +172,7 @@ def test_the_picture_writes_letters_as_they_are_and_long_names_do_not_shrink_the
         width, words = drawn(["0", "elektrizitäten"])
         assert words == ["0", "elektrizitäten"]
         wider, words = drawn(["0", "n" * 300 + "\x1b"])
-        assert words == ["0", "n" * 23 + "…"]
+        assert words == ["0", "n" * 11 + "…" + "n" * 5 + "\\x1b"]
         assert wider == width
     finally:
         monkeypatch.undo()

@@ -1,7 +1,11 @@
 """The recipe for so many samples of a shape: what preset `robust` leaves open, and what was asked for by name."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from provnet.errors import UsageError
 from provnet.models.backbones import MANY, auto_backbone
 from provnet.training.config import MANY_SAMPLES, PRESETS, TrainConfig, for_samples, train_config
 
@@ -51,3 +55,31 @@ def test_many_grey_pictures_take_a_larger_backbone_under_robust_alone() -> None:
     assert auto_backbone(GREY, "class-independent", "robust", MANY - 1) == "small"
     assert auto_backbone(GREY, "class-independent", "fast", MANY) == "small"
     assert auto_backbone(COLOUR, "class-independent", "robust", MANY) == "residual"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"lr": "x"}, "lr must be finite and not negative, a number .* got 'x'"),
+        ({"lr": [1e-3]}, r"lr must be finite and not negative.* got \[0.001\]"),
+        ({"lr": float("nan")}, "lr must be finite and not negative.* got nan"),
+        ({"lr": 0}, r"\(lr above 0\); got 0"),
+        ({"weight_decay": "x"}, "weight_decay must be finite and not negative.* got 'x'"),
+        ({"betas": "xy"}, r"betas must be two numbers, each in \[0, 1\); got 'xy'"),
+        ({"betas": (0.9,)}, r"betas must be two numbers, each in \[0, 1\); got \(0.9,\)"),
+        ({"betas": 0.9}, "betas must be two numbers"),
+        ({"smoothing": "x"}, r"smoothing must be a number in \[0, 1\); got 'x'"),
+        ({"smoothing": 1.0}, "smoothing must be a number in"),
+        ({"seed": "x"}, "seed must be a whole number in 0..2.63-1, got 'x'"),
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"epochs": "3"}, "epochs must be a whole number from 1 to 100000, got '3'"),
+    ],
+)
+def test_settings_of_another_type_are_refused_by_name(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        train_config(**settings)
+
+
+def test_numbers_of_any_type_are_taken() -> None:
+    config = train_config(lr=np.float32(0.25), weight_decay=1, betas=[0.5, 0.75], seed=np.int64(3), warmup=0)
+    assert (config.lr, config.weight_decay, config.seed) == (0.25, 1, 3)

@@ -15,13 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.applications.queries import checked
 from provnet.attribution import attribute
 from provnet.curves import auc
 from provnet.errors import UsageError
 from provnet.explanation import active_network
+from provnet.inputs import whole
 from provnet.modelfile import Run
 from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
+
+TAKEN = ("own", "edges")  # names of the histogram that no kind of strangers may have
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,17 @@ class Abstention:
 
 
 def abstention(
-    run: Run, own: Tensor | None, strangers: Mapping[str, Tensor], *, batch_size: int = 256, progress: bool = False
+    run: Run,
+    own: Tensor | None,
+    strangers: Mapping[str, Tensor],
+    *,
+    batch_size: int = 256,
+    progress: bool = False,
+    warn: bool = True,
 ) -> Abstention:
     """Measure raw own pictures (n, ...), unseen in training, and strangers by kind.
+
+    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
 
     >>> import provnet
     >>> from provnet.applications.strangers import uniform_noise
@@ -84,6 +96,9 @@ def abstention(
     >>> abstention(run, None, {"noise": uniform_noise(data.images, 50)}).kinds["noise"].abstained.n
     50
     """
+    taken = [name for name in strangers if name in TAKEN]
+    if taken:
+        raise UsageError(f'strangers must not be called "{taken[0]}", which is a name of the result; give another name')
     empty = [name for name, images in strangers.items() if len(images) == 0]
     if empty:
         raise UsageError(f'no pictures of "{empty[0]}" were given; leave that kind out')
@@ -93,7 +108,7 @@ def abstention(
     with progress_bar("strangers", sum(map(len, sets.values())), progress) as update:
         done = 0
         for name, images in sets.items():
-            support[name] = support_of(run, images, batch_size)
+            support[name] = support_of(run, checked(run, images, f'pictures of "{name}"', warn=warn), batch_size)
             done += len(images)
             update(done, name)
     mine = support.get("own", np.empty(0))
@@ -109,13 +124,14 @@ def abstention(
     )
 
 
-def support_of(run: Run, images: Tensor, batch_size: int = 256) -> np.ndarray:
+def support_of(run: Run, images: Tensor | np.ndarray, batch_size: int = 256) -> np.ndarray:
     """(n,) support scores of raw pictures."""
+    queries = checked(run, images, warn=False)
     net, _ = active_network(run)
     device = next(net.parameters()).device
     net.eval()
     with torch.inference_mode():
-        batches = torch.split(torch.as_tensor(images), batch_size)
+        batches = torch.split(queries, whole("batch_size", batch_size))
         parts = [attribute(net, net(batch.to(device)), 1).support.cpu() for batch in batches]
     return np.asarray(torch.cat(parts).double().numpy())
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from provnet.applications.audit_records import Audit, ScoreAudit, audit_scores
 from provnet.applications.copies import copies_of
 from provnet.applications.membership import SCORES, MemberScores, blank_network, decides, member_scores, network_scores
+from provnet.applications.queries import checked
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
@@ -36,11 +37,13 @@ def audit(
     seed: int = 0,
     batch_size: int | None = None,
     progress: bool = False,
+    warn: bool = True,
 ) -> Audit:
     """Audit a run on pictures that it was trained on and on others.
 
     Members that are withheld and nonmembers that have a training sample's pixels are left out and counted. `null` is a
-    run that saw neither; without it, the same network with weights drawn anew stands for one.
+    run that saw neither; without it, the same network with weights drawn anew stands for one. Nonmembers whose values
+    cannot lie in the range trained on get a UserWarning, unless `warn` is False because they were looked at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -53,18 +56,19 @@ def audit(
     """
     members, nonmembers, left_out = _sides(run.samples, members, nonmembers)
     copies = copies_of(members.images) if distort else {}
-    sides = (members.images, nonmembers.images)
+    sides = (members.images, checked(run, nonmembers.images, "the nonmembers", warn=warn))
     size = sum(map(len, sides))
     settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
+    scored = partial(member_scores, run, warn=False, **settings)
     with progress_bar("auditing", size * (2 + len(copies)), progress) as update:
-        clean = _scored(partial(member_scores, run, **settings), sides, partial(_tell, update, 0, "as they are"))
+        clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
         unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
         told = partial(_tell, update, size, "a network that saw neither")
         blank = _scored(partial(network_scores, unseen, **settings), sides, told)
         distorted = {}
         for number, (name, copy) in enumerate(copies.items()):
             told = partial(_tell, update, (2 + number) * size, name)
-            distorted[name] = _scored(partial(member_scores, run, copy=copy, **settings), sides, told)
+            distorted[name] = _scored(partial(scored, copy=copy), sides, told)
     chosen = decides(run.network)
     of_copies = [of[0].values[chosen] for of in distorted.values()]
     return Audit(

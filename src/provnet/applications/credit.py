@@ -20,11 +20,12 @@ from torch import Tensor
 from provnet.applications.credit_mass import credit_mass
 from provnet.applications.credit_ranking import UNLISTED, Contributor, ranked
 from provnet.applications.inequality import gini, lorenz
+from provnet.applications.queries import checked
 from provnet.attribution import WEIGHTS
 from provnet.data.files import check_memory
-from provnet.errors import NonFiniteError, UsageError, one_of
+from provnet.errors import UsageError, one_of
 from provnet.explanation import active_network
-from provnet.inputs import raw_tensor, whole
+from provnet.inputs import whole
 from provnet.modelfile import Run
 from provnet.stats import Interval
 from provnet.training.progress import progress_bar
@@ -101,11 +102,13 @@ def credit(
     seed: int = 0,
     batch_size: int = 256,
     progress: bool = False,
+    warn: bool = True,
 ) -> Credit:
     """Share the credit for the answers to raw images (Q, ...) among contributors, one for each of the run's N samples.
 
     A sample whose contributor is None belongs to UNLISTED. `k` counts only the k largest weights of each query, 0 all
-    of them. `draws` of the queries give the intervals.
+    of them. `draws` of the queries give the intervals. Images whose values cannot lie in the range trained on get a
+    UserWarning, unless `warn` is False because they were looked at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -116,8 +119,8 @@ def credit(
     >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
     (['ann', 'bob'], 1.0)
     """
-    queries, k, batch_size = raw_tensor(images), whole("k", k, 0), whole("batch_size", batch_size)
-    _check(run, queries, contributors, draws)
+    queries, k, batch_size = checked(run, images, warn=warn), whole("k", k, 0), whole("batch_size", batch_size)
+    _check(run, contributors, draws)
     one_of("weights", weights, WEIGHTS)
     net, kept = active_network(run)
     active = np.arange(len(run.samples)) if kept is None else kept
@@ -169,13 +172,9 @@ def credit(
     )
 
 
-def _check(run: Run, queries: Tensor, contributors: Sequence[str | None], draws: int) -> None:
+def _check(run: Run, contributors: Sequence[str | None], draws: int) -> None:
     if len(contributors) != len(run.samples):
         raise UsageError(f"{len(contributors)} contributors for {len(run.samples)} samples; give one each, or None")
-    if len(queries) == 0:
-        raise UsageError("there is nothing to credit: no queries were given")
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
-        raise NonFiniteError("the queries hold NaN or infinite values; no sample can be credited")
     if draws < 20:
         raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the intervals")
     if any(name in ("", UNLISTED) for name in contributors):

@@ -116,7 +116,7 @@ def engine_for(wish: str = "auto") -> str:
     one_of("engine", wish, ENGINES)
     there = _opentsne() is not None
     if wish == "openTSNE" and not there:
-        raise UsageError("openTSNE is not installed: pip install 'provnet[maps]', or use engine scikit-learn")
+        raise UsageError("openTSNE is not installed: pip install '.[maps]', or use engine scikit-learn")
     return ("openTSNE" if there else "scikit-learn") if wish == "auto" else wish
 
 

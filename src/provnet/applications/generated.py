@@ -20,13 +20,13 @@ from provnet.applications.generated_records import Control, Traced
 from provnet.applications.near_copies import copy_ratios
 from provnet.applications.near_copy_threshold import FALSE_ALARMS, calibrate_copies
 from provnet.applications.nearest_training import Nearest, nearest_features, nearest_pixels
+from provnet.applications.queries import checked
 from provnet.data.batches import keyed_generator
 from provnet.data.hashing import hash_pixels
 from provnet.data.imagedata import ImageData
 from provnet.data.sources import reopen
-from provnet.errors import DataError, NonFiniteError, UsageError
+from provnet.errors import DataError, UsageError
 from provnet.explanation import explain
-from provnet.inputs import raw_tensor
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -43,12 +43,14 @@ def attribute_generated(
     false_alarms: float = FALSE_ALARMS,
     seed: int = 0,
     progress: bool = False,
+    warn: bool = True,
 ) -> Traced:
     """Trace raw images (B, ...) of the run's input shape, from whatever made them, to its training samples.
 
     `data` hold the training pictures; without them they are opened where the run found them. `heldout` are real
     pictures that were never trained on, for the threshold; without them training pictures stand in. Withheld samples
-    are neither named nor compared with.
+    are neither named nor compared with. Images whose values cannot lie in the range trained on get a UserWarning,
+    unless `warn` is False because they were looked at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -59,8 +61,8 @@ def attribute_generated(
     >>> found.near_copy.tolist(), found.copies[1].sample_id == data.samples.sample_ids[1]
     ([True, True], True)
     """
-    queries = raw_tensor(images)
-    _check(queries, run)
+    queries = checked(run, images, warn=warn)
+    _check_shape(queries, run)
     data = _opened(run) if data is None else data
     index, places = _found(run, data)
     pictures = data.images[torch.from_numpy(places)]
@@ -94,14 +96,10 @@ def attribute_generated(
     )
 
 
-def _check(queries: Tensor, run: Run) -> None:
+def _check_shape(queries: Tensor, run: Run) -> None:
     shape = run.config.network.input_shape
     if tuple(queries.shape[1:]) != tuple(shape):
         raise UsageError(f"the run takes images of shape {shape}, one row each; got {tuple(queries.shape)}")
-    if len(queries) == 0:
-        raise UsageError("there is nothing to attribute: no images were given")
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
-        raise NonFiniteError("the images hold NaN or infinite values; no sample can be named")
 
 
 def _opened(run: Run) -> ImageData:

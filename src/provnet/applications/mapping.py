@@ -5,6 +5,8 @@ Letters: n training samples on the map, m misattributed test samples, K exemplar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +25,7 @@ from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
 from provnet.explanation import Explanation, explain
 from provnet.modelfile import Run
-from provnet.training.progress import progress_bar
+from provnet.training.progress import Update, progress_bar
 
 K = 5
 
@@ -102,7 +104,7 @@ def sample_map(
     everything = features
     if test is not None and len(missed):
         everything = np.concatenate([features, index_features(run, test.images[missed])])
-    with progress_bar(f"t-SNE ({engine})", STEPS, progress) as update:
+    with _steps(engine, len(everything), progress) as update:
         embedding = embed(everything, perplexity=perplexity, seed=seed, engine=engine, threads=threads, report=update)
     found = clusters_within(features, labels, groups, seed=seed)
     cluster = np.zeros(len(own), dtype=np.int64)
@@ -122,6 +124,35 @@ def sample_map(
         left_out=len(shown) - len(rows),
         embedding=embedding,
     )
+
+
+@contextmanager
+def _steps(engine: str, n: int, progress: bool) -> Iterator[Update]:
+    """The bar of openTSNE; scikit-learn does not say how far it is, so a spinner and the time stand for its steps."""
+    title = f"t-SNE ({engine})"
+    if engine == "openTSNE":
+        with progress_bar(title, STEPS, progress) as update:
+            yield update
+        return
+    words = f"{title}: laying out {n:,} samples; how far it is cannot be told"
+    with progress_bar(title, 1, enabled=False) as update, _spinner(words, progress):
+        update(0, words)
+        yield update
+        update(1, "done")
+
+
+@contextmanager
+def _spinner(words: str, enabled: bool) -> Iterator[None]:
+    if not enabled:
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        bar.add_task(words, total=None)
+        yield
 
 
 def others_named(run: Run, train: ImageData, own: np.ndarray) -> np.ndarray:

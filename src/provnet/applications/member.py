@@ -10,15 +10,16 @@ Letters: n pictures.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from provnet.applications.membership import decides, member_scores
+from provnet.applications.queries import checked
 from provnet.data.hashing import hash_pixels
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UsageError
@@ -107,11 +108,17 @@ class Membership:
 
 
 def memberships(
-    run: Run, images: Tensor | np.ndarray, sha256: Sequence[str] | None = None, *, heldout: Heldout | None = None
+    run: Run,
+    images: Tensor | np.ndarray,
+    sha256: Sequence[str] | None = None,
+    *,
+    heldout: Heldout | None = None,
+    warn: bool = True,
 ) -> list[Membership]:
     """A verdict on each of n raw pictures; `sha256` are the hashes of their raw content, 64 digits each, if known.
 
-    Withheld samples are never named, and their hashes count as unknown.
+    Withheld samples are never named, and their hashes count as unknown. Pictures whose values cannot lie in the range
+    trained on get a UserWarning, unless `warn` is False because they were looked at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -121,13 +128,16 @@ def memberships(
     >>> found[0].verdict, found[0].agrees, found[0].match.sample_id == data.samples.sample_ids[3]
     ('member', 'pixels', True)
     """
-    pictures = torch.as_tensor(images)
+    pictures = checked(run, images, warn=warn)
     if sha256 is not None and len(sha256) != len(pictures):
         raise UsageError(f"{len(sha256)} hashes for {len(pictures)} pictures; give one each")
+    wrong = next((text for text in sha256 or () if not re.fullmatch("[0-9a-fA-F]{64}", text)), None)
+    if wrong is not None:
+        raise UsageError(f"a SHA-256 has 64 digits of 0-9 and a-f, got {wrong[:80]!r}")
     chosen = decides(run.network)
     if heldout is not None and heldout.score != chosen:
         raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{chosen}"; audit it again')
-    found = member_scores(run, pictures)
+    found = member_scores(run, pictures, warn=False)
     by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
     pixels = hash_pixels(pictures.cpu().numpy())
     verdicts = []

@@ -18,11 +18,13 @@ from torch import Tensor
 
 from provnet.applications.branches import best_match, index_spread, spread_of
 from provnet.applications.copies import Copy
+from provnet.applications.queries import checked
 from provnet.attribution import attribute
 from provnet.data.batches import fold
 from provnet.errors import NonFiniteError, UsageError
 from provnet.explanation import active_network
 from provnet.indexing import IndexMap
+from provnet.inputs import raw_tensor, whole
 from provnet.modelfile import Run
 from provnet.models.config import NetworkConfig
 from provnet.models.exemplar import ExemplarHead, unit
@@ -55,10 +57,12 @@ def member_scores(
     first: int = 0,
     batch_size: int | None = None,
     update: Callable[[int], None] | None = None,
+    warn: bool = True,
 ) -> MemberScores:
     """Score raw pictures (n, ...); with `copy` a distorted copy of each. Withheld samples are neither known nor named.
 
-    Draws of a copy depend on the seed and on where a batch stands, counted from `first`.
+    Draws of a copy depend on the seed and on where a batch stands, counted from `first`. Pictures whose values cannot
+    lie in the range trained on get a UserWarning, unless `warn` is False.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -67,6 +71,7 @@ def member_scores(
     >>> sorted(member_scores(fit(data, config=train_config(epochs=1)), data.images[:3]).values)[:2]
     ['class_confidence', 'class_entropy']
     """
+    images = checked(run, images, warn=warn)
     net, kept = active_network(run)
     found = network_scores(net, images, copy=copy, seed=seed, first=first, batch_size=batch_size, update=update)
     return found if kept is None else replace(found, match=np.where(found.match >= 0, kept[found.match], -1))
@@ -83,11 +88,11 @@ def network_scores(
     update: Callable[[int], None] | None = None,
 ) -> MemberScores:
     """`member_scores` of a network, whoever made it."""
-    queries = torch.as_tensor(images)
-    if len(queries) == 0:
+    queries = raw_tensor(images)
+    if queries.numel() == 0:
         raise UsageError("there is nothing to score: no pictures were given")
     device = next(net.parameters()).device
-    size = batch_size or BATCH[device.type]
+    size = BATCH[device.type] if batch_size is None else whole("batch_size", batch_size)
     net.eval()
     parts: list[dict[str, Tensor]] = []
     with torch.inference_mode():

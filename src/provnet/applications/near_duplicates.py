@@ -2,7 +2,8 @@
 
 Exact duplicates are told by the hash of the decoded picture. Near ones (re-encoded, noisy, shifted by a pixel) are
 looked for among the few samples most like each one, by the network's features and by coarse pixels, and confirmed by
-their pixels: blurred and shifted to fit, they must be far closer than the third nearest sample usually is.
+their pixels: blurred and shifted to fit, they must be far closer than the third nearest sample usually is. Vectors are
+grouped only where they are equal: rows of a table are close by chance, in units that nobody compares.
 
 Letters: N samples, K candidates, P pairs.
 """
@@ -23,6 +24,7 @@ CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse 
 FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
 CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
 COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
+SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
 PAIRS, PICTURES = 2048, 4096  # at a time
 
 
@@ -48,7 +50,9 @@ class Duplicates:
 def duplicates(
     samples: SampleTable, images: Tensor, near: Neighbours, *, device: torch.device | str = "cpu"
 ) -> Duplicates:
-    """Group samples (N) by equal pixels and by nearly equal pictures (N, ...); `device` is where they are compared.
+    """Group samples (N) by equal pixels and by nearly equal pictures (N, C, H, W); vectors (N, F) by equality alone.
+
+    `device` is where pictures are compared.
 
     >>> import provnet
     >>> from provnet.applications.neighbours import others
@@ -62,7 +66,9 @@ def duplicates(
     exact_group = samples.groups
     sizes = np.bincount(exact_group, minlength=1)
     exact = sizes[exact_group] > 1
-    pairs = [_chained(exact_group), _near_pairs(samples.labels, images, near, torch.device(device))]
+    pairs = [_chained(exact_group)]
+    if images.ndim == 4 and min(images.shape[2:]) >= SMALLEST:
+        pairs.append(_near_pairs(samples.labels, images, near, torch.device(device)))
     group = _joined(n, np.concatenate(pairs))
     return Duplicates(group, exact, _conflicts(group, samples.labels))
 
@@ -121,9 +127,7 @@ def _distance(images: Tensor, one: np.ndarray, other: np.ndarray, device: torch.
             _unit(_small(images[torch.from_numpy(rows[start : start + PAIRS])].to(device), FINE))
             for rows in (one, other)
         )
-        moved = [right]
-        if right.ndim == 4:
-            moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
+        moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
         cosine = torch.stack([(left * each).flatten(1).sum(1) for each in moved]).amax(0)
         found.append((2 - 2 * cosine.double()).clamp_min(0).sqrt().cpu().numpy())
     return np.concatenate(found)
@@ -135,10 +139,8 @@ def _coarse(images: Tensor) -> Tensor:
 
 
 def _small(images: Tensor, side: int) -> Tensor:
-    """Blurred, and no larger than `side`; values that are no pictures stay as they are."""
+    """Blurred, and no larger than `side`."""
     values = images.float()
-    if values.ndim != 4 or min(values.shape[2:]) < 3:
-        return values
     blurred = F.avg_pool2d(values, 3, stride=1, padding=1)
     height, width = (min(side, have) for have in values.shape[2:])
     return F.adaptive_avg_pool2d(blurred, (height, width))

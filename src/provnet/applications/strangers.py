@@ -19,6 +19,7 @@ LETTERS = "ACEFHKMNPRTUVWXY"  # those that look like a digit (B, D, G, I, J, L, 
 Draw = Callable[[ImageDraw.ImageDraw, int, np.random.Generator], None]
 LARGE = 112  # pixels a side that is drawn at least, then made smaller: smooth edges
 LEAST = 8  # pixels a side that a letter needs
+BUILT_IN = ("noise", "constant", "letters", "shapes")
 
 
 def uniform_noise(like: Tensor, n: int, seed: int = 0) -> Tensor:

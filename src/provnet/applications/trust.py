@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.applications.abstention import Abstention, abstention
+from provnet.applications.abstention import TAKEN, Abstention, abstention
 from provnet.applications.confidence import Calibrated, class_calibration, index_calibration
 from provnet.applications.copies import copies_of
 from provnet.applications.dependence import QUERIES, SAMPLES, Dependence, dependence
-from provnet.applications.strangers import strangers
+from provnet.applications.strangers import BUILT_IN, strangers
 from provnet.applications.verdicts import BARS, Outcome, verdicts
 from provnet.card import bank_state
 from provnet.data.batches import fold
@@ -93,11 +93,13 @@ def check(
     limit: int = LIMIT,
     seed: int = 0,
     progress: bool = False,
+    warn: bool = True,
 ) -> Trust:
     """Check a run on unseen data of its own kind and on its training samples; what is not given is not measured.
 
     `index` says which sample each row of `training` is; None means all, in order. `others` are raw pictures of other
     data sets, by name. At most `limit` pictures of each kind are used, drawn by the seed; no withheld samples.
+    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -112,6 +114,9 @@ def check(
         raise UsageError(f"limit must be {LEAST} or more, got {limit}: fewer pictures decide nothing")
     limit = max(LEAST, min(limit, VALUES // math.prod(run.config.network.input_shape)))
     chance = torch.Generator().manual_seed(fold(seed, 68))
+    taken = [name for name in others or () if name in (*BUILT_IN, *TAKEN)]
+    if taken:
+        raise UsageError(f'"{taken[0]}" is a kind of strangers that is made here; give the other data another name')
     own = None if test is None or len(test) == 0 else _few(test, limit, chance)
     trained, places = _training(run, training, index, max(limit, min(SAMPLES, 4 * limit)), chance)
     like = own if own is not None else trained
@@ -127,11 +132,11 @@ def check(
         named = None if trained is None else index_calibration(run, trained.images[:limit], few, seed=seed)
         update(3, "strangers")
         sets = {**strangers(like.images, limit, seed), **{name: x[:limit] for name, x in (others or {}).items()}}
-        abstains = abstention(run, None if own is None else own.images, sets)
+        abstains = abstention(run, None if own is None else own.images, sets, warn=warn)
         update(4, "a left-out class")
         without = None
         if left_out is not None:
-            without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers})
+            without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=warn)
         update(5, "done")
     counts = {"test": 0 if own is None else len(own), "training": len(places), "strangers": limit}
     about = {"counts": counts, "seed": seed, "withheld": int(run.samples.withheld.sum())}

@@ -54,7 +54,9 @@ def app_command(
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
-        raise UsageError(f"the web app needs {error.name}; install it: pip install 'provnet[app]'") from None
+        raise UsageError(
+            f"the web app needs {error.name}; install it: pip install '.[app]' in provnet's folder"
+        ) from None
 
     from provnet.app.security import Keys
     from provnet.app.server import open_socket, serve

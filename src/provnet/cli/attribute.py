@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.attribute_files import images_csv, sources_csv
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device, refuse_file
+from provnet.cli.options import (
+    AsJson,
+    DataDir,
+    Device,
+    RunFolder,
+    TrainingData,
+    check_seed,
+    folder_name,
+    pick_device,
+    refuse_file,
+)
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, need_training
 from provnet.data.files import shown
@@ -37,7 +47,11 @@ def attribute(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="DIR", help="Folder for report.html, attribution.json, attribution.csv, sources.csv."
+            "--out",
+            "-o",
+            parser=folder_name,
+            metavar="DIR",
+            help="Folder for report.html, attribution.json, attribution.csv, sources.csv.",
         ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Exemplars for each image.")] = 5,
@@ -80,8 +94,9 @@ def attribute(
     opened, resolved = need_training(loaded, data, data_dir)
     others = _others(loaded, heldout, data_dir)
     images = np.stack([query.image for query in queries])
+    settings: dict[str, Any] = {"k": k, "false_alarms": false_alarms, "seed": seed}
     found = attribute_generated(
-        images, loaded, data=resolved.data, heldout=others, k=k, false_alarms=false_alarms, seed=seed, progress=True
+        images, loaded, data=resolved.data, heldout=others, progress=True, warn=False, **settings
     )
     notes = _notes(found)
     for line in notes:

@@ -49,7 +49,7 @@ def attribute_report(
         copies.append(
             CopyCard(
                 picture=image,
-                difference=difference(image, sample.picture),
+                difference=difference(image if queries[row].image.dtype == np.uint8 else None, sample.picture),
                 name=queries[row].name,
                 sample=sample,
                 ratio=float(found.ratio[row]),

@@ -9,9 +9,9 @@ import typer
 from rich.table import Table
 
 from provnet.cli.heldout import NAME, drawn, open_members, open_others, write_heldout
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import model_sha256, spec_name
+from provnet.cli.rundata import model_sha256, spec_name, to_card
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.errors import UsageError
 
@@ -27,7 +27,12 @@ EXAMPLE = "Example: [bold]provnet audit runs/mnist --out audit[/bold]"
 
 def audit(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the report.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder of the report.", show_default=False
+        ),
+    ],
     members: Annotated[
         str | None,
         typer.Option(
@@ -47,6 +52,7 @@ def audit(
     figure: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also one figure for print: .png, .pdf or .svg (matplotlib).")
     ] = None,
+    card: Annotated[bool, typer.Option(help="Write the figures into the run's model card.")] = True,
     data_dir: DataDir = None,
     seed: Annotated[int, typer.Option(callback=check_seed, help="Of draws and distortions.")] = 0,
     device: Device = None,
@@ -58,6 +64,7 @@ def audit(
     """
     from provnet.applications.audit import audit as measure
     from provnet.applications.member import Heldout
+    from provnet.card import audit_figures, bank_state
     from provnet.modelfile import read_run
 
     if limit < 2:
@@ -69,7 +76,7 @@ def audit(
     own = drawn(open_members(loaded, members, data_dir), limit, seed)
     loaded.network.to(where)
     unseen = None if null is None else _unseen(null, (own, others), where)
-    found = measure(loaded, own, others, null=unseen, distort=distort, seed=seed, progress=True)
+    found = measure(loaded, own, others, null=unseen, distort=distort, seed=seed, progress=True, warn=False)
     _warn(found)
     values = found.to_json()
     about = {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint, "seed": seed}
@@ -82,6 +89,9 @@ def audit(
             note(f"scores that provnet member compares with: {run / NAME}")
         else:
             note(f"{NAME} is not written: {run} is read-only")
+    if card:
+        state = bank_state(loaded.samples)
+        to_card(run, str(about["model_sha256"]), state, audit=audit_figures(values, loaded.samples))
     if json:
         emit_json(brief(values))
     else:

@@ -59,14 +59,12 @@ def explanation_cards(
 
 
 def as_picture(image: np.ndarray) -> np.ndarray | None:
-    """(C, H, W) bytes as (H, W) or (H, W, 3); None for anything that is no picture of bytes.
+    """(C, H, W) as bytes (H, W) or (H, W, 3), floats brought to 0..255; None for anything that is no picture.
 
     >>> import numpy as np
     >>> as_picture(np.zeros((3, 2, 4), np.uint8)).shape
     (2, 4, 3)
     """
-    import numpy as np
+    from provnet.data.evidence import picture_of
 
-    if image.dtype != np.uint8 or image.ndim != 3:
-        return None
-    return image[0] if image.shape[0] == 1 else np.ascontiguousarray(image.transpose(1, 2, 0))
+    return picture_of(image)

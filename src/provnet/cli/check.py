@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from provnet.cli.check_data import open_left_out, open_other, open_training
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, note, say, show
-from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
-from provnet.errors import IntegrityError, UsageError
+from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name, to_card
+from provnet.errors import UsageError
 
 if TYPE_CHECKING:
     from provnet.applications.trust import Trust
@@ -28,7 +27,8 @@ EXAMPLE = "Example: [bold]provnet check runs/mnist --other fashion-mnist --out c
 def check(
     run: RunFolder,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="Folder for report.html and check.json.")
+        Path | None,
+        typer.Option("--out", "-o", parser=folder_name, metavar="DIR", help="Folder for report.html and check.json."),
     ] = None,
     other: Annotated[
         list[str] | None,
@@ -68,10 +68,19 @@ def check(
     without = None if left_out is None else open_left_out(left_out, unseen, limit, seed, where)
     loaded.network.to(where)
     found = measure(
-        loaded, unseen, training, index, others=others, left_out=without, limit=limit, seed=seed, progress=True
+        loaded,
+        unseen,
+        training,
+        index,
+        others=others,
+        left_out=without,
+        limit=limit,
+        seed=seed,
+        progress=True,
+        warn=False,  # the data were looked at when they were opened
     )
     written = _write(out, loaded, run, found, unseen, weights)
-    if card and _to_card(run, found, weights):
+    if card and to_card(run, weights, found.about["samples"], checks=found.for_card()):
         written.append(str(run / "README.md"))
     if json:
         emit_json({**found.to_json(), "run": str(run), "model_sha256": weights})
@@ -83,6 +92,8 @@ def check(
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
+    from provnet.inputs import range_problem
+
     unseen = open_test_data(run, source, data_dir)
     if unseen is None:
         note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
@@ -90,6 +101,9 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
     seen = seen_in_training(run, unseen)
     if seen:
         note(f"{seen:,} of {len(unseen):,} test samples are also samples of the run: not unseen", "warning")
+    problem = range_problem(run.config.network, unseen.images)
+    if problem is not None:
+        note(f"the test data: {problem}", "warning")
     return unseen
 
 
@@ -122,27 +136,6 @@ def _write(out: Path | None, run: Run, folder: Path, found: Trust, unseen: Image
     }
     write_outputs({out / name: content for name, content in files.items()}, [folder])
     return [str(out / name) for name in files]
-
-
-def _to_card(folder: Path, found: Trust, weights: str) -> bool:
-    """Replace the run by one with these outcomes, under its lock; weights and samples stay byte by byte."""
-    from dataclasses import replace
-
-    from provnet.card import bank_state
-    from provnet.modelfile import read_run, write_run
-    from provnet.training.folder import tidy
-    from provnet.training.lock import run_lock
-
-    if not os.access(folder, os.W_OK):
-        note(f"the model card is not written: {folder} is read-only")
-        return False
-    with run_lock(folder):
-        now = read_run(folder)
-        if model_sha256(folder) != weights or bank_state(now.samples) != found.about["samples"]:
-            raise IntegrityError(f"{folder} was changed by another process while it was checked; check it again")
-        tidy(now, folder)
-        write_run(replace(now, config=replace(now.config, checks=found.for_card())), folder)
-    return True
 
 
 def _show(found: Trust) -> None:

@@ -12,7 +12,17 @@ from rich import box
 from rich.table import Table
 
 from provnet.cli.credit_report import credit_report
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device, refuse_file
+from provnet.cli.options import (
+    AsJson,
+    DataDir,
+    Device,
+    RunFolder,
+    TrainingData,
+    check_seed,
+    folder_name,
+    pick_device,
+    refuse_file,
+)
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256
 from provnet.data.csvfile import quoted
@@ -44,7 +54,9 @@ def credit(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Folder for report.html, credit.json and credit.csv."),
+        typer.Option(
+            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder for report.html, credit.json and credit.csv."
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", help="Count only the k largest weights of each query. 0: all.")] = 0,
     weights: Annotated[
@@ -81,7 +93,7 @@ def credit(
         note(line, "warning" if "not listed" in line else "note")
     images, about = open_queries(loaded, queries, data_dir)
     loaded.network.to(where)
-    found = share(loaded, images, people.names, k=k, weights=weights, seed=seed, progress=True)
+    found = share(loaded, images, people.names, k=k, weights=weights, seed=seed, progress=True, warn=False)
     values = {**found.to_json(), "unlisted_samples": people.unlisted, "unknown_ids": people.strangers}
     values["about"] = {"run": str(run), "queries": about, "by": people.about, "seed": seed}
     values["about"] |= {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, pick_device, refuse_file
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, folder_name, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import need_training
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
@@ -24,7 +24,12 @@ SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected
 
 def debug(
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder for the files.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder for the files.", show_default=False
+        ),
+    ],
     data: TrainingData = None,
     data_dir: DataDir = None,
     threshold: Annotated[

@@ -14,7 +14,7 @@ from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.demo_more import ask_membership, find_planted
 from provnet.cli.evaluate import write_evaluation
 from provnet.cli.figures import figures_table
-from provnet.cli.options import check_seed
+from provnet.cli.options import check_seed, folder_name
 from provnet.cli.output import facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name
 from provnet.cli.summary import data_words, network_words
@@ -32,9 +32,9 @@ EXAMPLE = "Example: [bold]provnet demo --out runs/demo[/bold]"
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run and the report.")] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=folder_name, metavar="RUN", help="Folder of the run and the report.")
+    ] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(callback=check_seed, help="Seed of the training.")] = 0,
 ) -> None:
     """Train on 4,000 digits, evaluate, explain ten others, find planted wrong labels; leave a page to open."""

@@ -59,7 +59,7 @@ def evaluate(
     loaded.network.to(where)
     test = _test(loaded, data, data_dir)
     training, index, about_training = _training(loaded, train_data, data_dir)
-    found = measure(loaded, test, training, index=index, seed=seed, progress=True)
+    found = measure(loaded, test, training, index=index, seed=seed, progress=True, warn=False)
     about = {
         "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": about_training,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from provnet.explanation import Explained, Explanation
     from provnet.modelfile import Run
 
+PLACES = "--html or --png"
 EXAMPLE = "Example: [bold]provnet explain runs/mnist digit.png test:0..4 --html because.html[/bold]"
 
 
@@ -74,7 +75,7 @@ def explain(
     loaded = read_run(run)
     inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
     wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
-    check_outputs(dict(wanted), [run], inputs)
+    check_outputs(dict(wanted), [run], inputs, PLACES)
     queries = read_queries(loaded, image, data_dir, strict=strict)
     explanation = _explained(loaded, queries, k, weights)
     rebuilt = rebuilt_queries(loaded, queries)
@@ -88,7 +89,7 @@ def explain(
         files = _drawn(loaded, explanation, queries, pictures, html, png, [copy.picture for copy in rebuilt])
     if log is not None:
         _append(log, run, loaded, queries, records, weights)
-    write_outputs(files, [run], inputs)
+    write_outputs(files, [run], inputs, PLACES)
     if json:
         emit_json(records)
     elif is_first_process():
@@ -120,6 +121,8 @@ def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanat
 def _pictures(
     run: Run, explanation: Explanation, source: str | None, data_dir: str | None, strict: bool
 ) -> dict[int, Evidence]:
+    from provnet.data.evidence import NO_PICTURE
+
     found = find_training_data(run.config, run.samples, source, data_dir)
     if found.data is None:
         if strict:
@@ -133,7 +136,7 @@ def _pictures(
         index, why = next(iter(missing.items()))
         first = f"{shown(run.samples.sample_ids[index])} ({why})"
         words = f"{len(missing):,} of {len(pictures):,} exemplars are not shown, the first: {first}"
-        if strict and not all(why.startswith(NO_BYTES) for why in missing.values()):
+        if strict and not all(why.startswith(NO_PICTURE) for why in missing.values()):
             raise IntegrityError(f"{words}; restore the data, or leave --strict out")
         note(words, "warning")
     return pictures
@@ -227,6 +230,3 @@ def weight_bar(share: float, width: int = 12) -> str:
     """
     eighths = min(max(round(share * width * 8), 1), width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
-
-
-NO_BYTES = "picture not available (not a picture of bytes)"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
-from provnet.cli.options import pick_device, refuse_file
+from provnet.cli.options import folder_name, pick_device, refuse_file
 from provnet.cli.output import note, say
 from provnet.cli.rundata import find_training_data
 from provnet.errors import ProvnetError, UsageError, one_of
@@ -44,7 +44,9 @@ GeneratorName = Annotated[
     ),
 ]
 
-OutFolder = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to write to.", show_default=False)]
+OutFolder = Annotated[
+    Path, typer.Option("--out", "-o", parser=folder_name, metavar="DIR", help="Folder to write to.", show_default=False)
+]
 SourceCount = Annotated[int, typer.Option("-k", help="Training samples for each picture.")]
 
 
@@ -161,7 +163,7 @@ def rebuilt_queries(run: Run, queries: Sequence[Query]) -> list[Rebuilt]:
     if not is_generator(run):
         return []
     images = np.stack([query.image for query in queries])
-    made = rebuild_pictures(run, images)
+    made = rebuild_pictures(run, images, warn=False)  # they were looked at
     away = ((made.astype(np.float64) - images) / 255) ** 2
     return [Rebuilt(as_picture(made[row]), float(away[row].mean())) for row in range(len(made))]
 

@@ -57,11 +57,12 @@ def interpolate(
     records = path.explanation.to_records(names)
     firsts = [[one["sample_id"] for one in record["exemplars"][:1]] for record in records]  # weights always change
     changes = sum(one != other for one, other in itertools.pairwise(firsts))
+    times = "once" if changes == 1 else f"{changes} times"
     cards = source_cards(loaded, path.explanation, queries, data, data_dir, ["Seen as"] * steps)
     report = GenerationReport(
         title="From one picture to another",
         intro=f"{steps} pictures between {first} and {last}, in equal steps of their latents, each with the training "
-        f"samples behind it. The first of these changes {changes} times on the way.",
+        f"samples behind it. The first of these changes {times} on the way.",
         cards=cards,
         run=str(run),
         network=network_in_words(loaded),
@@ -80,5 +81,5 @@ def interpolate(
     if json:
         emit_json(values)
         return
-    show(facts([("from", first), ("to", last), ("steps", str(steps)), ("first source changes", f"{changes} times")]))
+    show(facts([("from", first), ("to", last), ("steps", str(steps)), ("first source changes", times)]))
     say(f"written to {out}: report.html, sheet.png, path.gif, path.json")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
     model_sha256,
@@ -36,7 +36,10 @@ EXAMPLE = "Example: [bold]provnet map runs/mnist --out map[/bold]"
 
 def map(  # noqa: A001 - the name of the command
     run: RunFolder,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the map.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", parser=folder_name, metavar="DIR", help="Folder of the map.", show_default=False),
+    ],
     data: TrainingData = None,
     test: Annotated[
         str | None,
@@ -80,9 +83,7 @@ def map(  # noqa: A001 - the name of the command
     _, training = need_training(loaded, data, data_dir)
     tests = _test(loaded, test, data_dir)
     if chosen == "scikit-learn" and min(len(training.index), limit or len(training.index)) > SLOW:
-        note(
-            "scikit-learn takes many minutes for so many samples; pip install 'provnet[maps]' or use --limit", "warning"
-        )
+        note("scikit-learn takes many minutes for so many samples; pip install '.[maps]' or use --limit", "warning")
     found = sample_map(
         loaded,
         training.data,
@@ -156,7 +157,7 @@ def _write(
 
         files["map.png"] = map_png(report)
     except ModuleNotFoundError:
-        note("map.png needs matplotlib: pip install 'provnet[plots]'")
+        note("map.png needs matplotlib: pip install '.[plots]'")
     write_outputs({out / name: content for name, content in files.items()}, [folder])
     if page.sheets is None and report.pictures is not None:
         note(

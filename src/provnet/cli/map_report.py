@@ -76,19 +76,22 @@ def map_report(
 def _pictures(
     training: Resolved, members: np.ndarray, tests: ImageData | None, test_rows: np.ndarray, before: int
 ) -> np.ndarray | None:
-    """(e, H, W) or (e, H, W, 3) in the order of the entries; None where samples are no pictures of bytes."""
+    """(e, H, W) or (e, H, W, 3) in the order of the entries; None where samples are no pictures."""
     import numpy as np
 
+    from provnet.data.evidence import as_bytes
+
     images = training.data.images.numpy()
-    if images.dtype != np.uint8 or images.ndim != 4:
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
         return None
     row = np.zeros(int(training.index.max()) + 1, dtype=np.int64)
     row[training.index] = np.arange(len(training.index))
     there = np.isin(members, training.index)  # an exemplar whose file is gone has no picture: it stays black
-    chosen = images[row[np.where(there, members, training.index[0])]] * there[:, None, None, None].astype(np.uint8)
+    chosen = as_bytes(images[row[np.where(there, members, training.index[0])]])
+    chosen = chosen * there[:, None, None, None].astype(np.uint8)
     parts = [chosen[:before], chosen[before:]]
     if tests is not None:
-        parts.insert(1, tests.images.numpy()[test_rows])
+        parts.insert(1, as_bytes(tests.images.numpy()[test_rows]))
     every = np.concatenate(parts)
     return every[:, 0] if every.shape[1] == 1 else np.ascontiguousarray(every.transpose(0, 2, 3, 1))
 

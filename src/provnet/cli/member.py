@@ -64,7 +64,7 @@ def member(
     queries = read_queries(loaded, image, data_dir, strict=False)
     heldout = _heldout(loaded, run, nonmembers, data_dir)
     images = np.stack([query.image for query in queries])
-    found = memberships(loaded, images, [query.sha256 for query in queries], heldout=heldout)
+    found = memberships(loaded, images, [query.sha256 for query in queries], heldout=heldout, warn=False)
     withheld = int(loaded.samples.withheld.sum())
     if withheld:
         note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
@@ -96,7 +96,7 @@ def _heldout(run: Run, folder: Path, source: str | None, data_dir: str | None) -
         return None
     chosen = drawn(others.select(_rows(fresh)), MOST, seed=0)
     score = decides(run.network)
-    values = member_scores(run, chosen.images).values[score]
+    values = member_scores(run, chosen.images, warn=False).values[score]
     values.sort()
     if kept is None:
         note(f"what distorted members score is not known; measure it: provnet audit {folder} --out DIR")

@@ -9,6 +9,18 @@ import typer
 
 from provnet.errors import UsageError, one_of
 
+
+def folder_name(text: str | Path) -> Path:
+    """The folder that --out names; an empty name, which would mean the folder that one is in, is refused.
+
+    >>> folder_name("runs/1").parts
+    ('runs', '1')
+    """
+    if text == "":
+        raise typer.BadParameter("the name of the folder is empty; give one, or . for the folder that you are in")
+    return Path(text)
+
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, as train wrote it.", show_default=False)]
 DataDir = Annotated[
     str | None,
@@ -16,6 +28,10 @@ DataDir = Annotated[
 ]
 TrainingData = Annotated[
     str | None, typer.Option(metavar="DATA", help="Where the training data are now. Default: where they were.")
+]
+NewRun = Annotated[
+    Path,
+    typer.Option("--out", "-o", parser=folder_name, metavar="RUN", help="Folder of the run.", show_default=False),
 ]
 Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute. Default: auto.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]

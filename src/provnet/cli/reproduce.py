@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device
+from provnet.cli.options import AsJson, DataDir, Device, folder_name
 from provnet.cli.output import emit_json, note, say, show
 from provnet.cli.reproduce_bar import CellBar
 
@@ -47,7 +47,14 @@ def reproduce(
     data_dir: DataDir = None,
     device: Device = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the results; finished cells there are kept.")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=folder_name,
+            metavar="DIR",
+            help="Folder of the results; finished cells there are kept.",
+        ),
     ] = Path("results"),
     jobs: Annotated[int, typer.Option(metavar="N", help="Cells at a time, in processes of their own.")] = 1,
     seconds: Annotated[
@@ -129,7 +136,7 @@ def _write(plan: Plan, experiment: Experiment, results: Results) -> list[Path]:
     try:
         figures = draw(experiment, results, path)
     except ModuleNotFoundError:
-        note("the figure needs matplotlib: pip install 'provnet[plots]'")
+        note("the figure needs matplotlib: pip install '.[plots]'")
     lines = section(experiment, results, [figure.name for figure in figures])
     write_bytes(path.with_suffix(".md"), ("\n".join(lines) + "\n").encode())
     return [path, path.with_suffix(".md"), *figures]

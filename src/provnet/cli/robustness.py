@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, check_seed, pick_device
+from provnet.cli.options import AsJson, DataDir, Device, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, is_first_process, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
@@ -31,7 +31,12 @@ def robustness(
     run: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run folders, as train wrote them.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the report.", show_default=False)],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder of the report.", show_default=False
+        ),
+    ],
     data: Annotated[
         str | None,
         typer.Option(metavar="DATA", help="Test data, name or path. Default: the first run's own test split."),
@@ -95,12 +100,12 @@ def robustness(
             "model_sha256": models,
         },
     }
-    _write(out, run, values, measured, gains, test, seed)
+    written = _write(out, run, values, measured, gains, test, seed)
     if json:
         emit_json(values)
     elif is_first_process():
         show(_table(measured))
-        say(f"written to {out}: robustness.json, robustness.csv, report.html, conditions.png")
+        say(f"written to {out}: {', '.join(written)}")
 
 
 def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | None, limit: int | None) -> ImageData:
@@ -131,8 +136,8 @@ def _write(
     gains: dict[tuple[str, str], Any],
     test: ImageData,
     seed: int,
-) -> None:
-    """All files, made in memory first."""
+) -> list[str]:
+    """All files, made in memory first; their names."""
     from provnet.cli.robustness_report import robustness_report
     from provnet.report.robustness import contact_sheet, robustness_html
     from provnet.safejson import write_json
@@ -155,8 +160,9 @@ def _write(
         if curves is not None:
             files["curves.png"] = curves
     except ModuleNotFoundError:
-        note("heatmap.png and curves.png need matplotlib: pip install 'provnet[plots]'")
+        note("heatmap.png and curves.png need matplotlib: pip install '.[plots]'")
     write_outputs({out / name: content for name, content in files.items()}, runs)
+    return list(files)
 
 
 def _csv(measured: list[Measured]) -> str:

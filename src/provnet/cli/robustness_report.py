@@ -77,7 +77,7 @@ def _network(one: Measured) -> NetworkColumn:
 
 
 def _pictures(test: ImageData, condition: str, seed: int, count: int) -> list[np.ndarray]:
-    """A few test pictures under a condition, the same ones every time; none where they are no pictures of bytes."""
+    """A few test pictures under a condition, the same ones every time; none where they are no pictures."""
     import numpy as np
 
     from provnet.applications.conditions import distort

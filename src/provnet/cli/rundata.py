@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from provnet.cli.output import note
 from provnet.cli.runsources import KEY, has_changed, open_sources, rest_words
-from provnet.errors import DataError, ProvnetError
+from provnet.errors import DataError, IntegrityError, ProvnetError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -199,3 +200,26 @@ def need_training(run: Run, source: str | None, data_dir: str | None) -> tuple[F
     if len(resolved.index) == 0:
         raise DataError("none of the training samples is among the data; say with --data where they are")
     return found, resolved
+
+
+def to_card(folder: Path, weights: str, samples: str, **outcome: Any) -> bool:
+    """Replace the run by one whose config and card have this outcome (`checks`, `audit`), under its lock.
+
+    Weights and samples stay byte by byte; they must be those that were measured: `weights` is the SHA-256 of the
+    model, `samples` the `card.bank_state` of the table.
+    """
+    from provnet.card import bank_state
+    from provnet.modelfile import read_run, write_run
+    from provnet.training.folder import tidy
+    from provnet.training.lock import run_lock
+
+    if not os.access(folder, os.W_OK):
+        note(f"the model card is not written: {folder} is read-only")
+        return False
+    with run_lock(folder):
+        now = read_run(folder)
+        if model_sha256(folder) != weights or bank_state(now.samples) != samples:
+            raise IntegrityError(f"{folder} was changed by another process while it was measured; measure it again")
+        tidy(now, folder)
+        write_run(replace(now, config=replace(now.config, **outcome)), folder)
+    return True

@@ -17,8 +17,12 @@ PAGE, SHEET = b"<!doctype html>", b"\x89PNG"  # how files begin that are refused
 _MARK = b'<meta name="generator" content="provnet">'
 
 
-def write_outputs(files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Iterable[str | Path | None] = ()) -> None:
+def write_outputs(
+    files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Iterable[str | Path | None] = (), option: str = "--out"
+) -> None:
     """Write files that were made in memory; where one of them must not be written, none is.
+
+    `option` is what gives them another place.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -26,26 +30,28 @@ def write_outputs(files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Ite
     ...     write_outputs({Path(folder, "a.csv"): b"id,x"}, [])
     ...     write_outputs({Path(folder, "a.csv"): PAGE}, [])
     Traceback (most recent call last):
-    provnet.errors.UsageError: ...a.csv is there already and was not written by this command; give another name...
+    provnet.errors.UsageError: ...a.csv is there already and was not written by this command; choose another --out...
     """
     from provnet.atomic import write_bytes
 
-    check_outputs(files, runs, inputs)
+    check_outputs(files, runs, inputs, option)
     for path, content in files.items():
         write_bytes(path, content)
 
 
-def check_outputs(files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Iterable[str | Path | None] = ()) -> None:
+def check_outputs(
+    files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Iterable[str | Path | None] = (), option: str = "--out"
+) -> None:
     """Refuse what must not be written over. Of a content only its beginning counts, a table's up to its first line."""
     given, folders = [Path(each) for each in inputs if each is not None], list(runs)
     for path, content in files.items():
         if any(_same(path, each) for each in given):
-            raise UsageError(f"{path} is an input of this command and would be overwritten; give another name")
+            raise UsageError(f"{path} is an input of this command and would be overwritten; choose another {option}")
         if any(_of_run(path, folder) for folder in folders):
-            raise UsageError(f"{path} is a file of the run and would be overwritten; give another name")
+            raise UsageError(f"{path} is a file of the run and would be overwritten; choose another {option}")
         if path.is_file() and not _ours(path, content, given):
             raise UsageError(
-                f"{path} is there already and was not written by this command; give another name, or move it away"
+                f"{path} is there already and was not written by this command; choose another {option}, or move it away"
             )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_course
-from provnet.cli.options import AsJson, DataDir, Device, parse_size
+from provnet.cli.options import AsJson, DataDir, Device, NewRun, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
 from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
 from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result, split_off_test
@@ -32,7 +32,7 @@ def train(
             show_default=False,
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run.", show_default=False)],
+    out: NewRun,
     task: Task = "classify",
     generator: GeneratorName = None,
     network: Annotated[

@@ -19,7 +19,7 @@ from provnet.data.assemble import Opened, assemble
 from provnet.data.images import picture_array
 from provnet.data.labels import encode_labels
 from provnet.data.rules import OpenOptions
-from provnet.errors import DataError, NonFiniteError, UsageError
+from provnet.errors import DataError, NonFiniteError, ProvnetError, UsageError
 
 
 def open_arrays(images: Any, labels: Any, split: str, options: OpenOptions) -> Opened:
@@ -28,7 +28,8 @@ def open_arrays(images: Any, labels: Any, split: str, options: OpenOptions) -> O
         raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
     raw = to_numpy(images)
     check_array(raw)
-    answers, names = encode_labels(to_numpy(labels), options.class_names)
+    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    answers, names = encode_labels(given, options.class_names)
     ids = [f"{split}/{i}" for i in range(len(raw))]
     return assemble(raw, answers, names, ids, options=options, convert=converter(raw))
 
@@ -37,7 +38,12 @@ def open_dataset(dataset: Any, split: str, options: OpenOptions) -> Opened:
     """A map-style Dataset of (picture, label) pairs; pictures are PIL images, arrays or tensors of one shape."""
     pictures, labels = [], []
     for i in range(len(dataset)):
-        item = dataset[i]
+        try:
+            item = dataset[i]
+        except ProvnetError:
+            raise
+        except Exception as error:  # whatever the code of others raises
+            raise DataError(f"item {i} of the Dataset cannot be read ({type(error).__name__}: {error})") from error
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise DataError(f"item {i} of the Dataset must be a pair (image, label), got {type(item).__name__}")
         picture, label = item
@@ -70,6 +76,11 @@ def to_numpy(values: Any) -> np.ndarray:
     if isinstance(values, torch.Tensor):
         dense = values.detach().to_dense() if values.is_sparse else values.detach()
         return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
+    if np.ma.is_masked(values):
+        count = int(np.ma.getmaskarray(values).sum())
+        raise DataError(
+            f"{count:,} values are masked, so they are missing; fill them first, or leave their samples out"
+        )
     try:
         return np.asarray(values)
     except ValueError as error:

@@ -43,14 +43,19 @@ def check_pixels(width: int, height: int, name: str, max_pixels: int) -> None:
         raise DataError(f"{name}: the picture has no pixels ({width} x {height}); leave it out or replace it")
     if width * height > max_pixels:
         raise DataError(
-            f"{name}: {width} x {height} are {width * height / 1e6:,.0f} million pixels, "
-            f"at most {max_pixels / 1e6:,.0f} million are allowed; make it smaller first"
+            f"{name}: {width} x {height} are {width * height:,} pixels, at most {max_pixels:,} are allowed; "
+            "make it smaller first"
         )
 
 
 def cut_short(name: str) -> DataError:
     """The error for a file that ends too early."""
     return DataError(f"{name}: the file is truncated (its end is missing); copy or download it again")
+
+
+def damaged(name: str, why: str) -> DataError:
+    """The error for a file whose end is there, but whose content is not what was saved."""
+    return DataError(f"{name}: the file is damaged ({why}); copy or download it again")
 
 
 def _check_png(blob: bytes, name: str, max_pixels: int) -> None:
@@ -64,6 +69,8 @@ def _check_png(blob: bytes, name: str, max_pixels: int) -> None:
         end = at + 12 + length
         if len(kind) < 4 or end > len(blob):
             raise cut_short(name)
+        if kind in _CRITICAL and zlib.crc32(blob[at + 4 : end - 4]) != int.from_bytes(blob[end - 4 : end], "big"):
+            raise damaged(name, f"the checksum of its part {kind.decode()} does not fit")
         if kind in (b"tEXt", b"zTXt", b"iTXt", b"iCCP"):
             text += length if length > MAX_TEXT else _unpacked(kind, blob[at + 8 : at + 8 + length])
             if text > MAX_TEXT:
@@ -73,7 +80,7 @@ def _check_png(blob: bytes, name: str, max_pixels: int) -> None:
         if kind == b"IEND":
             break
         at = end
-    if _png_bytes(blob) > _inflated(b"".join(packed)):
+    if _png_bytes(blob) > _inflated(b"".join(packed), name):
         raise cut_short(name)
 
 
@@ -90,14 +97,14 @@ def _png_bytes(blob: bytes) -> int:
     return total
 
 
-def _inflated(packed: bytes) -> int:
+def _inflated(packed: bytes, name: str) -> int:
     stream, total, rest = zlib.decompressobj(), 0, packed
     try:
         while rest and not stream.eof:
             total += len(stream.decompress(rest, 2**20))
             rest = stream.unconsumed_tail
-    except zlib.error:
-        return 0
+    except zlib.error as error:
+        raise damaged(name, "its pixels cannot be unpacked") from error
     return total
 
 
@@ -143,6 +150,7 @@ def _check_webp(blob: bytes, name: str, max_pixels: int) -> None:
 
 
 MAX_TEXT = 2**20
+_CRITICAL = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # parts of a PNG that pixels are made of
 _INTERLACED = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _ALONE = frozenset({0x00, 0x01, 0xFF, *range(0xD0, 0xD9)})  # markers without a length
 _MAGIC = (

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from provnet.data.files import read_file
 from provnet.data.hashing import hash_bytes, hash_pixels
@@ -107,14 +106,48 @@ def _from_memory(samples: SampleTable, data: ImageData, place: int, i: int) -> E
     image = data.images[place]
     if not bool((hash_pixels(image[None].numpy())[0] == samples.pixel_sha256[i]).all()):
         return Evidence(None, CHANGED)
-    if image.dtype != torch.uint8:
-        return Evidence(None, f"{MISSING} (not a picture of bytes)")
-    return Evidence(image[0].numpy() if image.shape[0] == 1 else image.permute(1, 2, 0).contiguous().numpy())
+    picture = picture_of(image.numpy())
+    return Evidence(None, NO_PICTURE) if picture is None else Evidence(picture)
+
+
+def picture_of(image: np.ndarray) -> np.ndarray | None:
+    """A raw sample (C, H, W) as bytes (H, W) or (H, W, 3), to be looked at; None for anything that is no picture.
+
+    >>> picture_of(np.full((1, 2, 4), 0.5, np.float32)).tolist()
+    [[128, 128, 128, 128], [128, 128, 128, 128]]
+    """
+    if image.ndim != 3 or image.shape[0] not in (1, 3):
+        return None
+    seen = as_bytes(image[None])[0]
+    return seen[0] if len(seen) == 1 else np.ascontiguousarray(seen.transpose(1, 2, 0))
+
+
+def as_bytes(images: np.ndarray) -> np.ndarray:
+    """Pictures (n, C, H, W) as bytes: bytes as they are, floats within 0..1 times 255, within 0..255 rounded.
+
+    Floats of any other range are stretched, each picture from its own lowest to its highest value.
+
+    >>> as_bytes(np.array([[[[0.0, 1.0]]], [[[0.0, 200.0]]], [[[-1.0, 1.0]]]])).reshape(3, 2).tolist()
+    [[0, 255], [0, 200], [0, 255]]
+    """
+    if images.dtype == np.uint8:
+        return images
+    if len(images) > AT_ONCE:
+        return np.concatenate([as_bytes(images[i : i + AT_ONCE]) for i in range(0, len(images), AT_ONCE)])
+    values = images.astype(np.float64)
+    low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
+    known = (low >= 0) & (high <= 255)
+    top = np.where(known, np.where(high <= 1, 1.0, 255.0), high)
+    bottom = np.where(known, 0.0, low)
+    scaled = (values - bottom) / np.maximum(top - bottom, 1e-12) * 255
+    return np.asarray(np.floor(scaled + 0.5), dtype=np.uint8)
 
 
 def _rule(data: ImageData) -> DecodeRule:
     return make_options({name: value for name, value in data.spec.options.items() if name not in AFTER_READING}).rule
 
 
+AT_ONCE = 1024  # pictures that are brought to bytes together
 CHANGED = "changed since training"
 MISSING = "picture not available"
+NO_PICTURE = f"{MISSING} (the samples are no pictures)"

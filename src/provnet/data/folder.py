@@ -11,7 +11,7 @@ from pathlib import Path
 from provnet.data.assemble import Opened
 from provnet.data.containers import sniff
 from provnet.data.files import DataWarning, clean_text, shown
-from provnet.data.labels import check_names, class_order
+from provnet.data.labels import check_names, class_order, warn_blanks
 from provnet.data.pictures import Entry, bar, load_pictures
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, UsageError
@@ -30,7 +30,11 @@ def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
     classes = {part: _class_folders(parts[part]) for part in parts}
     clean = unique_names([name for part in parts for name in classes[part]])
     names = class_order(clean.values()) if options.class_names is None else check_names(options.class_names)
+    if options.class_names is None:
+        warn_blanks(names)
+    _warn_parts(root, parts)
     walk = _Walk(root, options.skip_bad)
+    walk.look_beside(dict.fromkeys([root, *(parts[part] for part in chosen)]))
     entries: list[Entry] = []
     with bar("listing pictures", None, options.progress) as advance:
         for part in chosen:
@@ -66,7 +70,9 @@ def unique_names(names: Iterable[str]) -> dict[str, str]:
     for name in sorted(set(names), key=lambda n: (clean_text(n) != n, os.fsencode(n))):
         text = clean_text(name)
         if text in taken:
-            text = f"{text}~{hashlib.sha256(os.fsencode(name)).hexdigest()[:8]}"
+            digest = hashlib.sha256(os.fsencode(name)).hexdigest()
+            longer = (f"{text}~{digest[:size]}" for size in range(8, 65, 8))
+            text = next(each for each in longer if each not in taken)  # a file may be called like that by itself
         taken.add(text)
         clean[name] = text
     return clean
@@ -82,6 +88,8 @@ class _Walk:
         self.bad: list[str] = []
         self.special: list[str] = []
         self.other: list[str] = []
+        self.beside: list[str] = []
+        self.hidden: list[str] = []
 
     def files(self, folder: Path, above: tuple[str, ...] = ()) -> Iterator[str]:
         """Relative paths of the pictures in a folder and in those below it."""
@@ -90,7 +98,9 @@ class _Walk:
             self._refuse(folder, "the links go in a circle; remove the link")
             return
         below = folder.relative_to(self.root).as_posix()
-        for entry in _entries(folder):  # what the folder itself says of them: no question a file, for a million files
+        for entry in self._visible(
+            folder
+        ):  # what the folder itself says of them: no question a file, for a million files
             try:
                 if entry.is_symlink() and not self._inside(Path(entry.path)):
                     continue
@@ -107,9 +117,25 @@ class _Walk:
             else:
                 self.other.append(shown(f"{below}/{entry.name}"))
 
+    def look_beside(self, folders: Iterable[Path]) -> None:
+        """Keep the pictures that lie beside class folders, in none of them."""
+        for folder in folders:
+            for entry in self._visible(folder):
+                if entry.is_file() and _is_picture(entry.path):
+                    self.beside.append(self._name(folder / entry.name))
+
+    def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
+        """What is looked at in a folder; hidden pictures, and hidden folders that hold some, are kept to be said."""
+        hidden: list[os.DirEntry[str]] = []
+        found = _entries(folder, hidden)
+        self.hidden += [self._name(folder / entry.name) for entry in hidden if _hides_pictures(entry)]
+        return found
+
     def warn(self) -> None:
         """Say what was left out without being an error."""
         for found, what in (
+            (self.beside, "pictures beside the class folders, in none of them"),
+            (self.hidden, "hidden, as their names begin with a dot"),
             (self.special, "not regular files (pipes, devices, sockets)"),
             (self.other, "not pictures"),
         ):
@@ -152,12 +178,24 @@ def _listing(folder: Path) -> list[str]:
     return [entry.name for entry in _entries(folder)]
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path, hidden: list[os.DirEntry[str]] | None = None) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
-            return sorted((e for e in found if not e.name.startswith(".")), key=lambda entry: os.fsencode(entry.name))
+            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+        if hidden is not None:
+            hidden += [entry for entry in entries if entry.name.startswith(".")]
+        return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
         raise DataError(f"{shown(str(folder))}: the folder cannot be read ({error.strerror})") from error
+
+
+def _hides_pictures(entry: os.DirEntry[str]) -> bool:
+    """Whether a hidden entry is a picture, or a folder with pictures in it, by their names."""
+    try:
+        names = os.listdir(entry.path) if entry.is_dir() else [entry.name]  # noqa: PTH208 - a million times
+    except OSError:
+        return False
+    return any(name.lower().endswith(ENDINGS) for name in names)
 
 
 def _is_picture(path: str) -> bool:
@@ -195,6 +233,19 @@ def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Wal
         raise UsageError(f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png")
     bad = f"; left out: {walk.bad[0]}" if walk.bad else ""
     raise UsageError(f"no pictures found under {shown(str(root))}; {looked}{bad}")
+
+
+def _warn_parts(root: Path, parts: dict[str, Path]) -> None:
+    """Say which of several folders is the test split, and where train/ is taken for a class."""
+    below = _class_folders(root)
+    others = [name for name in _TEST if name in below]
+    if "test" in parts and len(others) > 1:
+        used = parts["test"].name
+        rest = ", ".join(f"{name}/" for name in others if name != used)
+        _warn(f"{rest} left out: the test split is {used}/")
+    if parts["train"] == root and "train" in below and others and _class_folders(root / "train"):
+        more = ", ".join(f"{shown(name)}/" for name in below if name not in ("train", *_TEST))
+        _warn(f"train/ and {others[0]}/ are taken for classes, no splits, as other folders lie beside them: {more}")
 
 
 def _warn_case(entries: list[Entry]) -> None:

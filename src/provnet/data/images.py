@@ -64,7 +64,7 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
     except (DataError, MemoryError):
         raise
     except Image.DecompressionBombError as error:
-        limit = f"at most {rule.max_pixels / 1e6:,.0f} million are allowed"
+        limit = f"at most {rule.max_pixels:,} are allowed"
         raise DataError(f"{name}: far too many pixels, {limit}; make it smaller first") from error
     except UnidentifiedImageError as error:
         raise DataError(f"{name}: the {kind} file is damaged (its header cannot be read); replace it") from error

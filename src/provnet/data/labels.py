@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from provnet.data.files import DataWarning, shown
 from provnet.errors import DataError
 
 
@@ -30,6 +32,8 @@ def encode_text(labels: Sequence[str], class_names: Sequence[str] | None = None)
     ('cat', 'nan')
     """
     names = class_order(labels) if class_names is None else check_names(class_names)
+    if class_names is None:
+        warn_blanks(names)
     position = {name: i for i, name in enumerate(names)}
     unknown = next((label for label in labels if label not in position), None)
     if unknown is not None:
@@ -47,6 +51,8 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     >>> encode_labels([0, 2], ["a", "b", "c"])
     (array([0, 2]), ('a', 'b', 'c'))
     """
+    if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
+        raise DataError(MIXED.format(_some(sorted({type(label).__name__ for label in labels}))))  # numpy makes all text
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
@@ -60,7 +66,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
             _check_size(values)
             values = values.astype(np.int64)
         else:
-            raise DataError(f"labels must be all text or all whole numbers, got {_some(k.__name__ for k in kinds)}")
+            raise DataError(MIXED.format(_some(kind.__name__ for kind in kinds)))
     if values.dtype.kind == "U":
         return encode_text([str(value) for value in values], class_names)
     if values.dtype.kind == "f":
@@ -81,6 +87,17 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
             f"got {int(values.min())}..{int(values.max())}"
         )
     return values.astype(np.int64), names
+
+
+def warn_blanks(names: Iterable[str]) -> None:
+    """Say where two classes have names that look alike, because they differ in blanks only."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(" ".join(name.split()), name)
+        if other != name:
+            words = f"class names that differ in blanks only, kept as two classes: {shown(other)!r} and {shown(name)!r}"
+            warnings.warn(words, DataWarning, stacklevel=3)
+            return
 
 
 def _check_size(values: np.ndarray) -> None:
@@ -105,4 +122,5 @@ def _some(items: Iterable[object], most: int = 8) -> str:
     return ", ".join(shown[:most]) + (f", ... ({len(shown)} in all)" if len(shown) > most else "")
 
 
+MIXED = "labels must be all text or all whole numbers, got {}"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from provnet.data.batches import keyed_generator
 from provnet.data.imagedata import ImageData
-from provnet.generation.sampling import BATCH, generate
+from provnet.generation.sampling import BATCH, generate, raw_pictures
 from provnet.metrics_generation import frechet
 from provnet.modelfile import Run
 from provnet.models.rekey import exemplar_head
@@ -123,7 +123,7 @@ def latent_means(run: Run, images: np.ndarray) -> np.ndarray:
     """(n, L) what the run's own encoder sees in raw pictures."""
     net = run.network.eval()
     device = next(net.parameters()).device
-    batches = torch.split(torch.as_tensor(images), BATCH)
+    batches = torch.split(raw_pictures(images), BATCH)
     return np.asarray(torch.cat([posterior_of(net, batch.to(device)).mean.cpu() for batch in batches]).numpy())
 
 

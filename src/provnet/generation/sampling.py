@@ -5,6 +5,7 @@ Letters: n pictures, C channels, H W height and width, L latents.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 
 from provnet.data.batches import keyed_generator
-from provnet.errors import UsageError, did_you_mean
+from provnet.errors import NonFiniteError, UsageError, did_you_mean
+from provnet.inputs import range_problem, raw_tensor
 from provnet.modelfile import Run
 from provnet.models.made import GENERATORS
 from provnet.models.provenance import ProvenanceNet
@@ -112,9 +114,15 @@ def paint(net: ProvenanceNet, z: Tensor, classes: Tensor) -> np.ndarray:
     return np.asarray(pixels.numpy())
 
 
-def rebuild_pictures(run: Run, images: Tensor | np.ndarray) -> np.ndarray:
-    """Raw images (n, C, H, W) as the run makes them of their own latents: bytes, at the mean."""
-    net, given = run.network.eval(), torch.as_tensor(images)
+def rebuild_pictures(run: Run, images: Tensor | np.ndarray, *, warn: bool = True) -> np.ndarray:
+    """Raw images (n, C, H, W) as the run makes them of their own latents: bytes, at the mean.
+
+    Images whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
+    """
+    net, given = run.network.eval(), raw_pictures(images)
+    problem = range_problem(run.config.network, given) if warn else None
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=2)
     none = torch.zeros(len(given), dtype=torch.int64)
 
     def rebuilt(x: Tensor, _: Tensor) -> Tensor:
@@ -123,6 +131,20 @@ def rebuild_pictures(run: Run, images: Tensor | np.ndarray) -> np.ndarray:
 
     with torch.inference_mode():
         return np.asarray(_in_parts(net, rebuilt, given, none).numpy())
+
+
+def raw_pictures(images: Tensor | np.ndarray) -> Tensor:
+    """Numbers as people give them, as a tensor; none at all, NaN and infinity are refused.
+
+    >>> raw_pictures(np.zeros((2, 1, 4, 4), ">f4")).dtype
+    torch.float32
+    """
+    given = raw_tensor(images)
+    if given.numel() == 0:
+        raise UsageError("there is nothing to look at: no pictures were given")
+    if given.is_floating_point() and not bool(torch.isfinite(given).all()):
+        raise NonFiniteError("the pictures hold NaN or infinite values, of which no latents can be made")
+    return given
 
 
 def to_bytes(pixels: Tensor) -> Tensor:

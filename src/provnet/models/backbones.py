@@ -51,13 +51,34 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
     >>> output_shape(nn.Flatten(), (1, 4, 4))
     (16,)
     """
-    training = module.training
+    device = next((p.device for p in module.parameters()), torch.device("cpu"))
+    given = torch.zeros(1, *shape, device=device)
+    modes = [(part, part.training) for part in module.modules()]
     module.eval()
-    with torch.no_grad():
-        device = next((p.device for p in module.parameters()), torch.device("cpu"))
-        out = module(torch.zeros(1, *shape, device=device))
-    module.train(training)
+    try:
+        with torch.no_grad():
+            out = module(given)
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+        raise UsageError(
+            f"the backbone does not take a batch of shape {tuple(given.shape)} ({error}); "
+            f"give one for samples of shape {shape}, or samples of the shape that it takes"
+        ) from error
+    finally:
+        for part, training in modes:
+            part.training = training
+    if not isinstance(out, Tensor):
+        raise UsageError(f"a backbone must give one tensor (B, D), this one gives a {type(out).__name__}; {_WRAP}")
+    if not out.is_floating_point() or (out.dtype != given.dtype and not torch.is_autocast_enabled(device.type)):
+        raise UsageError(f"a backbone must give {given.dtype} features, this one gives {out.dtype}; {_WRAP}")
+    if out.ndim == 0 or len(out) != 1:
+        raise UsageError(
+            f"a backbone must give (B, D) features, a row for each sample; of a batch of 1 this one makes "
+            f"a tensor of shape {tuple(out.shape)}; {_WRAP}"
+        )
     return tuple(out.shape[1:])
+
+
+_WRAP = "wrap it in a module whose forward returns the features"
 
 
 def conv_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequential:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,6 +12,12 @@ from provnet.errors import UsageError, one_of
 
 HEADS = ("plain", "exemplar", "exemplar-trained")
 KEY_TYPES = ("fp32", "bf16", "int8")
+NUMBERS: dict[str, Any] = {
+    "alpha": numbers.Real,
+    "level": numbers.Integral,
+    "key_width": numbers.Integral,
+    "key_scale": numbers.Real,
+}
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,13 @@ class NetworkConfig:
     key_type: str = "fp32"
 
     def __post_init__(self) -> None:
+        for name, kind in NUMBERS.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                what = "a whole number" if kind is numbers.Integral else "a number"
+                raise UsageError(f"{name} must be {what}, got {value!r}; leave it out for the usual value")
         if not 0 <= self.alpha <= 1:
-            raise UsageError(f"alpha must lie in [0, 1], got {self.alpha}")
+            raise UsageError(f"alpha must lie in [0, 1], 0 for no label mixing; got {self.alpha}")
         if len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
             raise UsageError(f"input_shape must be (C, H, W) or (F,) with positive sizes, got {self.input_shape}")
         if self.classes < 1:

@@ -241,8 +241,9 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
     design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
     shared = backbone if backbone is not None else design.make(config.input_shape)
     features = output_shape(shared, config.input_shape)
-    if len(features) != 1:
-        raise UsageError(f"a backbone must give (B, D) features, this one gives (B, {', '.join(map(str, features))})")
+    if len(features) != 1 or features[0] == 0:
+        found = ", ".join(map(str, ("B", *features)))
+        raise UsageError(f"a backbone must give (B, D) features, this one gives ({found}); end it with nn.Flatten()")
     if config.head == "plain":
         index, index_width = branch(features[0] + concatenated, design.trunk, design.last_dropout), design.trunk[-1][0]
     else:

@@ -20,7 +20,7 @@ def audit_figure(report: AuditReport, kind: str = "png") -> bytes:
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
-        raise UsageError("figures need matplotlib; install it with: pip install 'provnet[plots]'") from error
+        raise UsageError("figures need matplotlib; install it with: pip install '.[plots]'") from error
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -49,7 +49,7 @@ def _curves(axes: Any, report: AuditReport, *, log: bool) -> None:
         rates = [(max(x, least), max(y, least)) if log else (x, y) for x, y in one["roc"]]
         style = {"color": COLOURS[kind[:2]], "linestyle": "--" if "dash" in kind else "-", "linewidth": 1.4}
         axes.plot(*zip(*rates, strict=True), label=f"{words}, AUC {auc_cell(one['auc']).value}", **style)
-    axes.set(xlabel="false-positive rate", ylabel="true-positive rate")
+    axes.set(xlabel="nonmembers taken for members", ylabel="members found")
     if log:
         axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.15))
 
@@ -66,5 +66,5 @@ def _histogram(axes: Any, report: AuditReport, name: str) -> None:
         shares = [count / max(sum(counts), 1) * 100 for count in counts]
         axes.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
         axes.stairs(shares, edges, color=colour, linestyle=style, label=label)
-    axes.set(title=SCORES[name][0], xlabel=SCORES[name][2], ylabel="share, %")
+    axes.set(title=SCORES[name][0], xlabel=SCORES[name][2], ylabel="share of its kind, %")
     axes.legend(frameon=False, fontsize=8)

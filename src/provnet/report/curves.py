@@ -55,7 +55,7 @@ def roc_plot(curves: Sequence[Curve], *, log: bool = False, least: float = 1e-3)
 
     >>> plot = roc_plot([Curve("index", "k0", "1.00", ((0.0, 0.0), (0.0, 1.0), (1.0, 1.0)))])
     >>> [tick.text for tick in plot.x_ticks], plot.paths[1].name
-    (['0', '0.2', '0.4', '0.6', '0.8', '1'], 'index')
+    (['0 %', '20 %', '40 %', '60 %', '80 %', '100 %'], 'index')
     """
     low = math.log10(least)
 
@@ -73,9 +73,9 @@ def roc_plot(curves: Sequence[Curve], *, log: bool = False, least: float = 1e-3)
         f"ROC, {scale}",
         f"ROC curves on {scale}: " + ", ".join(f"{one.name} AUC {one.value}" for one in curves),
         (guess, *paths),
-        ("false-positive rate", "true-positive rate"),
-        [Tick(_x(share(mark)), _power(mark) if log else f"{mark:g}") for mark in marks],
-        [Tick(_y(share(mark)), _power(mark) if log else f"{mark:g}") for mark in marks],
+        ("nonmembers taken for members (false positives)", "members found (true positives)"),
+        [Tick(_x(share(mark)), _power(mark)) for mark in marks],
+        [Tick(_y(share(mark)), _power(mark)) for mark in marks],
     )
 
 

@@ -24,6 +24,7 @@ from provnet.report.text import percent
 
 SHEET = 48  # pictures of a contact sheet; the page has all
 ONE_COLUMN = 6
+STILL = 8  # frames of an animation that stand beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +59,12 @@ def generation_html(report: GenerationReport) -> str:
     >>> "<script" in generation_html(GenerationReport("Made", "", (card,), "runs/a", "a VAE"))
     False
     """
-    moving = None
+    moving = still = None
     if report.moving is not None:
         moving = "data:image/gif;base64," + base64.b64encode(report.moving).decode("ascii")
-    return render("generation.html.j2", title=report.title, report=report, charts=charts(report.course), moving=moving)
+        still = "data:image/png;base64," + base64.b64encode(_still(report.moving)).decode("ascii")
+    drawn = charts(report.course)
+    return render("generation.html.j2", title=report.title, report=report, charts=drawn, moving=moving, still=still)
 
 
 def charts(course: Sequence[Mapping[str, Any]]) -> list[Chart]:
@@ -123,6 +126,22 @@ def animation(pictures: Sequence[np.ndarray], side: int = 224, milliseconds: int
     buffer = io.BytesIO()
     plain = [_plain(frame) for frame in frames]
     plain[0].save(buffer, "GIF", save_all=True, append_images=plain[1:], duration=times, loop=0, disposal=1)
+    return buffer.getvalue()
+
+
+def _still(moving: bytes) -> bytes:
+    """At most eight frames of the way there, side by side, as PNG: for who does not want motion, and for print."""
+    with Image.open(io.BytesIO(moving)) as found:
+        last = int(getattr(found, "n_frames", 1)) // 2  # the rest is the way back
+        frames = []
+        for number in sorted({round(last * part / (STILL - 1)) for part in range(STILL)}):
+            found.seek(number)
+            frames.append(found.convert("RGB").resize((found.width // 2, found.height // 2), Image.Resampling.BOX))
+    gap, buffer = 4, io.BytesIO()
+    strip = Image.new("RGBA", (sum(one.width + gap for one in frames) - gap, frames[0].height))
+    for number, one in enumerate(frames):
+        strip.paste(one, (number * (one.width + gap), 0))
+    strip.save(buffer, "PNG", optimize=True)
     return buffer.getvalue()
 
 

@@ -19,11 +19,13 @@ def course_png(course: Sequence[Mapping[str, Any]], title: str = "") -> bytes:
     try:
         import matplotlib as mpl
     except ModuleNotFoundError as error:
-        raise UsageError("figures need matplotlib; install it with: pip install 'provnet[plots]'") from error
+        raise UsageError("figures need matplotlib; install it with: pip install '.[plots]'") from error
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     epochs = [row["epoch"] for row in rows]
+    mark = "o" if len(epochs) == 1 else None  # a line of one point is not seen
     with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
         drawing = Figure(figsize=(9, 4), layout="constrained")
         FigureCanvasAgg(drawing)
@@ -31,13 +33,18 @@ def course_png(course: Sequence[Mapping[str, Any]], title: str = "") -> bytes:
         for name, words, colour, style in LOSSES:
             values = [row[name] for row in rows]
             if any(values):
-                left.plot(epochs, values, color=colour, linestyle=style, label=f"{words}, ends at {values[-1]:.3g}")
+                words = f"{words}, ends at {values[-1]:.3g}"
+                left.plot(epochs, values, color=colour, linestyle=style, marker=mark, label=words)
         left.set(xlabel="epoch", ylabel="mean loss a picture", yscale="log")
         for name, words, colour, style in SHARES:
             values = [100 * row[name] for row in rows]
-            right.plot(epochs, values, color=colour, linestyle=style, label=f"{words}, ends at {values[-1]:.2f} %")
+            words = f"{words}, ends at {values[-1]:.2f} %"
+            right.plot(epochs, values, color=colour, linestyle=style, marker=mark, label=words)
         right.set(xlabel="epoch", ylabel="training samples, %", ylim=(0, 102))
         for axes in (left, right):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            if len(epochs) == 1:
+                axes.set_xticks(epochs)
             axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
             axes.grid(alpha=0.25)
         if title:

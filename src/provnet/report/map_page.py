@@ -85,7 +85,7 @@ def map_html(report: MapReport, budget: int = BUDGET) -> MapPage:
 def _rendered(report: MapReport, sheets: Sheets | None) -> str:
     payload = json_block(_payload(report, sheets))
     page = render("map.html.j2", title=report.title, report=report, sheets=sheets, payload=payload, most=_GROUPS)
-    return with_script(page, "map.js")
+    return with_script(page, "map_marks.js", "map_pictures.js", "map_find.js", "map.js")
 
 
 def _ordered(report: MapReport) -> MapReport:

@@ -16,14 +16,14 @@ from provnet.errors import UsageError
 POLICY = "default-src 'none';"
 
 
-def with_script(page: str, name: str) -> str:
-    """Put the script of this name (a file beside the templates) at the end of a rendered page.
+def with_script(page: str, *names: str) -> str:
+    """Put the scripts of these names (files beside the templates), as one, at the end of a rendered page.
 
     >>> page = with_script(f"<meta content=\\"{POLICY}\\"><body></body>", "map.js")
     >>> page.count("<script>"), "script-src 'sha256-" in page
     (1, True)
     """
-    script = (Path(__file__).parent / "templates" / name).read_text("utf-8")
+    script = "".join((Path(__file__).parent / "templates" / name).read_text("utf-8") for name in names)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     if page.count(POLICY) != 1 or page.count("</body>") != 1 or "</script" in script:
         raise UsageError("a page with a script needs one policy and one end of its body, the script no end tag")

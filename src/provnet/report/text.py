@@ -22,18 +22,25 @@ def visible(text: str) -> str:
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Write a share as a percentage that never rounds up to all or down to none.
+    """Write a share as a percentage that never rounds up to all or down to none; the page of the app writes it alike.
+
+    Two more digits are shown where they are needed; beyond them stands only that it is not quite all, or not none.
 
     >>> percent(0.974), percent(1.0), percent(0.99996), percent(0.00002), percent(float("nan"))
     ('97.4 %', '100 %', '99.996 %', '0.002 %', 'n/a')
+    >>> percent(0.9999999), percent(1e-8), percent(0.0)
+    ('> 99.999 %', '< 0.001 %', '0 %')
     """
     if not math.isfinite(share):
         return "n/a"
-    for places in range(digits, 7):
+    if min(abs(share), abs(share - 1)) < FLOAT:
+        return f"{abs(share) * 100:.0f} %"
+    for places in range(digits, digits + 3):
         written = f"{share * 100:.{places}f}"
         if float(written) not in (0.0, 100.0):
             return f"{written} %"
-    return f"{share * 100:.0f} %"  # all or none, up to the error of float arithmetic
+    least = 10.0 ** -(digits + 2)
+    return f"< {least:.{digits + 2}f} %" if share < 0.5 else f"> {100 - least:.{digits + 2}f} %"
 
 
 def width(share: float) -> str:
@@ -90,5 +97,6 @@ def _shown(character: str) -> str:
     return character
 
 
+FLOAT = 1e-9  # nearer to all or to none than this is an error of float arithmetic
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _REORDERING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -63,22 +64,21 @@ class TrainConfig:
         ):
             value = getattr(self, name)
             if not isinstance(value, int) or not least <= value <= most:
-                raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value}")
+                raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
         if self.batch_size == 1:
             raise UsageError("batch_size must be 2 or more (BatchNorm compares samples); got 1")
         for name in ("lr", "weight_decay", "warmup", "step_factor", "task_weight", "index_weight"):
             value = getattr(self, name)
-            if not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
-                raise UsageError(f"{name} must be finite and not negative (lr above 0), got {value}")
-        for name, parts in (
-            ("betas", self.betas),
-            ("smoothing", (self.smoothing,)),
-            ("task_smoothing", (self.task_smoothing,)),
-        ):
-            if not all(0 <= part < 1 for part in parts):
-                raise UsageError(f"{name} must lie in [0, 1), got {getattr(self, name)}")
-        if not 0 <= self.seed < 2**63:
-            raise UsageError(f"seed must lie in 0..2^63-1, got {self.seed}")
+            if not _is_real(value) or not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
+                raise UsageError(f"{name} must be finite and not negative, a number (lr above 0); got {value!r}")
+        for name, count in (("betas", 2), ("smoothing", 1), ("task_smoothing", 1)):
+            value = getattr(self, name)
+            parts = value if isinstance(value, tuple | list) else (value,)
+            if len(parts) != count or not all(_is_real(part) and 0 <= part < 1 for part in parts):
+                what = "two numbers, each" if count == 2 else "a number"
+                raise UsageError(f"{name} must be {what} in [0, 1); got {value!r}")
+        if not _is_whole(self.seed) or not 0 <= self.seed < 2**63:
+            raise UsageError(f"seed must be a whole number in 0..2^63-1, got {self.seed!r}")
         one_of("precision", self.precision, PRECISIONS)
         one_of("schedule", self.schedule, SCHEDULES)
         one_of("augment", self.augment, ("auto", *POLICIES))
@@ -86,6 +86,14 @@ class TrainConfig:
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary of what decides the result; who asked for it does not."""
         return {k: v for k, v in asdict(self).items() if k != "asked"} | {"betas": list(self.betas)}
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral)
 
 
 def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:

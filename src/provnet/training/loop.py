@@ -97,7 +97,7 @@ def train(
     step = Stepper(fabric, net, model, optimizer, objective, POLICIES[config.augment], data.samples, places)
     replay, begun = None, state.step
     recent: list[Tensor] = []  # losses and norms of gradients not yet checked
-    model.train()
+    _train_mode(net, model)
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
     settled = max((math.ceil(1 / momentum) for _, momentum in norms if momentum), default=0)
     for epoch in range(state.step // len(batches), config.epochs):
@@ -135,6 +135,18 @@ def train(
         norm.momentum = momentum
 
 
+def _train_mode(net: ProvenanceNet, model: Any) -> None:
+    """Training mode, but for what is frozen: a part of the backbone none of whose parameters is trained stays as it is.
+
+    Else BatchNorm would go on measuring there, and a pretrained backbone would not be the one that was pretrained.
+    """
+    model.train()
+    for part in net.backbone.modules():
+        own = list(part.parameters())
+        if own and not any(p.requires_grad for p in own):
+            part.eval()
+
+
 def _set_rate(group: dict[str, Any], rate: float) -> None:
     """Set a learning rate; where it is a tensor a recorded step reads it from there."""
     if isinstance(group["lr"], Tensor):
@@ -165,7 +177,7 @@ def _finish_epoch(fabric: Any, state: TrainState, epoch: int, n: int, names: tup
 def _share_statistics(fabric: Any, net: ProvenanceNet) -> None:
     """Each process measured BatchNorm's statistics on samples of its own: all go on with the mean."""
     if fabric.world_size > 1:
-        for norm in (m for m in net.modules() if isinstance(m, _BatchNorm)):
+        for norm in (m for m in net.modules() if isinstance(m, _BatchNorm) and m.training):  # frozen ones measure none
             for value in (norm.running_mean, norm.running_var):
                 if value is not None:
                     value.copy_(fabric.all_reduce(value, reduce_op="mean"))

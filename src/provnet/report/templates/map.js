@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const at = (id) => document.getElementById(id);
   const data = JSON.parse(at("data").textContent);
@@ -10,6 +9,7 @@
   const n = data.places, train = data.train, k = data.k;
   const xy = unpack(data.xy, Uint16Array), label = unpack(data.label, Uint16Array);
   const cluster = unpack(data.cluster, Uint16Array), near = unpack(data.near, Int32Array);
+  if (!(n > 0) || xy.length < 2 * n || label.length < n || near.length < n * k) throw new Error("its data are not whole");
   const xs = new Float32Array(n), ys = new Float32Array(n);
   for (let i = 0; i < n; i++) { xs[i] = xy[2 * i]; ys[i] = 65535 - xy[2 * i + 1]; }
 
@@ -19,23 +19,25 @@
   if (train % 7919 === 0) for (let i = 0; i < train; i++) order[i] = i;
 
   const canvas = at("map"), brush = canvas.getContext("2d", { alpha: false });
-  // Petroff's ten colours: told apart also without full colour vision, on light and on dark
-  const palette = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"];
-  const parse = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  const { parse, SHAPES } = marks, { sheetOf, drawFrom, picture } = thumbnails(data, () => ask());
+  let palette = marks.palette("#ffffff");
+  const shapeOf = (number) => Math.floor(number / palette.length) % SHAPES;
   const pixel = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   let width = 0, height = 0, ratio = 1, frame = null, pixels = null;
   let view = { x: 32767, y: 32767, scale: 0.01 }, fit = 0.01;
   let only = -1, picked = -1, hovered = -1, keyboard = false, crosses = true, waiting = false;
-  let pictured = false, tint = new Uint32Array(train), back = 0, ink = "#000", soft = "#888", card = "#fff";
+  let pictured = false, tint = new Uint32Array(train), byClass = true, back = 0, ink = "#000", soft = "#888", card = "#fff";
 
   function paint() {
     card = style("--card"); ink = style("--ink"); soft = style("--soft");
     const paper = parse(card), pale = parse(style("--line"));
     back = pixel(paper);
+    palette = marks.palette(card);
+    for (const [c, dot] of [...document.querySelectorAll(".key i")].entries()) dot.style.background = palette[c % palette.length];
     const shades = palette.map((hex) => pixel(parse(hex))), dim = pixel(pale);
-    const byClass = at("by").value === "class";
+    byClass = at("by").value === "class";
     at("keys").classList.toggle("plain", !byClass);
     for (let i = 0; i < train; i++) {
       const number = byClass ? label[i] : cluster[i] + (only < 0 ? label[i] * 3 : 0);
@@ -66,8 +68,7 @@
     pixels.fill(back);
     const s = view.scale, ox = width / 2 - view.x * s, oy = height / 2 - view.y * s;
     const zoom = s / fit, r = Math.max(1, Math.min(6, Math.round(ratio * (train > 20000 ? 0.8 : 1.6) * Math.sqrt(Math.min(zoom, 30)))));
-    const spans = [];
-    for (let dy = -r; dy <= r; dy++) spans.push(Math.floor(Math.sqrt(r * r + r * 0.6 - dy * dy)));
+    const halves = Array.from({ length: SHAPES }, (_, shape) => marks.halfWidths(shape, r));
     const right = width - r - 1, bottom = height - r - 1;
     const seen = [];
     let count = 0;
@@ -76,7 +77,7 @@
       if (px < r || py < r || px > right || py > bottom) continue;
       count++;
       if (count <= 400) seen.push(i);
-      const colour = tint[i];
+      const colour = tint[i], spans = halves[byClass ? shapeOf(label[i]) : 0];
       for (let dy = -r; dy <= r; dy++) {
         const half = spans[dy + r], from = (py + dy) * width + px - half;
         for (let q = from, end = from + 2 * half; q <= end; q++) pixels[q] = colour;
@@ -115,22 +116,19 @@
   }
 
   // a class is named at the middle of its samples: colour alone does not have to tell
-  const middles = data.names.map(() => [[], []]);
-  for (let i = 0; i < train; i += Math.max(1, Math.floor(train / 20000))) { middles[label[i]][0].push(xs[i]); middles[label[i]][1].push(ys[i]); }
-  const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
-  const centre = middles.map(([x, y]) => (x.length ? [median(x), median(y)] : null));
+  const { centre, largest } = marks.middles(data.names.length, label, xs, ys, train);
 
   function names(s, ox, oy, zoom) {
-    if (data.names.length > 40 && zoom < 3) return;
     brush.font = `600 ${14 * ratio}px system-ui, sans-serif`;
     brush.textAlign = "center"; brush.textBaseline = "middle"; brush.lineJoin = "round";
-    centre.forEach((place, c) => {
-      if (!place || (only >= 0 && only !== c)) return;
-      const text = data.names[c].length > 24 ? data.names[c].slice(0, 23) + "…" : data.names[c];
-      const px = place[0] * s + ox, py = place[1] * s + oy;
-      brush.strokeStyle = card; brush.lineWidth = 4 * ratio; brush.strokeText(text, px, py);
-      brush.fillStyle = ink; brush.fillText(text, px, py);
+    const wanted = largest.filter((c) => centre[c] && (only < 0 || only === c)).map((c) => {
+      const text = marks.short(data.names[c]), [x, y] = centre[c];
+      return { text, x: x * s + ox, y: y * s + oy, wide: brush.measureText(text).width };
     });
+    for (const { text, x, y } of marks.roomFor(wanted, { width, height, line: 18 * ratio, most: zoom > 3 || data.names.length <= 40 ? Infinity : 16, right: 52 * ratio })) {
+      brush.strokeStyle = card; brush.lineWidth = 4 * ratio; brush.strokeText(text, x, y);
+      brush.fillStyle = ink; brush.fillText(text, x, y);
+    }
   }
 
   function ring(i, radius, colour, s, ox, oy) {
@@ -159,41 +157,6 @@
 
   const others = (i) => Array.from(near.subarray(i * k, i * k + k)).filter((j) => j >= 0);
 
-  // thumbnails: a sheet is unpacked, off this thread, when one of its pictures is first wanted; the last 48 are kept
-  const sheets = new Map(), perSheet = data.across * data.across;
-  function sheetOf(i, then) {
-    const number = Math.floor(i / perSheet);
-    let sheet = sheets.get(number);
-    if (!sheet) {
-      sheet = { picture: null, then: [] };
-      const image = new Image(), made = sheet;
-      image.src = data.sheets[number];
-      image.decode().then(() => createImageBitmap(image)).then((picture) => {
-        made.picture = picture;
-        ask();
-        for (const one of made.then.splice(0)) one();
-      });
-      if (sheets.size >= 48) sheets.delete(sheets.keys().next().value);
-    }
-    sheets.delete(number);
-    sheets.set(number, sheet);
-    if (!sheet.picture && then) sheet.then.push(then);
-    return sheet.picture;
-  }
-  function drawFrom(on, sheet, i, x, y, size) {
-    const slot = i % perSheet, side = data.side;
-    on.imageSmoothingEnabled = false;
-    on.drawImage(sheet, (slot % data.across) * side, Math.floor(slot / data.across) * side, side, side, x, y, size, size);
-  }
-  function picture(i, size) {
-    const small = document.createElement("canvas");
-    small.width = small.height = size;
-    small.setAttribute("role", "img"); small.setAttribute("aria-label", data.ids[i]);
-    const put = () => { const sheet = sheetOf(i, put); if (sheet) drawFrom(small.getContext("2d"), sheet, i, 0, 0, size); };
-    put();
-    return small;
-  }
-
   const make = (tag, name, text) => { const e = document.createElement(tag); if (name) e.className = name; if (text !== undefined) e.textContent = text; return e; };
   let shown = -1;
   function tell(i) {
@@ -203,7 +166,7 @@
     box.replaceChildren();
     if (data.side) box.append(picture(i, 264));
     box.append(make("div", "over", i < train ? "training sample" : "test sample, misattributed"));
-    box.append(make("h3", "", data.names[label[i]] + (i < train ? `, group ${cluster[i] + 1}` : " (true class)")));
+    box.append(make("h2", "", data.names[label[i]] + (i < train ? `, group ${cluster[i] + 1}` : " (true class)")));
     box.append(make("div", "where", data.ids[i]));
     const list = make("ol", "others"), rest = others(i);
     box.append(make("div", "help", rest.length ? "Named for it" + (i < train ? " besides itself" : "") : "No other sample is named for it"));
@@ -306,10 +269,9 @@
   if (at("crosses")) at("crosses").addEventListener("change", (e) => { crosses = e.target.checked; ask(); });
 
   data.names.forEach((name, c) => {
-    const button = make("button", "key"), dot = make("i");
-    button.type = "button"; button.setAttribute("aria-pressed", "false");
-    dot.style.background = palette[c % palette.length];
-    button.append(dot, document.createTextNode(name));
+    const button = make("button", "key"), dot = make("i", `shape-${shapeOf(c)}`);
+    button.type = "button"; button.title = name; button.setAttribute("aria-pressed", "false");
+    button.append(dot, make("span", "", marks.short(name)));
     button.addEventListener("click", () => {
       only = only === c ? -1 : c;
       for (const [i, one] of [...at("keys").children].entries()) one.setAttribute("aria-pressed", String(i === only));
@@ -318,25 +280,15 @@
     at("keys").append(button);
   });
 
-  let hits = [];
-  at("find").addEventListener("input", (e) => {
-    const text = e.target.value.trim().toLowerCase();
-    hits = [];
-    let total = 0;
-    if (text) for (let i = 0; i < n; i++) if (data.ids[i].toLowerCase().includes(text)) { total++; if (hits.length < 8 || data.ids[i].toLowerCase() === text) hits.push(i); }
-    hits.sort((a, b) => data.ids[a].length - data.ids[b].length);
-    const box = at("found");
-    box.replaceChildren();
-    for (const i of hits.slice(0, 8)) {
-      const button = make("button", "", data.ids[i]);
-      button.type = "button"; button.addEventListener("click", () => go(i));
-      box.append(button);
-    }
-    if (text) box.append(make("span", "soft small", total ? `${total.toLocaleString("en")} found` : "no such id"));
-  });
-  at("find").addEventListener("keydown", (e) => { if (e.key === "Enter" && hits.length) { e.preventDefault(); go(hits[0]); } });
+  if (data.names.length > palette.length) {
+    const round = palette.length * SHAPES;
+    at("repeats").textContent = data.names.length <= round ? "Classes of one colour differ in shape: zoom in."
+      : `Signs repeat after ${round} of ${data.names.length.toLocaleString("en")} classes: point at a sample for its class, or press a class to see it alone.`;
+  }
 
+  finder(data, n, go);
   window.addEventListener("resize", resize);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
   resize(); paint();
+  at("state").hidden = true;
 })();

@@ -60,9 +60,38 @@ export function clear(node) {
   return node;
 }
 
-/** A name from the data: one line, cut with an ellipsis, whole in its title, its direction kept to itself. */
+const SHORTEST = 16; // a name of so many letters is not cut in two
+const END = 9; // letters at the end that stay: they tell the samples of a folder apart
+// a cut would tear accents, joined emoji and flags from their letter, and swap halves that run from right to left
+const WHOLE = /[\p{M}\p{Cf}\p{Emoji_Modifier}\p{Regional_Indicator}\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u;
+
+/** A long name in two parts, so that a narrow place can cut its middle, as the reports do; else the name and "". */
+export function ends(text) {
+  const letters = [...text];
+  return letters.length <= SHORTEST || WHOLE.test(text) ? [text, ""] : [letters.slice(0, -END).join(""), letters.slice(-END).join("")];
+}
+
+/** A name from the data: one line, cut in its middle, whole in its title, its direction kept to itself. */
 export function named(text, more = "") {
-  return el("bdi", { class: `name ${more}`.trim(), title: text, text });
+  return rename(el("bdi", { class: `name ${more}`.trim() }), text);
+}
+
+/**
+ * Put another name into a node that `named` made; names over several lines are never cut in the middle.
+ * The two parts are drawn by the style sheet: what is read aloud, found and copied is the whole name, in one piece.
+ */
+export function rename(node, text, title = text) {
+  const [start, end] = node.classList.contains("lines") ? [text, ""] : ends(text);
+  const part = (name, shown) => el("span", { class: name, dataset: { shown }, "aria-hidden": "true" });
+  node.classList.toggle("cut", end !== "");
+  node.title = title;
+  node.replaceChildren(...(end ? [el("span", { class: "visually-hidden", text }), part("a", start), part("z", end)] : [text]));
+  return node;
+}
+
+/** A box that scrolls sideways or down: the keyboard can reach it, and it says what it holds. */
+export function scrolling(label, ...children) {
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, children);
 }
 
 /** A meter: a bar that is also read aloud. `label` says of what. */
@@ -73,11 +102,23 @@ export function bar(share, label, kind = "") {
     el("i", { style: { width: `${whole * 100}%` } }));
 }
 
-/** 0.9812 as "98.1 %"; a dash where there is none. */
+const FLOAT = 1e-9; // nearer to all or to none than this is an error of arithmetic
+
+/** 0.9812 as "98.1 %", never rounded to all or to none (the rule of report/text.py); a dash where there is none. */
 export function percent(x, digits = 1) {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
-  if (x > 0 && x < 0.5 * 10 ** -(digits + 2)) return `< ${(10 ** -digits).toFixed(digits)} %`;
-  return `${(x * 100).toFixed(digits)} %`;
+  if (Math.abs(x) < FLOAT || Math.abs(x - 1) < FLOAT) return `${Math.round(x * 100)} %`;
+  for (let places = digits; places <= digits + 2; places += 1) {
+    const written = (x * 100).toFixed(places);
+    if (Number(written) !== 0 && Number(written) !== 100) return `${written} %`;
+  }
+  const least = 10 ** -(digits + 2);
+  return x < 0.5 ? `< ${least.toFixed(digits + 2)} %` : `> ${(100 - least).toFixed(digits + 2)} %`;
+}
+
+/** Two ends of an interval as "97.1 to 98.8", by the same rule. */
+export function range(low, high) {
+  return [low, high].map((x) => percent(x).replace(" %", "")).join(" to ");
 }
 
 /** A count with its thousands apart. */
@@ -88,11 +129,11 @@ export function count(n) {
 /** {value, low, high, n, why} as "98.1 % (97.1 to 98.8, n 1,000)"; `plain` for figures that are not shares. */
 export function interval(figure, plain = false) {
   if (!figure || figure.value === null || figure.value === undefined) return figure?.why || "not measured";
-  const number = (x) => (plain ? Number(x).toFixed(3) : (x * 100).toFixed(1));
+  const number = (x) => Number(x).toFixed(3), { value, low, high, n } = figure;
   const inside = [];
-  if (figure.low !== null && figure.low !== undefined) inside.push(`${number(figure.low)} to ${number(figure.high)}`);
-  if (figure.n) inside.push(`n ${count(figure.n)}`);
-  return `${number(figure.value)}${plain ? "" : " %"}${inside.length ? ` (${inside.join(", ")})` : ""}`;
+  if (low !== null && low !== undefined) inside.push(plain ? `${number(low)} to ${number(high)}` : range(low, high));
+  if (n) inside.push(`n ${count(n)}`);
+  return `${plain ? number(value) : percent(value)}${inside.length ? ` (${inside.join(", ")})` : ""}`;
 }
 
 /** The first digits of a hash, for people. */

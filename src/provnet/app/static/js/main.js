@@ -1,6 +1,7 @@
 // The shell: who may look (the token), which run, which view. A view is a module with `title` and `show`.
 import * as api from "./api.js";
 import * as dom from "./dom.js";
+import { quiet, toast } from "./toast.js";
 
 const { el, clear } = dom;
 const ORDER = ["explain", "data", "map", "membership", "credit", "generate", "run"];
@@ -13,7 +14,6 @@ let run = null;
 let turn = 0; // every change of view has a number: an answer to an older one is dropped
 let leave = null;
 let stop = new AbortController();
-let toasting = 0;
 
 /** What the address asks for: "#/data?class=3" is {view: "data", query: {class: "3"}}. */
 function wanted() {
@@ -25,15 +25,6 @@ function linkTo(view, query) {
   const given = Object.entries(query ?? {}).filter(([, value]) => value !== null && value !== undefined && value !== "");
   const text = new URLSearchParams(given).toString();
   return `#/${view}${text ? `?${text}` : ""}`;
-}
-
-/** Show a message for a while; kind "bad" for what went wrong. */
-function toast(text, kind = "") {
-  const place = document.getElementById("toast");
-  place.className = kind;
-  place.textContent = text;
-  clearTimeout(toasting);
-  toasting = setTimeout(() => clear(place), kind === "bad" ? 10000 : 5000);
 }
 
 async function route(first = false) {
@@ -108,8 +99,7 @@ function asksForToken(words) {
 }
 
 function navigation() {
-  document.getElementById("run-name").textContent = run.name;
-  document.getElementById("run-name").title = run.name;
+  dom.rename(document.getElementById("run-name"), run.name);
   const there = ORDER.filter((one) => run.views.includes(one));
   const link = (one) => el("li", {}, el("a", { href: `#/${one}`, dataset: { view: one } }, TITLES[one]));
   clear(document.getElementById("nav")).append(...there.map(link));
@@ -154,7 +144,10 @@ async function start() {
 
 window.addEventListener("hashchange", () => {
   if (/(^#|[&?])t=/.test(location.hash)) start();
-  else if (run && location.hash !== "#main") route();
+  else if (run && location.hash !== "#main") {
+    quiet();
+    route();
+  }
 });
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();

@@ -1,5 +1,5 @@
 // What was asked, what the network answers, and what changes when samples are left out.
-import { bar, el, named, percent } from "../dom.js";
+import { bar, el, named, percent, scrolling } from "../dom.js";
 import { byLabel } from "./exemplars.js";
 
 const ORIGINS = { upload: "Your picture", training: "Training sample", test: "Test sample", pixels: "Your values" };
@@ -71,7 +71,7 @@ export function changesCard(context, before, now, without, back) {
         ? "The answer stays the same; "
         : ["The answer changes from ", named(before.predicted.label, "flow"), " to ", named(now.predicted.label, "flow"), "; "],
       "other samples take their place."),
-    el("div", { class: "scroll" }, el("table", { class: "table" },
+    scrolling("Weight before and now", el("table", { class: "table" },
       el("thead", {}, el("tr", {},
         ["Listed samples of class", "weight before", "weight now"].map((words) => el("th", { scope: "col" }, words)))),
       el("tbody", {}, labels.map((label) => el("tr", {},

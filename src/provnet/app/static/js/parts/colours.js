@@ -1,7 +1,18 @@
 // Colours that are told apart also without full colour vision, on light and on dark, as numbers for a canvas.
 
-/** Petroff's ten colours; a class beyond the tenth starts over, so classes are also named on the map. */
-export const PALETTE = ["#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#b9ac70", "#717581", "#92dadd"];
+/**
+ * Ten colours for each ground, chosen so that all stand out from it (3 to 1) and any two are told apart also without full
+ * colour vision; tests/report/test_colours.py measures both. Beyond the tenth class they start over with another shape.
+ */
+export const PALETTES = {
+  light: ["#0099dd", "#772200", "#227700", "#ff33bb", "#0000dd", "#bb8811", "#660099", "#aa5577", "#004455", "#7755ff"],
+  dark: ["#33eeff", "#dd0000", "#00ee00", "#ff66aa", "#2255ff", "#bb9900", "#bb00bb", "#ffccaa", "#337766", "#8899ff"],
+};
+
+/** The colours for the page as it is now. */
+export function palette() {
+  return PALETTES[isDark() ? "dark" : "light"];
+}
 
 // from what can be overlooked to what should be seen; lightness alone tells them apart
 const RAMPS = {

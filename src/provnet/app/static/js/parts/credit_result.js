@@ -1,5 +1,5 @@
 // Whose samples stand behind the answers: figures, bars with intervals, the curve, the samples, and the table.
-import { el, named, count, percent, interval, short } from "../dom.js";
+import { el, named, count, percent, interval, range, scrolling, short } from "../dom.js";
 import { lorenz } from "./lorenz.js";
 import { save } from "./map_data.js";
 
@@ -26,7 +26,7 @@ function bars(found) {
     return el("li", {}, named(one.name, one.listed ? "" : "muted"),
       el("span", { class: "credit-bar", "aria-hidden": "true" }, el("i", { class: one.listed ? "" : "unlisted", style: { width: at(value) } }),
         low === null ? null : el("b", { style: { left: at(low), width: at(high - low) } })),
-      el("span", { class: "num" }, percent(value), el("span", { class: "muted small" }, low === null ? "" : ` ${(100 * low).toFixed(1)} to ${(100 * high).toFixed(1)}`)));
+      el("span", { class: "num" }, percent(value), el("span", { class: "muted small" }, low === null ? "" : ` ${range(low, high)}`)));
   }));
 }
 
@@ -35,13 +35,13 @@ function table(found) {
   const row = (one) => el("tr", {},
     el("td", { class: "num" }, one.rank_low === one.rank_high ? one.rank : `${one.rank} (${one.rank_low} to ${one.rank_high})`),
     el("td", { class: "who" }, named(one.name, one.listed ? "" : "muted")), el("td", { class: "num" }, percent(one.share.value)),
-    el("td", { class: "num muted" }, one.share.low === null ? "–" : `${(100 * one.share.low).toFixed(1)} to ${(100 * one.share.high).toFixed(1)}`),
+    el("td", { class: "num muted" }, one.share.low === null ? "–" : range(one.share.low, one.share.high)),
     el("td", { class: "num" }, count(one.samples)), el("td", { class: "num" }, one.lift === null ? "–" : one.lift.toFixed(2)), el("td", { class: "num" }, percent(one.first, 0)));
   body.append(...found.contributors.slice(0, ROWS).map(row));
   const rest = found.contributors.length - ROWS;
   const more = rest > 0 ? el("button", { type: "button", class: "button small", onClick: () => { body.append(...found.contributors.slice(ROWS).map(row)); more.remove(); } }, `Show ${count(rest)} more`) : null;
   const head = [["Rank", "num", "with the ranks that hold 95 % of the draws"], ["Contributor", "", ""], ["Credit", "num", ""], ["95 % interval", "num", ""], ["Samples", "num", ""], ["Lift", "num", "credit over share of the samples: 1 is what size alone gives"], ["First", "num", "share of the draws in which they are first"]];
-  return el("div", { class: "stack" }, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Credit of all contributors" },
+  return el("div", { class: "stack" }, scrolling("Credit of all contributors",
     el("table", { class: "table" }, el("caption", { class: "visually-hidden" }, "Credit of all contributors"), el("thead", {}, el("tr", {}, head.map(([words, kind, about]) => el("th", { scope: "col", class: kind, title: about || null }, words)))), body)), more);
 }
 

@@ -16,7 +16,8 @@ export function dropzone({ multiple = false, most = 1, bytes, words, take, refus
     input.value = ""; // the same file may be chosen again
   });
   const zone = el("label", { class: "dropzone" }, input,
-    el("span", { class: "button small" }, name), el("span", { class: "muted small" }, words));
+    el("span", { class: "button small" }, name), el("span", { class: "muted small" }, words),
+    el("span", { class: "muted small" }, `PNG, JPEG, WebP, BMP or TIFF, at most ${count(bytes / 1e6)} MB each`));
 
   function given(files) {
     const good = [];
@@ -53,10 +54,14 @@ export function dropzone({ multiple = false, most = 1, bytes, words, take, refus
   return zone;
 }
 
-/** Send pictures to the server one by one, so that a batch is no burst; gives their keys. `failed(file, error)` hears of the others. */
-export async function uploaded(api, files, signal, failed) {
+/**
+ * Send pictures to the server one by one, so that a batch is no burst; gives their keys. `failed(file, error)` hears of
+ * those that were refused, `step(words)` of every one that is sent.
+ */
+export async function uploaded(api, files, signal, failed, step = () => {}) {
   const found = [];
-  for (const file of files) {
+  for (const [i, file] of files.entries()) {
+    step(files.length === 1 ? "Sending the picture …" : `Sending picture ${i + 1} of ${files.length} …`);
     try {
       found.push({ ...(await api.send("/queries", file, file.type, null, { signal })), name: file.name });
     } catch (error) {

@@ -28,7 +28,7 @@ export async function ready(context, name, root) {
   const words = el("p", { class: "muted small job-words", role: "status" });
   const start = el("button", { type: "button", class: "button primary", onClick: () => begin() }, "Compute now");
   const card = el("section", { class: "card job", dataset: { job: name } },
-    el("div", { class: "job-text" }, el("h3", {}, title), el("p", { class: "muted small" }, about), words), start, meter);
+    el("div", { class: "job-text" }, el("h2", {}, title), el("p", { class: "muted small" }, about), words), start, meter);
   clear(root);
   root.append(card);
 

@@ -1,7 +1,8 @@
 // Beside the map: the selection and what can be done with it, the legend, and the sample that was pointed at.
 import { el, clear, named, count, percent, short } from "../dom.js";
-import { PALETTE, rampCss } from "./colours.js";
+import { palette, rampCss } from "./colours.js";
 import { save, selectionJson } from "./map_data.js";
+import { SHAPES } from "./marks.js";
 
 export const COLOURS = [["class", "class"], ["cluster", "group within its class"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"]];
 const ENDS = { mislabel: ["looks right", "looks wrong"], anomaly: ["like others", "unlike all others"], typicality: ["typical", "untypical"] };
@@ -36,13 +37,27 @@ export function selectionCard(context, drop) {
   return { node, show };
 }
 
+const MANY = 24; // classes; beyond that a legend is searched
+
 /** The legend: which colour is what; a class can be shown alone. `choose(class or -1)`, `take(class, cluster)`. */
 export function legend(context, map, choose, take) {
   const node = el("section", { class: "card stack tight", "aria-label": "Legend" });
-  const dot = (number) => el("i", { class: "dot", style: { background: PALETTE[number % PALETTE.length] }, "aria-hidden": "true" });
+  const dot = (number, shape = 0) => el("i", { class: `dot shape-${shape % SHAPES}`, style: { background: palette()[number % palette().length] }, "aria-hidden": "true" });
+  const colours = palette().length, classes = context.run.classes.length;
+  // what colour cannot tell is said: shapes from the eleventh class on, repeated signs beyond all of them
+  const repeats = classes <= colours ? "" : classes <= colours * SHAPES ? " Classes of one colour differ in shape: zoom in."
+    : ` Signs repeat after ${colours * SHAPES} of ${count(classes)} classes: point at a sample for its class, or choose one alone.`;
+
+  const keys = el("div", { class: "legend-keys" });
+  const find = el("input", { type: "search", "aria-label": "Find a class", placeholder: "part of a class name", autocomplete: "off", spellcheck: "false", onInput: narrowed });
+  function narrowed() {
+    const part = find.value.trim().toLocaleLowerCase();
+    context.run.classes.forEach((one, i) => { if (keys.children[i]) keys.children[i].hidden = !one.label.toLocaleLowerCase().includes(part); });
+  }
 
   function show(by, only, dark) {
     const inside = node.contains(document.activeElement) ? [...node.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+    const scrolled = keys.scrollTop;
     clear(node).append(el("h2", {}, "Legend"));
     if (ENDS[by]) {
       node.append(el("div", { class: "ramp", style: { background: rampCss(dark) }, "aria-hidden": "true" }), el("div", { class: "row apart small" }, el("span", {}, ENDS[by][0]), el("span", {}, ENDS[by][1])));
@@ -52,8 +67,11 @@ export function legend(context, map, choose, take) {
       node.append(el("p", { class: "muted small" }, "Choose a group to select its samples. Colours repeat."), el("div", { class: "legend-keys" }, groups.map((one) =>
         el("button", { type: "button", class: "button small", onClick: () => take(one.class, one.cluster) }, dot(one.cluster + (only < 0 ? one.class * 3 : 0)), named(`${context.run.classes[one.class].label}, ${one.cluster + 1}`), el("span", { class: "num muted" }, count(one.samples))))));
     } else {
-      node.append(el("p", { class: "muted small" }, "Choose a class to see it alone."), el("div", { class: "legend-keys" }, context.run.classes.map((one) =>
-        el("button", { type: "button", class: "button small", "aria-pressed": String(only === one.class), onClick: () => choose(only === one.class ? -1 : one.class) }, by === "class" ? dot(one.class) : null, named(one.label), el("span", { class: "num muted" }, count(one.samples))))));
+      node.append(el("p", { class: "muted small" }, "Choose a class to see it alone.", by === "class" ? repeats : ""), ...(classes > MANY ? [find] : []), keys);
+      keys.replaceChildren(...context.run.classes.map((one) =>
+        el("button", { type: "button", class: "button small", title: one.label, "aria-pressed": String(only === one.class), onClick: () => choose(only === one.class ? -1 : one.class) }, by === "class" ? dot(one.class, Math.floor(one.class / colours)) : null, named(one.label), el("span", { class: "num muted" }, count(one.samples)))));
+      narrowed();
+      keys.scrollTop = scrolled;
     }
     if (inside >= 0) node.querySelectorAll("button")[inside]?.focus();
   }

@@ -1,5 +1,5 @@
 // The small part of Markdown that model cards use, as nodes: no markup of the text ever becomes markup of the page.
-import { el } from "../dom.js";
+import { el, scrolling } from "../dom.js";
 
 /** Nodes for a card: headings, paragraphs, quotes, tables, code blocks, lists. */
 export function markdown(text) {
@@ -42,13 +42,13 @@ function code(lines) {
   const inside = [];
   while (lines.length && !lines[0].startsWith("```")) inside.push(lines.shift());
   lines.shift();
-  return el("pre", { class: "scroll", tabindex: 0 }, el("code", {}, inside.join("\n")));
+  return el("pre", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Code" }, el("code", {}, inside.join("\n")));
 }
 
 function table(rows) {
   const cells = (row) => row.replace(/^\||\|\s*$/g, "").split(/(?<!\\)\|/).map((one) => one.trim());
   const [head, , ...body] = rows;
-  return el("div", { class: "scroll" }, el("table", { class: "table" },
+  return scrolling("Table", el("table", { class: "table" },
     el("thead", {}, el("tr", {}, cells(head).map((one) => el("th", { scope: "col" }, inline(one))))),
     el("tbody", {}, body.map((row) => el("tr", {}, cells(row).map((one) => el("td", {}, inline(one))))))));
 }

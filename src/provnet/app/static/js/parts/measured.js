@@ -1,5 +1,5 @@
 // What was measured of a run: shares with their intervals, and trust checks with what they must reach.
-import { el, interval } from "../dom.js";
+import { el, interval, scrolling } from "../dom.js";
 import { whisker } from "./plots.js";
 
 const UNSEEN = "On pictures it never saw";
@@ -37,7 +37,7 @@ export function evaluationCard({ measures }) {
   const order = Object.keys(MEASURES);
   return [...parts].sort((a, b) => order.indexOf(a[1][0].name) - order.indexOf(b[1][0].name)).map(([part, rows]) => el("div", {},
     el("h3", {}, part),
-    el("div", { class: "scroll" }, el("table", { class: "table measures" }, el("tbody", {},
+    scrolling(part, el("table", { class: "table measures" }, el("tbody", {},
       rows.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)).map((one) => el("tr", {},
         el("th", { scope: "row", class: "cell-name", title: one.words }, one.shown),
         el("td", { class: "whisker-cell" }, isShare(one) ? whisker(one, `${one.shown}: ${interval(one)}`) : null),

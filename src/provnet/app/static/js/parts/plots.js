@@ -2,8 +2,9 @@
 import { clear, el, svg } from "../dom.js";
 import { number, scale } from "./scales.js";
 
-const LEFT = 46;
-const RIGHT = 14;
+const NUMBERS = 46; // left of the axis, with its numbers
+const NAME = 18; // more, for what the axis is
+const RIGHT = 22;
 const TOP = 10;
 const BOTTOM = 38;
 const STYLES = 6; // kinds of lines: colour and dashes, see the style sheet
@@ -19,9 +20,9 @@ export function chart({ lines, x, y, words, height = 240, diagonal = false }) {
   const all = lines.flatMap((line) => line.points);
   const xs = scale(x, all.map((point) => point[0]));
   const ys = scale(y, all.map((point) => point[1]));
-  const floor = height - BOTTOM;
+  const floor = height - BOTTOM, left = NUMBERS + (y.label ? NAME : 0);
   let width = 0;
-  const across = (value) => LEFT + xs.place(value) * (width - LEFT - RIGHT);
+  const across = (value) => left + xs.place(value) * (width - left - RIGHT);
   const down = (value) => floor - ys.place(value) * (floor - TOP);
   const mark = svg("line", { class: "cursor", y1: TOP, y2: floor, visibility: "hidden" });
 
@@ -35,12 +36,17 @@ export function chart({ lines, x, y, words, height = 240, diagonal = false }) {
     }
     for (const value of ys.ticks) {
       const at = down(value);
-      picture.append(svg("line", { class: "rule", x1: LEFT, x2: width - RIGHT, y1: at, y2: at }));
-      picture.append(svg("text", { x: LEFT - 6, y: at + 4, "text-anchor": "end" }, ys.shown(value)));
+      picture.append(svg("line", { class: "rule", x1: left, x2: width - RIGHT, y1: at, y2: at }));
+      picture.append(svg("text", { x: left - 6, y: at + 4, "text-anchor": "end" }, ys.shown(value)));
     }
     if (diagonal) picture.append(svg("path", { class: "chance", d: path(xs.between(60).map((value) => [value, value])) }));
-    lines.forEach((line, i) => picture.append(svg("path", { class: `line line-${i % STYLES}`, d: path(line.points) })));
-    const middle = (LEFT + width - RIGHT) / 2;
+    lines.forEach((line, i) => {
+      picture.append(svg("path", { class: `line line-${i % STYLES}`, d: path(line.points) }));
+      const there = line.points.filter(seen);
+      if (there.length === 1) picture.append(svg("circle", { class: `line point line-${i % STYLES}`, r: 3, cx: across(there[0][0]), cy: down(there[0][1]) }));
+    });
+    const middle = (left + width - RIGHT) / 2;
+    if (y.label) picture.append(svg("text", { class: "axis", transform: `translate(12 ${(TOP + floor) / 2}) rotate(-90)`, "text-anchor": "middle" }, y.label));
     picture.append(svg("text", { class: "axis", x: middle, y: height - 4, "text-anchor": "middle" }, x.label), mark);
   }
   // a point that is missing, or that a logarithmic axis cannot show, leaves a gap
@@ -58,7 +64,7 @@ export function chart({ lines, x, y, words, height = 240, diagonal = false }) {
   }
 
   picture.addEventListener("pointermove", (event) => {
-    const place = (event.clientX - picture.getBoundingClientRect().left - LEFT) / (width - LEFT - RIGHT);
+    const place = (event.clientX - picture.getBoundingClientRect().left - left) / (width - left - RIGHT);
     const near = lines.map((line) => [line.name, nearest(line.points, place)]).filter(([, point]) => point);
     if (!near.length) return;
     const at = near[0][1][0];

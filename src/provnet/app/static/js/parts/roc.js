@@ -1,5 +1,5 @@
 // The ROC of a run: how well members are told from others, linear and logarithmic, with what is found at few false alarms.
-import { clear, count, el, interval } from "../dom.js";
+import { clear, count, el, interval, percent, scrolling } from "../dom.js";
 import { chart, whisker } from "./plots.js";
 
 const SHOWN = 6; // curves in one chart
@@ -19,18 +19,19 @@ export function rocCard(roc) {
       el("label", { class: "row small" }, every, "Compare every score")),
     el("p", { class: "muted small" },
       `${count(roc.members)} training pictures against ${count(roc.nonmembers)} pictures that were not trained on. `,
-      `Curve: share of members found against share of false alarms. Decides: ${decides.words}.`),
+      `Curve: how many members are found when so many others are taken for members; dotted: guessing. The verdicts above go by ${decides.words}.`),
     place,
-    table(["Score", "AUC", "from 0 to 1", ...decides.at.map((one) => `found at ${one.fpr * 100} % false alarms`)],
+    table("Figures of every score", ["Score", "AUC", "from 0 to 1", ...decides.at.map((one) => `found at ${Number((one.fpr * 100).toPrecision(6))} % false alarms`)],
       roc.curves.map((one) => row([one.words, one.decides ? el("span", { class: "chip accent" }, "decides") : null], one.auc, one.at))),
-    table(["Changed copies of members", "AUC", "from 0 to 1"],
+    table("Changed copies of members", ["Changed copies of members", "AUC", "from 0 to 1"],
       [...roc.distorted.map((one) => row(one.name, one.auc)), row("a network that saw neither (0.5 is chance)", roc.null_auc)]));
 }
 
 function charts(curves, nonmembers) {
   const floor = Math.max(1e-4, 1 / Math.max(10, nonmembers)); // one false alarm: less cannot be seen
-  const x = { label: "false alarms", min: 0, max: 1 };
-  const y = { label: "found", min: 0, max: 1 };
+  const shown = (value) => percent(value, 0);
+  const x = { label: "others taken for members", min: 0, max: 1, shown };
+  const y = { label: "members found", min: 0, max: 1, shown };
   const said = curves.map((one) => `${one.words}, AUC ${interval(one.auc, true)}`).join("; ");
   const lines = curves.map((one) => ({ name: one.words, points: one.points }));
   const reached = curves.map((one) => ({ name: one.words, points: from(one.points, floor) }));
@@ -48,8 +49,8 @@ function from(points, floor) {
   return [...(before ? [[floor, before[1]]] : []), ...points.filter(([x]) => x > floor)];
 }
 
-function table(head, rows) {
-  return el("div", { class: "scroll" }, el("table", { class: "table" },
+function table(label, head, rows) {
+  return scrolling(label, el("table", { class: "table" },
     el("thead", {}, el("tr", {}, head.map((words) => el("th", { scope: "col" }, words)))), el("tbody", {}, rows)));
 }
 

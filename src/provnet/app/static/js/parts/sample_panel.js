@@ -69,7 +69,7 @@ export function samplePanel(context, decide) {
     try {
       const found = await api.post("/explain/known", { sha256: item.sha256, k: 6 }, undefined, { signal });
       if (signal.aborted || shown?.sha256 !== item.sha256) return;
-      clear(named_).append(el("h3", {}, "The model names for it"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
+      clear(named_).append(el("h2", {}, "The model names for it"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
         el("a", { href: context.link("data", { text: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
           one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 64 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
           el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, one.sha256 === item.sha256 ? `itself ${percent(one.weight, 0)}` : percent(one.weight, 0))))))),

@@ -1,10 +1,12 @@
 // Axes: from values to places between 0 and 1, linear or logarithmic, with round numbers to label.
 
 /** An axis over `values`; `min` and `max` fix its ends. `between(n)` gives values evenly over it. */
-export function scale({ min, max, log = false, shown = number }, values) {
+export function scale({ min, max, log = false, whole = false, shown = number }, values) {
   const known = values.filter((value) => value !== null && Number.isFinite(value) && (!log || value > 0));
   const low = min ?? (known.length ? Math.min(...known) : 0);
   const top = max ?? (known.length ? Math.max(...known) : 1);
+  // a single value stands in the middle, with a number of its own alone
+  if (whole && top <= low) return { place: () => 0.5, shown, ticks: [low], between: (n) => Array.from({ length: n }, () => low) };
   const high = top > low ? top : low + (log ? low : 1);
   const linear = (value) => (value - low) / (high - low);
   const logarithmic = (value) => Math.log(Math.max(value, low) / low) / Math.log(high / low);
@@ -12,7 +14,7 @@ export function scale({ min, max, log = false, shown = number }, values) {
   return {
     place: log ? logarithmic : linear,
     shown,
-    ticks: log ? powers(low, high) : steps(low, high),
+    ticks: log ? powers(low, high) : steps(low, high).filter((value) => !whole || Number.isInteger(value)),
     between: (n) => Array.from({ length: n }, (_, i) => at(i / (n - 1))),
   };
 }

@@ -6,9 +6,9 @@ const AT_ONCE = 3; // requests under way
 /**
  * A store of thumbnails.
  * `want(hashes, first)` asks for what is missing, `find(hash)` gives {image, url, x, y, side, across, down} or null,
- * `stop()` frees everything. `arrived` is called whenever new ones are there.
+ * `stop()` frees everything. `arrived` is called whenever new ones are there, `failed(error)` once where a sheet does not come.
  */
-export function thumbnails(context, arrived, keep = 100) {
+export function thumbnails(context, arrived, keep = 100, failed = () => {}) {
   const { run, api } = context;
   const none = run.exposure === "ids" || !run.input.picture;
   const least = Math.max(run.input.height || 32, run.input.width || 32);
@@ -18,7 +18,7 @@ export function thumbnails(context, arrived, keep = 100) {
   const sheets = new Set(); // in the order of their last use
   const waiting = new Set();
   const flying = new Set();
-  let busy = 0, stopped = false, asked = false;
+  let busy = 0, stopped = false, asked = false, told = false;
 
   function want(hashes) {
     if (none || stopped) return;
@@ -35,7 +35,7 @@ export function thumbnails(context, arrived, keep = 100) {
       const batch = [...waiting].slice(-MOST);
       for (const hash of batch) { waiting.delete(hash); flying.add(hash); }
       busy += 1;
-      load(batch).catch(() => {}).finally(() => {
+      load(batch).catch((error) => { if (!stopped && !told) { told = true; failed(error); } }).finally(() => {
         busy -= 1;
         for (const hash of batch) flying.delete(hash);
         if (!stopped) pump();

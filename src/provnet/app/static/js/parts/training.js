@@ -1,5 +1,5 @@
 // How a run was trained, epoch by epoch: curves, and the same as a table.
-import { el } from "../dom.js";
+import { el, scrolling } from "../dom.js";
 import { chart } from "./plots.js";
 
 /** The curves of /run/curves; series of one kind share a chart. */
@@ -22,15 +22,15 @@ export function trainingCard(found) {
 }
 
 function drawn({ name, lines, over, y }) {
-  const x = { label: "epoch", min: over[0], max: over.at(-1), shown: (value) => (Number.isInteger(value) ? String(value) : "") };
+  const x = { label: "epoch", min: over[0], max: over.at(-1), whole: true };
   const words = `${name} by epoch: ${lines.map((one) => `${one.name} ends at ${last(one.points)}`).join(", ")}`;
-  return el("div", {}, el("h3", {}, name), chart({ lines, x, y: { label: name, ...y }, height: 210, words }));
+  return el("div", {}, el("h3", {}, name), chart({ lines, x, y, height: 210, words }));
 }
 
 function table(epochs, series) {
   const head = ["epoch", ...series.map((one) => readable(one.name))].map((name) => el("th", { scope: "col" }, name));
   const row = (epoch, i) => el("tr", {}, el("th", { scope: "row" }, epoch), series.map((one) => el("td", {}, rounded(one.values[i]))));
-  return el("div", { class: "scroll" },
+  return scrolling("Every epoch",
     el("table", { class: "table" }, el("thead", {}, el("tr", {}, head)), el("tbody", {}, epochs.map(row))));
 }
 

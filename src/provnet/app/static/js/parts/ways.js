@@ -9,20 +9,27 @@ const HASH = /^[0-9a-f]{64}$/;
 export function ways(context, choose) {
   const { run, api } = context;
 
+  const sent = el("p", { class: "muted small", role: "status" });
   async function give(files) {
-    const [found] = await uploaded(api, files, context.signal, (file, error) =>
-      context.toast(`${file.name || "The picture"}: ${error.message}`, "bad"));
-    if (found) choose({ sha256: found.sha256 });
+    try {
+      const [found] = await uploaded(api, files, context.signal, (file, error) =>
+        context.toast(`${file.name || "The picture"}: ${error.message}`, "bad"), (words) => { sent.textContent = words; });
+      if (found) await choose({ sha256: found.sha256 });
+    } catch (error) {
+      if (!api.stopped(error)) throw error;
+    } finally {
+      sent.textContent = "";
+    }
   }
   const zone = () => dropzone({
     bytes: run.limits.upload_bytes,
-    words: "or drop it anywhere, or paste it",
+    words: "or drop it anywhere on this page, or paste it",
     take: give,
     refuse: (words) => context.toast(words, "bad"),
     signal: context.signal,
   });
   return el("div", { class: "stack ways" },
-    run.input.picture ? zone() : null,
+    run.input.picture ? [zone(), sent] : null,
     run.input.drawable ? drawing(run.input, give) : null,
     byHash(context, "SHA-256 of a training sample", "Show", (sha256) => choose({ sha256 })));
 }

@@ -21,7 +21,7 @@ export async function show(root, context, query) {
   const k = el("select", { id: "credit-k" }, option([["0", "all weights"], ["1", "the largest weight"], ["5", "the 5 largest"], ["10", "the 10 largest"]], ["1", "5", "10"].includes(query.k) ? query.k : "0"));
   const weights = el("select", { id: "credit-weights" }, option([["plain", "plain"], ["joint", "joint with the class"]], run.weights.includes(query.weights) ? query.weights : "plain"));
   const pictures = el("ol", { class: "own-pictures" });
-  const zone = dropzone({ multiple: true, most: run.limits.batch, bytes: run.limits.upload_bytes, words: `or drop or paste them here, at most ${run.limits.batch}`, take, refuse: (words) => toast(words, "bad"), signal });
+  const zone = dropzone({ multiple: true, most: run.limits.batch, bytes: run.limits.upload_bytes, words: `or drop them anywhere on this page, or paste them; ${run.limits.batch} at once`, take, refuse: (words) => toast(words, "bad"), signal });
   const go = el("button", { type: "submit", class: "button primary" }, "Share the credit");
   const radio = (value, words, disabled) => el("label", { class: "row radio" }, el("input", { type: "radio", name: "credit-from", value, checked: state.from === value, disabled, onChange: () => { state.from = value; sides(); } }), words);
   const ofTest = el("div", { class: "row" }, el("label", { class: "field" }, "from number", first), el("label", { class: "field" }, "how many", many));
@@ -43,7 +43,8 @@ export async function show(root, context, query) {
     ask.querySelector('[value="own"]').checked = true;
     sides();
     try {
-      const found = await uploaded(api, files, signal, (file, error) => toast(`${file.name}: ${error.message}`, "bad"));
+      const step = (words) => clear(pictures).append(el("li", { class: "muted small" }, words));
+      const found = await uploaded(api, files, signal, (file, error) => toast(`${file.name}: ${error.message}`, "bad"), step);
       state.own = [...found, ...state.own].slice(0, run.limits.batch);
     } catch (error) {
       if (!api.stopped(error)) toast(error.message, "bad");

@@ -1,5 +1,5 @@
 // Data: all training samples, filtered and sorted by what was found about them, decided about with keys. Styles: data.css.
-import { el, clear, named, count } from "../dom.js";
+import { el, clear, named, rename, count } from "../dom.js";
 import { jobOf, ready } from "../parts/jobs.js";
 import { virtualGrid } from "../parts/virtual_grid.js";
 import { thumbnails, paint } from "../parts/sheets.js";
@@ -14,20 +14,26 @@ export const title = "Data";
 function emptyTile() {
   return el("div", { class: "vg-tile" },
     el("div", { class: "vg-picture" }, el("span", { class: "vg-check", "aria-hidden": "true" }), el("span", { class: "vg-badge" }), el("span", { class: "vg-group" })),
-    el("div", { class: "vg-words" }, named("", "vg-label"), el("span", { class: "vg-score num" })));
+    el("div", { class: "vg-words" }, named("", "vg-label"), el("span", { class: "vg-score num" }), named("", "vg-suggested")));
+}
+
+/** A name into a tile, where it is not there yet: tiles are drawn anew on every move. */
+function written(node, text, title = text) {
+  if (node.textContent !== text || node.title !== title) rename(node, text, title);
 }
 
 /** Shows the view; the address holds every filter and where in the list one stands. */
 export function show(root, context, query) {
   const { api, run, toast } = context;
   let wanted = readQuery(query), list = null, turn = 0, stopped = false;
+  const longest = Math.max(...run.classes.map((one) => one.label.length)), brief = longest <= 3; // digits: both labels fit a line
   const job = el("div", { class: "jobs-here" });
-  const total = el("p", { class: "total", role: "status" });
+  const total = el("p", { class: "total", role: "status" }, "Loading …");
   const empty = el("p", { class: "empty", hidden: true });
-  const thumbs = thumbnails(context, () => grid.refresh());
+  const thumbs = thumbnails(context, () => grid.refresh(), 100, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"));
 
   const grid = virtualGrid({
-    label: "Training samples", tile: { width: 104, height: 126 }, make: emptyTile, fill, settled: fetchVisible,
+    label: "Training samples", tile: { width: longest > 9 ? 128 : 104, height: brief ? 126 : 142 }, make: emptyTile, fill, settled: fetchVisible,
     change(current, selected) {
       bar.enable(selected.size);
       panel.show(current >= 0 ? list.item(current) : null, selected.size);
@@ -53,7 +59,7 @@ export function show(root, context, query) {
     tile.classList.toggle("waiting", !item);
     if (!item) {
       paint(picture, null);
-      words.firstChild.textContent = words.lastChild.textContent = mark.textContent = group.textContent = "";
+      for (const one of [...words.children, mark, group]) one.textContent = "";
       tile.setAttribute("aria-label", `sample ${position + 1}, loading`);
       missing.add(position);
       return;
@@ -62,13 +68,13 @@ export function show(root, context, query) {
     if (!there && item.shown) unpainted.add(position);
     picture.classList.toggle("none", !item.shown || thumbs.none);
     picture.dataset.hash = item.sha256.slice(0, 8);
-    const wrong = item.flags.includes("mislabel") && item.suggested !== null, [label, score] = words.children;
-    const both = `\u2068${item.label}\u2069 → \u2068${item.suggested}\u2069?`; // each keeps its own direction
-    label.textContent = !wrong ? item.label : item.label.length + item.suggested.length > 6 ? `→ \u2068${item.suggested}\u2069?` : both;
-    label.title = wrong ? both : item.label;
+    const wrong = item.flags.includes("mislabel") && item.suggested !== null, [label, score, instead] = words.children;
+    written(label, wrong && brief ? `${item.label} → ${item.suggested}?` : item.label);
+    written(instead, wrong && !brief ? item.suggested : "", wrong ? `suggested: ${item.suggested}` : "");
     const by = SCORES[wanted.sort] ? wanted.sort : item.mislabel === null ? null : "mislabel";
     score.textContent = by && item[by] !== null && (by === wanted.sort || wrong) ? item[by].toFixed(2) : "";
     words.classList.toggle("wrong", wrong);
+    words.classList.toggle("brief", brief);
     const decision = badge(item);
     mark.textContent = decision ? `${decision.sign} ${decision.words}` : "";
     mark.className = `vg-badge ${decision?.kind ?? ""}`;

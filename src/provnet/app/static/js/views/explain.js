@@ -21,7 +21,7 @@ export async function show(root, context, query) {
   let now = null;
 
   const picture = el("section", { class: "card stack query", "aria-label": "The picture" });
-  const answers = el("div", { class: "stack wide-gap" });
+  const answers = el("div", { class: "stack wide-gap" }, el("p", { class: "empty" }, "Asking the model …"));
   const said = el("p", { class: "visually-hidden", role: "status" });
   const distort = run.input.picture ? distortCard(state.distort, () => live.later()) : null;
   const picks = run.test.samples > 0 ? strip(context, (item) => choose({ test: item.position })) : null;

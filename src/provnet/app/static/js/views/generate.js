@@ -16,7 +16,7 @@ export async function show(root, context, query) {
   const state = asked(query, found, run);
   let now = null;
   const made = el("section", { class: "card stack query", "aria-label": "The picture that was made" });
-  const behind = el("div", { class: "stack wide-gap" });
+  const behind = el("div", { class: "stack wide-gap" }, el("p", { class: "empty" }, "Asking the model …"));
   const said = el("p", { class: "visually-hidden", role: "status" });
   const sliders = found.range.map(([min, max], i) => slider({
     name: `latent-${i}`,

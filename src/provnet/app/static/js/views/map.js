@@ -1,11 +1,12 @@
 // Map: all samples on a plane. Hover, lasso, colours by what was found; a query is put where it belongs. Styles: data.css.
-import { el, clear, named, count } from "../dom.js";
+import { el, clear, ends, named, count } from "../dom.js";
 import { ready } from "../parts/jobs.js";
 import { within } from "../parts/lasso.js";
 import { scatter } from "../parts/scatter.js";
 import { thumbnails } from "../parts/sheets.js";
 import { loadMap, middles } from "../parts/map_data.js";
-import { PALETTE, isDark, pixel, rampPixels, variable } from "../parts/colours.js";
+import { roomFor, SHAPES } from "../parts/marks.js";
+import { isDark, palette, pixel, rampPixels, variable } from "../parts/colours.js";
 import { COLOURS, legend, pointCard, selectionCard } from "../parts/map_panel.js";
 
 export const title = "Map";
@@ -17,9 +18,14 @@ export function show(root, context, query) {
   let leave = () => {}, left = false;
   const job = el("div", { class: "jobs-here" });
   root.append(el("h1", { class: "visually-hidden" }, "Map"), job);
-  ready(context, "map", job).then(() => loadMap(context)).then((map) => {
+  ready(context, "map", job).then(() => {
+    job.append(el("p", { class: "empty", role: "status" }, "Loading the map …"));
+    return loadMap(context);
+  }).then((map) => {
+    clear(job);
     if (!left) leave = drawn(root, context, query, map);
   }).catch((error) => {
+    clear(job);
     if (!left && error.name !== "AbortError") root.append(el("div", { class: "error", role: "alert" }, error.message));
   });
   return () => { left = true; leave(); };
@@ -31,7 +37,8 @@ function drawn(root, context, query, map) {
   if (!map.mislabel && !["class", "cluster"].includes(state.by)) state.by = "class";
   if (chosen?.run !== run) chosen = null;
   let selected = null; // per point, 1 inside
-  const centre = middles(map, run.classes.length), thumbs = thumbnails(context, () => plane.draw(), 12);
+  const centre = middles(map, run.classes.length), thumbs = thumbnails(context, () => plane.draw(), 12, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"));
+  const byName = run.classes.map((one) => one.class).sort((a, b) => run.classes[b].samples - run.classes[a].samples); // large classes are named first
   const canvas = el("canvas", { class: "map-canvas", tabindex: "0", role: "application", "aria-label": `Map of ${count(map.n)} samples`, "aria-describedby": "map-help" });
   const tip = el("div", { class: "map-tip", hidden: true, "aria-hidden": "true" });
   const button = (words, about, act, more = {}) => el("button", { type: "button", class: "button", title: about, "aria-label": /\p{L}/u.test(words) ? null : about, onClick: act, ...more }, words);
@@ -109,17 +116,18 @@ function drawn(root, context, query, map) {
   }
 
   function paint() {
-    const dark = isDark(), pale = pixel(variable("--line")), shades = PALETTE.map(pixel), ramp = rampPixels(dark), score = map[state.by === "class" || state.by === "cluster" ? "" : state.by];
-    const tint = new Uint32Array(map.n), weight = new Float32Array(map.n);
+    const dark = isDark(), pale = pixel(variable("--line")), shades = palette().map(pixel), ramp = rampPixels(dark), score = map[state.by === "class" || state.by === "cluster" ? "" : state.by];
+    const tint = new Uint32Array(map.n), shape = new Uint8Array(map.n), weight = new Float32Array(map.n);
     for (let i = 0; i < map.n; i++) {
       const value = score ? (state.by === "typicality" ? 1 - score[i] : score[i]) : 0;
       const faint = (state.only >= 0 && map.label[i] !== state.only) || (selected && !selected[i]);
       tint[i] = faint ? pale : score ? ramp[Math.round(255 * value)] : shades[(state.by === "class" ? map.label[i] : map.cluster[i] + (state.only < 0 ? map.label[i] * 3 : 0)) % shades.length];
+      if (state.by === "class") shape[i] = Math.floor(map.label[i] / shades.length) % SHAPES;
       // what should be seen is drawn last; among equals in a scattered order, so that no class lies on top of all others
       weight[i] = (faint ? -2 : 0) + (score ? value : 0) + 0.001 * (((i * 7919) % 1009) / 1009);
     }
     const order = Uint32Array.from(all).sort((a, b) => weight[a] - weight[b]);
-    plane.paint({ tint, order, back: pixel(variable("--card")), colours: { ink: variable("--fg"), paper: variable("--card") } });
+    plane.paint({ tint, order, shape, back: pixel(variable("--card")), colours: { ink: variable("--fg"), paper: variable("--card") } });
     keys.show(state.by, state.only, dark);
   }
 
@@ -172,7 +180,7 @@ function drawn(root, context, query, map) {
     const ring = (x, y, radius, width) => { const [px, py] = place(x, y); outlined(() => brush.arc(px, py, radius * ratio, 0, 7), width); };
     for (const i of new Set([state.hovered, state.picked])) if (i >= 0) ring(map.xs[i], map.ys[i], pictured ? 21 : 8, 2.2);
     if (state.cross) ring(state.cross.x, state.cross.y, 12, 2.2);
-    if (run.classes.length <= 40 || sight.zoom > 3) names(brush, place, ratio, ink, paper);
+    names(brush, place, sight, ink, paper);
     if (state.query) {
       const { x, y, near } = state.query, [px, py] = place(x, y);
       brush.setLineDash([4 * ratio, 3 * ratio]);
@@ -192,21 +200,24 @@ function drawn(root, context, query, map) {
     if (!tile || (selected && !selected[i]) || (state.only >= 0 && map.label[i] !== state.only)) return;
     brush.imageSmoothingEnabled = false;
     brush.drawImage(tile.image, tile.x * tile.side, tile.y * tile.side, tile.side, tile.side, px - size / 2, py - size / 2, size, size);
-    brush.strokeStyle = PALETTE[map.label[i] % PALETTE.length];
+    brush.strokeStyle = palette()[map.label[i] % palette().length];
     brush.lineWidth = 1.5 * ratio;
     brush.strokeRect(px - size / 2, py - size / 2, size, size);
   }
 
-  // a class is named at the middle of its samples: colour alone does not have to tell
-  function names(brush, place, ratio, ink, paper) {
+  // a class is named at the middle of its samples, as far as there is room: colour alone does not have to tell
+  function names(brush, place, { ratio, zoom, width, height }, ink, paper) {
     brush.font = `600 ${14 * ratio}px system-ui, sans-serif`;
     brush.textAlign = "center"; brush.textBaseline = "middle"; brush.lineJoin = "round";
-    centre.forEach((middle, c) => {
-      if (!middle || (state.only >= 0 && state.only !== c)) return;
-      const whole = [...run.classes[c].label], text = whole.length > 20 ? `${whole.slice(0, 19).join("")}…` : whole.join(""), [px, py] = place(...middle);
-      brush.strokeStyle = paper; brush.lineWidth = 4 * ratio; brush.strokeText(text, px, py);
-      brush.fillStyle = ink; brush.fillText(text, px, py);
+    const wanted = byName.filter((c) => centre[c] && (state.only < 0 || state.only === c)).map((c) => {
+      const [start, end] = ends(run.classes[c].label), letters = [...start], most = end ? 12 : 24;
+      const text = letters.length > most ? `${letters.slice(0, most - 1).join("")}…${end}` : start + end, [x, y] = place(...centre[c]);
+      return { text, x, y, wide: brush.measureText(text).width };
     });
+    for (const { text, x, y } of roomFor(wanted, { width, height, line: 18 * ratio, right: 56 * ratio, most: zoom > 3 || run.classes.length <= 40 ? Infinity : 16 })) {
+      brush.strokeStyle = paper; brush.lineWidth = 4 * ratio; brush.strokeText(text, x, y);
+      brush.fillStyle = ink; brush.fillText(text, x, y);
+    }
   }
 
   async function placeQuery(hash) {

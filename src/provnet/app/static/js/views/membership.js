@@ -22,12 +22,12 @@ export async function show(root, context, query) {
 
   let turn = 0; // what was asked for last is shown, however late older answers come
 
-  // `given()` resolves to pictures {sha256, name}; without any there is nothing to say
+  // `given(step)` resolves to pictures {sha256, name}, and may say how far it is; without any there is nothing to say
   async function judge(given, words = "Comparing …") {
     const mine = (turn += 1);
     busy(words);
     try {
-      const pictures = await given();
+      const pictures = await given((next) => mine === turn && busy(next));
       if (mine !== turn) return;
       if (!pictures.length) return clear(found);
       const hashes = pictures.map((one) => one.sha256);
@@ -46,8 +46,7 @@ export async function show(root, context, query) {
   const known = (hashes) => judge(async () => hashes.map((sha256) => ({ sha256 })));
   function give(files) {
     const refused = (file, error) => context.toast(`${file.name || "The picture"}: ${error.message}`, "bad");
-    const words = files.length === 1 ? "Sending the picture …" : `Sending ${files.length} pictures …`;
-    return judge(() => uploaded(api, files, signal, refused), words);
+    return judge((step) => uploaded(api, files, signal, refused, step), "Sending …");
   }
   function attempt(path, total) {
     const offset = Math.floor(Math.random() * Math.max(1, total - TRY));
@@ -60,7 +59,7 @@ export async function show(root, context, query) {
     multiple: true,
     most: run.limits.batch,
     bytes: run.limits.upload_bytes,
-    words: `or drop up to ${run.limits.batch} anywhere, or paste`,
+    words: `or drop them anywhere on this page, or paste them; ${run.limits.batch} at once`,
     take: give,
     refuse: (words) => context.toast(words, "bad"),
     signal,
@@ -80,7 +79,8 @@ export async function show(root, context, query) {
   if (asked.length) await known(asked);
   // not waited for: the view is of use without it
   ready(context, "membership", roc)
+    .then(() => clear(roc).append(el("p", { class: "empty" }, "Loading the curves …")))
     .then(() => api.get("/membership/roc", null, { signal }))
     .then((curves) => clear(roc).append(rocCard(curves)))
-    .catch((error) => !api.stopped(error) && context.toast(error.message, "bad"));
+    .catch((error) => !api.stopped(error) && clear(roc).append(el("div", { class: "error", role: "alert" }, error.message)));
 }

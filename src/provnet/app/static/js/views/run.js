@@ -4,6 +4,7 @@ import { markdown } from "../parts/markdown.js";
 import { trainingCard } from "../parts/training.js";
 
 export const title = "Run";
+const MANY = 12; // classes that are in sight at once
 const EXPOSED = { full: "in full", thumb: "small, at most 32 points", ids: "none, only names and hashes" };
 
 /** Shows the view; every part loads by itself, so that one that fails does not take the others with it. */
@@ -34,7 +35,7 @@ export async function show(root, context) {
       el("div", { class: "stack wide-gap" },
         part("Files", "/run/files", (found) => files(context, found)),
         classes(context),
-        part("Model card", "/run/card", (found) => el("div", { class: "markdown stack", tabindex: 0 }, markdown(found.markdown))))),
+        part("Model card", "/run/card", (found) => el("div", { class: "markdown stack", tabindex: 0, role: "region", "aria-label": "Text of the model card" }, markdown(found.markdown))))),
   );
 }
 
@@ -75,10 +76,23 @@ function files({ run, dom: { el, count } }, { verified, files: found, data, mode
 }
 
 function classes({ run, link, dom: { el, named, bar, count } }) {
-  const most = Math.max(1, ...run.classes.map((one) => one.samples));
-  return el("section", { class: "card stack", "aria-label": "Classes" }, el("h2", {}, "Classes"),
-    el("ol", { class: "classes tall" }, run.classes.map((one) => el("li", {},
-      el("a", { href: link("data", { class: one.class }) }, named(one.label)),
-      bar(one.samples / most, `Samples of ${one.label}`, "faint"),
-      el("span", { class: "num" }, count(one.samples))))));
+  const sizes = run.classes.map((one) => one.samples), most = Math.max(1, ...sizes), least = Math.min(...sizes);
+  const rows = run.classes.map((one) => [one.label.toLocaleLowerCase(), el("li", {},
+    el("a", { href: link("data", { class: one.class }) }, named(one.label)),
+    bar(one.samples / most, `Samples of ${one.label}`, "faint"),
+    el("span", { class: "num" }, count(one.samples)))]);
+  const none = el("p", { class: "muted small", role: "status" });
+  const find = el("input", { type: "search", "aria-label": "Find a class", placeholder: "part of a class name", autocomplete: "off", spellcheck: "false", onInput: () => {
+    const part = find.value.trim().toLocaleLowerCase();
+    for (const [name, row] of rows) row.hidden = !name.includes(part);
+    const shown = rows.filter(([, row]) => !row.hidden).length;
+    none.textContent = part ? `${count(shown)} of ${count(rows.length)} shown` : "";
+  } });
+  const many = rows.length > MANY;
+  return el("section", { class: "card stack", "aria-label": "Classes" },
+    el("div", { class: "row apart" }, el("h2", {}, "Classes"),
+      el("span", { class: "muted small num" }, `${count(rows.length)}, with ${least === most ? `${count(most)} samples each` : `${count(least)} to ${count(most)} samples`}`)),
+    many ? find : null,
+    el("ol", { class: "classes tall", ...(many ? { tabindex: 0, "aria-label": "All classes" } : {}) }, rows.map(([, row]) => row)),
+    many ? none : null);
 }
