@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from provnet.experiments.beside import judged
-from provnet.experiments.records import Figure
+from provnet.experiments.records import Figure, Result, Results
 from provnet.experiments.robustness_words import CNN, difference, gains
 from provnet.experiments.sharing_claims import CLAIMS, Look, papers
 from provnet.experiments.sharing_curves import convergence
+from provnet.experiments.table2_claims import findings
 
+from .made import ORIGIN, told
 from .made_others import made
 
 OWN = {  # what the paper's sentences are worth by its own tables
@@ -96,3 +98,34 @@ def test_networks_are_paired_with_the_cnn_of_their_seed() -> None:
     assert found["occlusion-4", 0.9].sign == 1 and found["noise-0.1", 0.0].sign == -1
     alone = {cell: seeds for cell, seeds in results.cells.items() if cell != f"mnist/{CNN}"}
     assert gains(type(results)("robustness", "full", alone, {}), "mnist") == {}
+
+
+def single(index: float, first: float, *, size: int = 9_000_000) -> Result:
+    return Result({"index_accuracy": (index, 60_000), "any_at_1": (first, 10_000)}, told(parameters=size), ORIGIN)
+
+
+def test_sentences_on_table_2() -> None:
+    cells = {
+        "mnist/single-0": {0: single(1.0, 0.9)},
+        "mnist/single-0.5": {0: single(0.8, 0.98)},
+        "mnist/class-conditional": {0: Result({"stage_2": (1.0, 60_000)}, told(), ORIGIN)},
+        "mnist/class-independent": {0: Result({}, told(), ORIGIN)},
+        "cifar10/class-conditional": {0: Result({"stage_2": (1.0, 50_000)}, told(), ORIGIN)},
+        "cifar10/class-independent": {0: Result({"index_accuracy": (0.99, 50_000)}, told(), ORIGIN)},
+    }
+    assert [one.verdict for one in findings(Results("table2", "full", cells, {}))] == [
+        "confirmed",
+        "confirmed",
+        "contradicted",
+        "contradicted",
+    ]
+    cells["mnist/single-0"] = {0: single(0.8, 0.98, size=900_000)}
+    cells["mnist/single-0.5"] = {0: single(1.0, 0.9)}
+    cells["cifar10/class-independent"] = {0: Result({"index_accuracy": (0.8, 50_000)}, told(), ORIGIN)}
+    assert [one.verdict for one in findings(Results("table2", "full", cells, {}))] == [
+        "contradicted",
+        "contradicted",
+        "confirmed",
+        "confirmed",
+    ]
+    assert {one.verdict for one in findings(Results("table2", "full", {}, {}))} == {"not tested"}

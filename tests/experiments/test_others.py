@@ -116,19 +116,25 @@ FLIPS: dict[tuple[str, str], tuple[str, dict[str, Figure], str, str]] = {
         "confirmed",
         "contradicted",
     ),
-    ("instance", "- MNIST: they are as good"): (
+    ("instance", "question.* MNIST: they are as good"): (
         "mnist/index",
         {"probe_plain_from_plain": (0.99, 10_000)},
         "contradicted",
         "confirmed",
     ),
-    ("instance", "- FashionMNIST: they are as good"): (
+    ("instance", "question.* FashionMNIST: they are as good"): (
         "fashion-mnist/index",
         {"probe_plain_from_plain": (0.989, 10_000)},  # below, but that may be chance
         "contradicted",
         "undecided",
     ),
     ("vae", "Index prediction"): ("lfw/faces", {"index_at_mean_2_to_25": (0.95, 6_000)}, "holds in part", "confirmed"),
+    ("debugging", "a useful measure"): (
+        "mnist/odd",
+        {"low_entropy_auc_low": (0.45, 10_000), "low_entropy_auc_high": (0.6, 10_000)},
+        "confirmed",
+        "holds in part",
+    ),
     ("debugging", "planted wrong labels"): (
         "mnist/wrong",
         {"low_entropy_auc_low": (0.4, 10_000)},

@@ -87,11 +87,28 @@ def test_a_miss_without_a_sentence_stands_out() -> None:
 
 def test_our_own_bars_are_judged_by_the_best_network() -> None:
     text = "\n".join(EXPERIMENTS["table2-ours"].section(table2(name="table2-ours")))
-    assert (
-        "- FashionMNIST, class accuracy of 95% or more: **reached**: `fashion-mnist/class-conditional` 96.11 (" in text
+    bar = (
+        "question.* FashionMNIST, class accuracy of 95% or more: **reached**: `fashion-mnist/class-conditional` 96.11 ("
     )
-    assert "- CIFAR-10, class accuracy of 94% or more: **missed**: `cifar10/class-conditional` 83.26 (" in text
-    assert "- Stanford Dogs, pretrained, class accuracy of 75% or more: **not tested**: not run." in text
+    assert bar in text
+    assert "CIFAR-10, class accuracy of 94% or more: **missed**: `cifar10/class-conditional` 83.26 (" in text
+    assert "Stanford Dogs, pretrained, class accuracy of 75% or more: **not tested**: not run." in text
+
+
+def test_all_experiments_at_a_glance(tmp_path: Path) -> None:
+    text = made(tmp_path, table2(), cost())
+    rows = {line.split("]")[0][3:]: line for line in text.splitlines() if line.startswith("| [")}
+    assert list(rows) == list(EXPERIMENTS)
+    assert rows["table2"].endswith("| 12 of 20 | 3 | 30 met | 1 not tested, 2 confirmed, 1 contradicted |  |")
+    assert rows["cost"].endswith("| 1 of 3 | 1 |  |  | 2 confirmed |")
+    assert rows["vae"].endswith("| 0 of 5 |  |  |  |  |")
+
+
+def test_how_it_was_done_is_on_the_page(tmp_path: Path) -> None:
+    text = made(tmp_path)
+    for experiment in EXPERIMENTS.values():
+        assert experiment.settings, experiment.name
+        assert "\n".join(experiment.settings) in text
 
 
 def test_mean_std_seeds_n_and_interval_are_shown() -> None:

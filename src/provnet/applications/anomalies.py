@@ -3,9 +3,8 @@
 Odd is a sample that lies far from the samples of its given class (Mahalanobis distance over the backbone's features),
 far even from its 30 nearest neighbours (so a handful of equal oddities do not vouch for each other), and whose class
 was hard to learn. The paper ranks by the entropy of the index branch and says both that odd samples have a low one and
-that they activate many neurons. On planted oddities (benchmarks/debugging.py) its class-conditional network with an
-output layer gives them a *low* entropy: a sample like no other takes the whole weight for itself. With keys and the
-preset `robust` there is no such law. It is weaker than the distances, so it is reported, not added.
+that they activate many neurons. On planted oddities neither holds throughout (docs/debugging.md): a sample like no
+other takes the whole weight for itself, but several oddities of a kind share it. So it is reported, not added.
 
 Letters: N samples.
 """

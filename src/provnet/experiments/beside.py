@@ -12,14 +12,22 @@ from provnet.experiments.paper import NOT_RUN, Printed, Standing, printed, stand
 from provnet.experiments.records import Figure, Result, Results
 from provnet.stats import Z95
 
+OURS = "*Our question.* "
 CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
 NOT_CONFIRMED, UNDECIDED, NOT_TESTED = "not confirmed", "undecided", "not tested"
-SURE = '"Surely" is meant beyond the chance of the samples; with one seed the luck of one training is not in it.'
+CHANCE = (
+    "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared as if "
+    "each had samples of its own, which makes intervals of differences wider than need be."
+)
+ONE_SEED = "With one seed the luck of one training is not in them: another may differ by some tenths of a point."
 
 
 @dataclass(frozen=True)
 class Apart:
-    """A difference of two rates with its 95 % interval, the two counted on samples of their own."""
+    """A difference of two rates with its 95 % interval as if each were counted on samples of its own.
+
+    Where both are asked the same samples, that is wider than need be: how often they differ is not kept.
+    """
 
     value: float
     low: float
@@ -41,11 +49,12 @@ class Apart:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence of the paper and what became of it."""
+    """A sentence of the paper, or a question of ours, and what became of it."""
 
     claim: str
     verdict: str
     evidence: str
+    ours: bool = False
 
 
 def apart(one: Figure, other: Figure) -> Apart:
@@ -97,8 +106,10 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
     """The sentences as a list; at smaller scales nothing is judged."""
     if results.scale != "full" or not results.cells:
         return []
-    lines = [f"- {one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
-    return ["", *lines, *(["", SURE] if any("urely" in line for line in lines) else [])]
+    lines = [f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
+    chance = [CHANCE] if any("points (" in line for line in lines) else []
+    alone = [ONE_SEED] if chance and all(len(seeds) == 1 for seeds in results.cells.values()) else []
+    return ["", *lines, *(["", " ".join([*chance, *alone])] if chance else [])]
 
 
 def mean(results: Results, cell: str, figure: str) -> Figure | None:

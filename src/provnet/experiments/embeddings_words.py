@@ -59,7 +59,8 @@ def findings(results: Results) -> list[Finding]:
     if ours is not None:
         gap = apart(ours, (paper.value, 10_000))
         text = f"{ours[1] - round(ours[0] * ours[1])} of {ours[1]:,} of ours; attributed {percent_of(ours)}, {gap}"
-        claim = "No more than 94 of 10,000 test digits are misattributed:"
+        claim = "No more than 94 of 10,000 test digits are misattributed (those that are misclassified, as samples are "
+        claim += "looked for within the predicted class):"
         found.append(Finding(claim, judged([gap.no_worse]), text))
     shares = [(words, share) for data, words in PAIRS.items() if (share := border_share(results, data)) is not None]
     gaps = [(words, missed, others, apart(missed, others)) for words, (missed, others) in shares]
@@ -69,7 +70,10 @@ def findings(results: Results) -> list[Finding]:
         f"samples, {gap}"
         for words, missed, others, gap in gaps
     )
-    claim = "They lie near the borders of clusters (another class among their ten nearest on the map):"
+    claim = (
+        "They lie near the borders of clusters (more often than training samples they have two classes or more among "
+    )
+    claim += "their ten nearest training samples on the map; other test samples are not on it):"
     return [*found, Finding(claim, judged(signs), text or "no map")]
 
 

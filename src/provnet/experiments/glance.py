@@ -9,17 +9,18 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from provnet.experiments.beside import OURS
 from provnet.experiments.markdown import table
 from provnet.experiments.records import Experiment, Results, Scale
 
-HEAD = ("experiment", "cells run", "seeds", "the paper's numbers", "its sentences, or our bars")
+HEAD = ("experiment", "cells run", "seeds", "the paper's numbers", "the paper's sentences", "our questions")
 _TALLY = re.compile(r"(\d+) met .*?, (\d+) within the interval, (\d+) missed, (\d+) not run")
-_FINDING = re.compile(r"^- .*?:? \*\*([a-z ]+)\*\*: ")
+_FINDING = re.compile(r"^- .*? \*\*([a-z ]+)\*\*: ")
 
 
 def at_a_glance(sections: Sequence[tuple[Experiment, Results, Sequence[str]]]) -> list[str]:
     """A table with a row an experiment, each linked to its section."""
-    return table(HEAD, [_row(*one) for one in sections], left=5)
+    return table(HEAD, [_row(*one) for one in sections], left=len(HEAD))
 
 
 def _row(experiment: Experiment, results: Results, lines: Sequence[str]) -> tuple[str, ...]:
@@ -27,23 +28,27 @@ def _row(experiment: Experiment, results: Results, lines: Sequence[str]) -> tupl
     seeds = sorted({len(one) for one in results.cells.values()})
     link = f"[{experiment.name}](#{slug(experiment.title)})"
     if not seeds:
-        return (link, f"0 of {len(every)}", "", "", "")
+        return (link, f"0 of {len(every)}", *[""] * 4)
     span = "–".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
     ran = f"{len(every & set(results.cells))} of {len(every)}"
-    return (link, ran, span, numbers(lines), sentences(lines))
+    ours = [line for line in lines if line.startswith(f"- {OURS}")]
+    return (link, ran, span, numbers(lines), sentences([line for line in lines if line not in ours]), sentences(ours))
 
 
 def numbers(lines: Sequence[str]) -> str:
-    """How many of the paper's numbers were met, from the line that says it.
+    """How many of the paper's numbers were met, from the lines that say it.
 
     >>> numbers(["So: 22 met (21 strictly above), 3 within the interval, 5 missed, 0 not run, of 30 numbers."])
     '22 met, 3 within the interval, 5 missed'
     """
-    found = next((match for line in lines if (match := _TALLY.search(line))), None)
-    if found is None:
-        return ""
+    found = [(line.split(":")[0], match) for line in lines if (match := _TALLY.search(line))]
     names = ("met", "within the interval", "missed", "not run")
-    return ", ".join(f"{n} {name}" for n, name in zip(found.groups(), names, strict=True) if int(n) or name == "met")
+    parts = []
+    for what, match in found:
+        counts = zip(match.groups(), names, strict=True)
+        text = ", ".join(f"{n} {name}" for n, name in counts if int(n) or name == "met")
+        parts.append(f"{what}: {text}" if len(found) > 1 else text)
+    return "; ".join(parts)
 
 
 def sentences(lines: Sequence[str]) -> str:

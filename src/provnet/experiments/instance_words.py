@@ -68,28 +68,39 @@ def findings(results: Results) -> list[Finding]:
         if drawn is not None:
             gap = apart(index, drawn)
             text = f"linear probe {percent_of(index)} against {percent_of(drawn)} untrained, {gap}"
-            found.append(Finding(f"{words}: indices alone teach features of classes:", judged([gap.sign]), text))
+            near, blank = (mean(results, f"{data}/{kind}", "knn_plain_from_plain") for kind in ("index", "untrained"))
+            signs = [gap.sign]
+            if near is not None and blank is not None:
+                other = apart(near, blank)
+                signs.append(other.sign)
+                text += f"; nearest neighbour {percent_of(near)} against {percent_of(blank)}, {other}"
+            found.append(Finding(f"{words}: indices alone teach features of classes:", judged(signs), text))
         if given is not None:
             gap = apart(index, given)
             text = f"linear probe {percent_of(index)} against {percent_of(given)} with classes, {gap}"
             claim = f"{words}: they are as good as class labels:"
-            found.append(Finding(claim, judged([gap.no_worse]), text))
+            found.append(Finding(claim, judged([gap.no_worse]), text, ours=True))
         found += _transfer(results, data, words)
     return found
 
 
 def _transfer(results: Results, data: str, words: str) -> list[Finding]:
-    """Which supervision gives more to sets that are drawn differently; the probe is fitted on the same drawing."""
-    signs, parts = [], []
-    for name in ("turned", "inverted", "thickened"):
-        index, given = (mean(results, f"{data}/{kind}", f"probe_{name}_from_same") for kind in ("index", "class"))
-        if index is not None and given is not None:
-            gap = apart(index, given)
-            signs.append(gap.sign)
-            parts.append(f"{name} {percent_of(index)} against {percent_of(given)}, {gap}")
-    claim = f"{words}: they carry over better to digits that are drawn differently:"
-    claim = claim.replace("digits", "clothes") if data == "fashion-mnist" else claim
-    return [Finding(claim, judged(signs), "; ".join(parts))] if parts else []
+    """Which supervision gives more to sets that are drawn differently, the probe fitted on the same drawing or not."""
+    found = []
+    for way, fitted in (("same", "drawn so, too"), ("plain", "as they are")):
+        signs, parts = [], []
+        for name in ("turned", "inverted", "thickened"):
+            index, given = (mean(results, f"{data}/{kind}", f"probe_{name}_from_{way}") for kind in ("index", "class"))
+            if index is not None and given is not None:
+                gap = apart(index, given)
+                signs.append(gap.sign)
+                parts.append(f"{name} {percent_of(index)} against {percent_of(given)}, {gap}")
+        claim = (
+            f"{words}: they carry over better to digits that are drawn differently, a probe fitted on digits {fitted}:"
+        )
+        claim = claim.replace("digits", "clothes") if data == "fashion-mnist" else claim
+        found += [Finding(claim, judged(signs), "; ".join(parts), ours=True)] if parts else []
+    return found
 
 
 def instance_figures(results: Results) -> dict[str, bytes]:
@@ -109,8 +120,14 @@ def instance_figures(results: Results) -> dict[str, bytes]:
             at = [x + (place - (len(kinds) - 1) / 2) * 0.2 for x in range(len(ASKED))]
             heights = [100 * one[0] if one is not None else 0.0 for one in values]
             axes.bar(at, heights, width=0.19, color=colours[kind], label=NETWORKS[kind])
+            for x, one in zip(at, values, strict=True):
+                if one is not None:
+                    axes.text(x, 100 * one[0] + 1, f"{100 * one[0]:.1f}", ha="center", va="bottom", fontsize=6.5)
         axes.set_xticks(range(len(ASKED)), [words.replace(", ", ",\n") for words in ASKED.values()], fontsize=9)
-        axes.set_title(f"{PAIRS[data]}: class of unseen samples by a linear probe, %", fontsize=10)
+        n = next(one[1] for one in values if one is not None)
+        axes.set_title(
+            f"{PAIRS[data]}: class of {n:,} unseen samples by a linear probe, %; intervals below", fontsize=10
+        )
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.25)
         axes.set_axisbelow(True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+import numpy as np
+
 from provnet.experiments.beside import Finding, judged, told
 from provnet.experiments.beside import mean as mean_of
 from provnet.experiments.markdown import DASH, ends, spread, table
@@ -53,7 +55,7 @@ def section(results: Results) -> list[str]:
                     text,
                     f"{statistics.fmean(values):.4f}{luck}",
                     f"{area['low']:.4f} to {area['high']:.4f}",
-                    f"{spread(found)} ({ends(found)})" if at else DASH,
+                    (_first(seeds[0].told, name) or f"{spread(found)} ({ends(found)})") if at else DASH,
                     DASH if blank is None else f"{blank[0]:.3f}",
                     f"{sides['members']:,} / {sides['nonmembers']:,}",
                     str(len(seeds)),
@@ -62,7 +64,32 @@ def section(results: Results) -> list[str]:
     head = ("data", "score", "AUC", "95 % interval, first seed", "members found at 1 % false", "AUC untrained")
     lines = told(findings(results), results)
     lines += ["", *table((*head, "members / others", "seeds"), rows, left=2), *_lookup(results)]
-    return [*lines, "", "The paper's seed is 42, ours are 0 and on; both sides are judged under the predicted class."]
+    return [
+        *lines,
+        *_saturated(results),
+        "",
+        "The paper's seed is 42, ours are 0 and on; both sides are judged under the predicted class.",
+    ]
+
+
+def _first(told: dict[str, Any], name: str) -> str:
+    """Where equal scores leave no threshold below 1 % false: the first that there is."""
+    curves = told.get("curves") or {}
+    steps = [step for step in curves.get(name, {}).get("roc", ()) if step[0] > 0 or step[1] > 0]
+    return f"none: equal scores, {steps[0][1]:.2%} at {steps[0][0]:.2%} false" if steps and steps[0][0] > 0.01 else ""
+
+
+def _saturated(results: Results) -> list[str]:
+    """How many samples the class branch is all but sure of, members and others."""
+    parts = []
+    for data, words in ALL.items():
+        for one in list(results.cells.get(cell_of(data), {}).values())[:1]:
+            if one.told.get("curves"):
+                of = one.told["curves"]["class_confidence"]
+                counts = f"{of['members'][-1]:,} and {of['nonmembers'][-1]:,}"
+                parts.append(f"{words} {counts} above {of['edges'][-2]:.3f}")
+    text = "The class branch is all but sure of most samples, members and others, so its scores tell little: "
+    return ["", f"{text}{'; '.join(parts)}."] if parts else []
 
 
 def _lookup(results: Results) -> list[str]:
@@ -101,9 +128,10 @@ def _of_score(results: Results, score: str, first: str, second: str) -> list[Fin
         lower.append(1 if of_class["high"] < index["low"] else -1 if of_class["low"] > index["high"] else 0)
         told_near.append(f"{words} {index['value']:.4f} ({index['low']:.4f} to {index['high']:.4f})")
         told_lower.append(f"{words} {of_class['value']:.4f} ({of_class['low']:.4f} to {of_class['high']:.4f})")
+    here = f" (on {len(near)} of the paper's {len(PAPERS)} data sets)"
     return [
-        Finding(first, judged(near), "; ".join(told_near) or "not run"),
-        Finding(second, judged(lower), "; ".join(told_lower) or "not run"),
+        Finding(first, judged(near), f"{'; '.join(told_near)}{here}" if near else "not run"),
+        Finding(second, judged(lower), f"{'; '.join(told_lower)}{here}" if lower else "not run"),
     ]
 
 
@@ -124,17 +152,19 @@ def membership_figures(results: Results) -> dict[str, bytes]:
 
 def _rocs(found: dict[str, Any]) -> Any:
     plt: Any = pyplot()
-    drawing, every = plt.subplots(1, 2, figsize=(9.5, 4.6), layout="constrained", sharey=True)
+    drawing, every = plt.subplots(1, 2, figsize=(9.5, 4.9), layout="constrained", sharey=True)
     colours = (BLUE, ORANGE, "#3b9e8f", "#7b3fa0", "#7a7f87")
     branches = {"index_confidence": "index branch", "class_confidence": "class branch"}
     for axes, (name, words) in zip(every, branches.items(), strict=True):
+        line = np.logspace(-4, 0, 800)
         for (data, curves), style, colour in zip(found.items(), STYLES, colours, strict=False):
-            x, y = zip(*curves[name]["roc"], strict=True)
-            axes.plot(x, y, ls=style, color=colour, lw=1.8, label=ALL[data])
-        axes.plot([0, 1], [0, 1], color="black", lw=0.7, ls=":")
+            x, y = zip(*curves[name]["roc"], strict=True)  # straight between its points, which a log axis bends
+            axes.plot(line, np.interp(line, x, y), ls=style, color=colour, lw=1.8, label=ALL[data])
+        axes.plot(line, line, color="black", lw=0.7, ls=":", label="chance")
+        axes.set_xscale("log")  # curves of the index branch lie on the axis otherwise
+        axes.set_xlim(1e-4, 1)
         axes.set_title(f"{words}, largest confidence", fontsize=10)
-        axes.set_xlabel("unseen samples taken for members")
-        axes.set_aspect("equal")
+        axes.set_xlabel("unseen samples taken for members, log scale")
         axes.grid(alpha=0.25)
     every[0].set_ylabel("members found")
     drawing.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
@@ -160,6 +190,8 @@ def _histograms(found: dict[str, Any]) -> Any:
             axes.spines[["top", "right"]].set_visible(False)
             if row == 0:
                 axes.set_title(words.replace(", ", ",\n"), fontsize=9)
-        every[row][0].set_ylabel(ALL[data].replace(" (", "\n("), fontsize=9)
+            if row == len(found) - 1:
+                axes.set_xlabel("entropy, nats" if name.endswith("entropy") else "largest probability", fontsize=9)
+        every[row][0].set_ylabel(f"{ALL[data]}\nsamples, log scale".replace(" (", "\n("), fontsize=9)
     drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
     return drawing

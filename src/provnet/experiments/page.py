@@ -36,6 +36,10 @@ n samples, else **missed**. *any@k*: one of the k named training samples has the
 them; *joint@1*: the class of the first by joint weights. *Own index*, noise, shift and JPEG: a training sample finds
 itself, as it is and as a changed copy; *learned*: with its key as training left it, before keys are refreshed.
 Exact index accuracy says little by itself: features of an untrained network reach it too.
+
+*Expected* is what was forecast before the full run, and stays as it was; what came of it stands below it. Sentences of
+the paper are **confirmed** or **contradicted** where more than half of the cases surely are and none is surely not;
+*our question* marks what the paper does not say.
 """
 
 
@@ -86,7 +90,7 @@ def section(experiment: Experiment, results: Results, figures: Sequence[str] = (
     lines = [f"## {experiment.title}", ""]
     for name in ("Claim", "Expected", "Time"):
         lines += [textwrap.fill(f"*{name}.* {told[name][0].upper()}{told[name][1:]}", 120, break_on_hyphens=False), ""]
-    lines += [f"`{told['Command']}`", "", *_origins(results), *_time(results), ""]
+    lines += [f"`{told['Command']}`", "", *experiment.settings, *_origins(results), *_time(results), ""]
     for figure in figures if results.cells else ():
         lines += [f"![{experiment.title}]({figure})", ""]
     return [*lines, *experiment.section(results)]
@@ -119,6 +123,11 @@ def _time(results: Results) -> list[str]:
     slowest = max(took, key=lambda cell: took[cell])
     words = f"A seed of the {len(took)} cells that were run took {sum(took.values()):,.0f} s, added up"
     lines = ["", f"{words}; the longest, `{slowest}`, {took[slowest]:,.0f} s."]
+    taken = sum("take" in one.told["seconds"] for seeds in results.cells.values() for one in seeds.values())
+    if taken:
+        lines.append(
+            f"{taken} took networks that another experiment had trained (--networks), which is not in these times."
+        )
     for seed in sorted({seed for seeds in results.cells.values() for seed in seeds}):
         there = [seeds[seed].told for seeds in results.cells.values() if seed in seeds]
         ran = [told["at"] for told in there if "at" in told]

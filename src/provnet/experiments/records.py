@@ -116,6 +116,12 @@ class Experiment:
         return self.about.strip().splitlines()[0].rstrip(".")
 
     @property
+    def settings(self) -> list[str]:
+        """How it was done: what follows the headings, a paragraph each with a blank line after it."""
+        last = self.about.split("\nTime: ")[-1].split("\n\n")[1:]
+        return [line for text in last if text.strip() for line in (text.strip(), "")]
+
+    @property
     def headings(self) -> dict[str, str]:
         """Claim, Command, Expected, Device and Time, each as one line."""
         return headings(self.about)

@@ -20,13 +20,13 @@ from typing import Any
 from provnet.experiments import networks
 from provnet.experiments.beside import NOT_TESTED, Finding, mean, told
 from provnet.experiments.markdown import ends, spread
-from provnet.experiments.paper import standing
+from provnet.experiments.paper import MET, standing
 from provnet.experiments.plots import against_paper
 from provnet.experiments.pretrained import NAME, efficientnet_lite0, missing_package
 from provnet.experiments.recipes import Recipe, recipe_of, words_of
 from provnet.experiments.records import Cell, Experiment, Job, Results, Scale, Told
-from provnet.experiments.settings import DATA, SETTINGS, Setting
-from provnet.experiments.table2_words import remarks, section_of
+from provnet.experiments.settings import DATA, MAIN, SETTINGS, Setting
+from provnet.experiments.table2_words import remarks, section_of, standings
 
 PRETRAINED = ("class-conditional-pretrained", "class-independent-pretrained")
 
@@ -90,14 +90,35 @@ def run(data: str, setting: str, job: Job) -> Told:
 def section(results: Results) -> list[str]:
     """The table as Markdown, then the recipes as they were used."""
     more = {f"stanford-dogs/{name}": f"{_setting(name).words}, pretrained" for name in PRETRAINED}
-    lines = section_of(results, remarks("table2-ours"), more)
-    lines += told(bars(results), results)
+    lines = section_of(
+        results, remarks("table2-ours"), more, [*_by_construction(results), *told(bars(results), results)]
+    )
     used: dict[str, list[str]] = {}
     for cell, seeds in results.cells.items():
         used.setdefault(next(iter(seeds.values())).told["recipe"], []).append(f"`{cell}`")
     if used:
         lines += ["", "### Recipes", "", *(f"- {', '.join(cells)}: {words}." for words, cells in used.items())]
     return lines
+
+
+def _by_construction(results: Results) -> list[str]:
+    """What the count above is worth: class numbers apart, and the own index with keys as training left them."""
+    if results.scale != "full" or not results.cells:
+        return []
+    there = {number: one for number, one in standings(results).items() if number.data in MAIN and one.mean is not None}
+    classes = [one for number, one in there.items() if number.figure in ("class_accuracy", "any_at_1", "any_at_5")]
+    own = [number for number in there if number.figure in ("stage_2", "index_accuracy")]
+    learned = [mean(results, f"{one.data}/{one.setting}", "index_accuracy_learned") for one in own]
+    met = sum(ours is not None and ours[0] >= one.value for one, ours in zip(own, learned, strict=True))
+    good = sum(one.verdict == MET for one in classes)
+    text = (
+        f"Of the {len(classes)} class numbers {good} are met. The {len(own)} numbers of the own index are met by "
+        "construction: keys that are set once more when training ends find their own samples. With keys as training "
+        f"left them {met} of these would be met. Index accuracy against sampled targets is 1 − α but for chance where "
+        "samples find themselves. The recipes were chosen by trials scored on these test samples with seed 0, which "
+        "flatters that seed a little."
+    )
+    return ["", text]
 
 
 # what our recipes are to reach in class accuracy by one network of these
@@ -115,12 +136,14 @@ def bars(results: Results) -> list[Finding]:
         there = [(one, cell) for cell in cells_ if (one := mean(results, cell, "class_accuracy")) is not None]
         claim = f"{words}, class accuracy of {least:.0%} or more:"
         if not there:
-            found.append(Finding(claim, NOT_TESTED, "not run"))
+            found.append(Finding(claim, NOT_TESTED, "not run", ours=True))
             continue
         best, cell = max(there)
         ours = standing(None, [best])
-        text = f"`{cell}` {spread(ours)} ({ends(ours)}), n = {ours.n:,}"
-        found.append(Finding(claim, "reached" if best[0] >= least else "missed", text))
+        text = f"`{cell}` {spread(ours)} ({ends(ours)}), n = {ours.n:,}, the better of {len(there)} networks"
+        low, high = ours.interval.low, ours.interval.high
+        text += "; the interval holds the bar" if low is not None and high is not None and low < least <= high else ""
+        found.append(Finding(claim, "reached" if best[0] >= least else "missed", text, ours=True))
     return found
 
 

@@ -52,8 +52,10 @@ def standings(results: Results) -> dict[Printed, Standing]:
     return found
 
 
-def section_of(results: Results, known: Remarks, more: Mapping[str, str] | None = None) -> list[str]:
-    """The count of what was met, then the data sets; `more` are cells that the paper's table has not, with words."""
+def section_of(
+    results: Results, known: Remarks, more: Mapping[str, str] | None = None, claims: Sequence[str] = ()
+) -> list[str]:
+    """The count of what was met, `claims`, then the data sets; `more`: cells that the paper's table has not."""
     found = standings(results)
     main = [one for number, one in found.items() if number.data in MAIN]
     if not results.cells and not results.absent:
@@ -64,6 +66,11 @@ def section_of(results: Results, known: Remarks, more: Mapping[str, str] | None 
         ]
     full = results.scale == "full"  # smaller scales have fewer rows, and no verdicts to count
     lines = [f"MNIST, FashionMNIST and CIFAR-10: {tally(main)} numbers."] if full else []
+    for data, words in DATA.items() if full else ():
+        others = [one for number, one in found.items() if number.data == data and data not in MAIN]
+        if any(one.seeds for one in others):
+            lines += ["", f"{words}: {tally(others)} numbers."]
+    lines += claims
     for data, words in DATA.items():
         rows = {number: one for number, one in found.items() if number.data == data}
         if full or any(one.seeds for one in rows.values()):
@@ -90,7 +97,9 @@ def _data_set(
     if said:
         lines += ["", "Where we differ:", ""]
         lines += [f"- {SETTINGS[n.setting].words}, {FIGURES[n.figure]}: {text}" for n, text in said]
-    beside = f"Beside it ({_counts(results, data)}means over seeds, per cent; seconds of one seed):"
+    beside = (
+        f"Beside it ({_counts(results, data)}means over seeds, per cent; seconds of one seed, one to three at a time):"
+    )
     return [*lines, "", beside, "", *_beside(results, data, more)]
 
 
@@ -107,7 +116,10 @@ def _counts(results: Results, data: str) -> str:
     for cell, seeds in results.cells.items():
         for one in seeds.values() if cell.startswith(f"{data}/") else ():
             if "samples" in one.told:
-                return f"unseen n = {one.told['samples']['test']:,}, training n = {one.told['samples']['train']:,}; "
+                few = one.figures.get("index_accuracy_learned")
+                learned = "" if few is None else f", learned n = {few[1]:,}"
+                sizes = one.told["samples"]
+                return f"unseen n = {sizes['test']:,}, training n = {sizes['train']:,}{learned}; "
     return ""
 
 
