@@ -214,3 +214,18 @@ def test_differences_shrink_with_n_and_are_none_at_equal_rates() -> None:
 
 def test_a_section_without_claims_has_no_note_on_chance() -> None:
     assert told([], made("mixing")) == [""]
+
+
+def test_borders_are_compared_with_other_test_samples_where_the_map_has_them() -> None:
+    results = made("embeddings")
+    cell = "mnist/class-conditional"
+    one = results.cells[cell][0]
+    line = next(line for line in EXPERIMENTS["embeddings"].section(results) if "near the borders" in line)
+    assert "training samples; other test samples are not on it" in line
+    right = [[100.0, 100.0]] * 30  # far from all but one place, so of the same ten neighbours each
+    laid = {**one.told["map"], "right": right}
+    told = {**one.told, "map": laid}
+    other = replace(results, cells={cell: {0: Result(one.figures, told, one.origin)}})
+    line = next(line for line in EXPERIMENTS["embeddings"].section(other) if "near the borders" in line)
+    assert "more often than of other test samples)" in line
+    assert "% of 30, " in line

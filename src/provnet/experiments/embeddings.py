@@ -8,7 +8,8 @@ Device: one H200, and its CPU for t-SNE; `--scale tiny` runs on two CPU cores.
 Time: five minutes a seed beside other work, most of it t-SNE on the CPU; both data sets at a time.
 
 Class-conditional, preset `paper`, 80 epochs; the last hidden layer has 1,024 numbers (guide, 9). The map holds 5,000
-training samples, evenly by class, and all misattributed test samples; groups are of all samples of their class.
+training samples, evenly by class, all misattributed test samples and, where the results have them, 500 others to compare
+these with; groups are of all samples of their class.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from provnet.modelfile import Run
 
 CHANGES: dict[str, int] = {}
 ON_MAP, GROUPS, NEAREST, SHOWN = 5_000, 8, 4, 6
+BESIDE = 500  # test samples that are attributed rightly, on the map too
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -62,24 +64,26 @@ def run(data: str, job: Job) -> Told:
     if job.seed != 0:  # pictures of one seed are enough
         return {"figures": figures, **told, "misattributed": len(missed)}
     job.tell(0.65)
-    laid = _map(found, train, test, missed, job)
+    laid = _map(found, train, test, np.flatnonzero(seen.label[:, 0] == truth), missed, job)
     job.tell(0.95)
     groups = {str(label): _groups(found, train, label, job.seed) for label in GROUPED[data]}
     shown = _misattributed(seen, train, test, missed)
     return {"figures": figures, **told, "misattributed": len(missed), "map": laid, "groups": groups, "missed": shown}
 
 
-def _map(run_: Run, train: ImageData, test: ImageData, missed: np.ndarray, job: Job) -> Told:
-    """Places of training samples and of misattributed test samples."""
+def _map(run_: Run, train: ImageData, test: ImageData, right: np.ndarray, missed: np.ndarray, job: Job) -> Told:
+    """Places of training samples, of misattributed test samples, and of others to compare these with."""
     rows = evenly(train.samples.labels, ON_MAP)
-    features = index_features(run_, train.images[torch.from_numpy(rows)])
-    if len(missed):
-        features = np.concatenate([features, index_features(run_, test.images[torch.from_numpy(missed)])])
-    places = embed(features, seed=job.seed, threads=8 if job.scale.full else 1)
+    right = right[np.linspace(0, len(right) - 1, min(BESIDE, len(right))).round().astype(np.int64)]
+    asked = torch.from_numpy(np.concatenate([missed, right]))
+    features = [index_features(run_, images) for images in (train.images[torch.from_numpy(rows)], test.images[asked])]
+    places = embed(np.concatenate(features), seed=job.seed, threads=8 if job.scale.full else 1)
     xy = np.round(places.xy.astype(float), 2).tolist()
     labels = train.samples.labels[rows].tolist()
     about = {"engine": places.engine, "classes": list(train.class_names)}
-    return {"xy": xy[: len(rows)], "labels": labels, "missed": xy[len(rows) :], **about}
+    unseen = xy[len(rows) :]
+    laid = {"xy": xy[: len(rows)], "labels": labels, "missed": unseen[: len(missed)], "right": unseen[len(missed) :]}
+    return laid | about
 
 
 def _groups(run_: Run, train: ImageData, label: int, seed: int) -> Told:

@@ -66,24 +66,31 @@ def findings(results: Results) -> list[Finding]:
     gaps = [(words, missed, others, apart(missed, others)) for words, (missed, others) in shares]
     signs = [gap.sign for *_, gap in gaps]
     text = "; ".join(
-        f"{words} {percent_of(missed)} % of {missed[1]:,} against {percent_of(others)} % of {others[1]:,} training "
-        f"samples, {gap}"
+        f"{words} {percent_of(missed)} % of {missed[1]:,} against {percent_of(others)} % of {others[1]:,}, {gap}"
         for words, missed, others, gap in gaps
     )
+    maps = [one.told["map"] for seeds in results.cells.values() for one in seeds.values() if "map" in one.told]
+    unseen = all("right" in one for one in maps)
+    whom = "other test samples" if unseen else "training samples; other test samples are not on it"
     claim = (
-        "They lie near the borders of clusters (more often than training samples they have two classes or more among "
+        "They lie near the borders of clusters (two classes or more are among their ten nearest training samples on "
     )
-    claim += "their ten nearest training samples on the map; other test samples are not on it):"
+    claim += f"the map, more often than of {whom}):"
     return [*found, Finding(claim, judged(signs), text or "no map")]
 
 
 def border_share(results: Results, data: str) -> tuple[Figure, Figure] | None:
-    """The share of misattributed samples, and of others, with more than one class among the ten nearest on the map."""
+    """The share of misattributed samples, and of others, with more than one class among the ten nearest on the map.
+
+    The others are test samples; training samples where a map has no such.
+    """
     one = results.cells.get(f"{data}/{NETWORK}", {}).get(0)
     if one is None or "map" not in one.told or not one.told["map"]["missed"]:
         return None
     places, labels = np.array(one.told["map"]["xy"]), np.array(one.told["map"]["labels"])
     asked = np.array(one.told["map"]["missed"])
+    if "right" in one.told["map"]:
+        return _mixed(places, labels, asked, 0), _mixed(places, labels, np.array(one.told["map"]["right"]), 0)
     chosen = np.linspace(0, len(places) - 1, min(500, len(places))).round().astype(int)
     return _mixed(places, labels, asked, 0), _mixed(places, labels, places[chosen], 1)
 
