@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from provnet import explanation
 from provnet.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation, explain
 from provnet.notebook import cards_html
 from provnet.report.records import ExemplarCard, ExplanationCard
@@ -160,3 +161,14 @@ def test_float_inputs_and_vectors() -> None:
     assert [picture.tolist() for picture in page.pictures] == unseen().images[:2, 0].tolist()
     vectors = replace(found()[:2], images=torch.zeros(2, 5))
     assert Page(vectors.show().html).pictures == []
+
+
+def test_inputs_are_kept_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller may fill the same tensor with the next batch."""
+    given = unseen().images[:2].clone()
+    found = explain(trained(), given)
+    before = found.show().html
+    given.zero_()
+    assert found.show().html == before
+    monkeypatch.setattr(explanation, "MOST_BYTES", 100)
+    assert explain(trained(), unseen().images[:2]).images is None

@@ -63,6 +63,8 @@ def test_samples_are_counted_among_those_that_may_be_named(weights: str) -> None
     expected = torch.zeros(BATCH, len(kept)).scatter_(1, found.index, found.weight)
     every = torch.arange(len(kept)).expand(BATCH, -1)
     assert weights_of(few, output, every, weights).tolist() == pytest.approx(expected.numpy(), abs=1e-5)
+    with pytest.raises(UsageError, match=r"index must lie in 0\.\.3"):
+        weights_of(few, output, every + 1, weights)
 
 
 def test_other_weights_are_refused() -> None:

@@ -77,7 +77,7 @@ def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weig
     1.0
     """
     one_of("weights", weights, WEIGHTS)
-    _check_samples(index, len(output.logits), net.index_map.n)
+    _check_samples(index, len(output.logits), net.index_head.index_map.n)
     head = net.index_head
     joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
     if output.index_scores is None:

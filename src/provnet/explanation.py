@@ -27,6 +27,7 @@ from provnet.notebook import Shown, cards_html, left_out
 from provnet.report.records import ExemplarCard, ExplanationCard
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
+MOST_BYTES = 64_000_000  # of inputs that are kept to be drawn
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Explanation:
         support: (B,) score that is compared with the run's threshold.
         supported: (B,) bool; False means that no training sample supports the answer.
         samples: the table that names the exemplars.
-        images: (B, ...) the inputs as they were given, for `show`; None where they were not kept.
+        images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
     """
 
     predicted: np.ndarray
@@ -222,7 +223,8 @@ def explain(
             rows = slice(start, start + batch_size)
             given = None if asked is None else asked[rows].to(device)
             parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
-    found = replace(joined(parts, run), images=queries)
+    small = queries.numel() * queries.element_size() <= MOST_BYTES
+    found = replace(joined(parts, run), images=queries.clone() if small else None)  # the caller may reuse its tensor
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
 
 

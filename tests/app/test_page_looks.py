@@ -106,6 +106,9 @@ def test_messages_stay_long_enough_and_can_be_closed(page: Page, live: Live) -> 
     assert place.locator("p").all_text_contents() == ["two", "three", "four"]
     page.keyboard.press("Escape")
     assert place.locator("p").all_text_contents() == ["two", "three"]
+    for words in ("five", "six"):
+        page.evaluate(say, [words, ""])
+    assert place.locator("p").all_text_contents() == ["two", "three", "six"]  # what went wrong makes no room for news
 
 
 @pytest.mark.parametrize("view", VIEWS)

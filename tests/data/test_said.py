@@ -116,3 +116,14 @@ def test_a_name_that_another_file_has_already_is_not_given_twice() -> None:
     assert len(set(found.values())) == 3
     assert found[first] == first
     assert found[odd].startswith(first)
+
+
+def test_a_link_to_itself_beside_the_class_folders(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("a/1.png", "b/2.png"))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert len(open_data(tmp_path)) == 2
+
+
+def test_labels_of_different_lengths() -> None:
+    with pytest.raises(DataError, match="lists of different lengths"):
+        open_data(np.zeros((4, 1, 2, 2), np.uint8), [[0], [1, 2], [0], [1]])

@@ -89,14 +89,14 @@ def audit(
             note(f"scores that provnet member compares with: {run / NAME}")
         else:
             note(f"{NAME} is not written: {run} is read-only")
-    if card:
-        state = bank_state(loaded.samples)
-        to_card(run, str(about["model_sha256"]), state, audit=audit_figures(values, loaded.samples))
     if json:
         emit_json(brief(values))
     else:
         _show(values, report)
         say(f"written to {out / 'report.html'} and {out / 'audit.json'}" + (f", {figure}" if figure else ""))
+    if card:  # last: where another process holds the run, all else is there
+        state = bank_state(loaded.samples)
+        to_card(run, str(about["model_sha256"]), state, audit=audit_figures(values, loaded.samples))
 
 
 def brief(values: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,6 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
     positions = [_positions(text) for text in given]
     test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
     queries: list[Query] = []
-    divided = 0
     for text, found in zip(given, positions, strict=True):
         if found is not None and test is not None:
             queries += [test(position) for position in found]
@@ -56,9 +55,6 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
             queries += _from_arrays(run, text)
         else:
             queries.append(_from_picture(run, text))
-            divided += queries[-1].image.dtype.kind == "f"
-    if divided:
-        note(f"this run was trained on values in 0..1; picture files hold 0..255 and were divided by 255: {divided:,}")
     for query in queries:
         problem = range_problem(run.config.network, query.image[None])
         if problem and strict:
@@ -115,22 +111,7 @@ def _from_picture(run: Run, text: str) -> Query:
             f"{name}: the picture is {image.shape[1]} x {image.shape[2]}, the run takes {shape[1]} x {shape[2]} "
             "(height x width); resize it first, or train with --size, which then holds for every picture"
         )
-    return Query(text, _as_trained(run, image), bytes(hash_bytes(blob)).hex())
-
-
-def _as_trained(run: Run, image: np.ndarray) -> np.ndarray:
-    """Bytes of a file in the run's own range: divided by 255 where it was trained on floats that lie in 0..1.
-
-    Mean and spread tell: of values in 0..1 the variance is mean * (1 - mean) at most.
-    """
-    import numpy as np
-
-    network = run.config.network
-    if network.scale != 1.0 or not all(
-        s * s <= m * (1 - m) + 1e-6 for m, s in zip(network.mean, network.std, strict=True)
-    ):
-        return image
-    return (image / 255.0).astype(np.float32)
+    return Query(text, image, bytes(hash_bytes(blob)).hex())
 
 
 def _from_arrays(run: Run, text: str) -> list[Query]:

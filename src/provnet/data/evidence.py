@@ -123,11 +123,12 @@ def picture_of(image: np.ndarray) -> np.ndarray | None:
 
 
 def as_bytes(images: np.ndarray) -> np.ndarray:
-    """Pictures (n, C, H, W) as bytes: bytes as they are, floats within 0..1 times 255, within 0..255 rounded.
+    """Pictures (n, C, H, W) as bytes: bytes as they are, floats of about 0..1 times 255, within 0..255 rounded.
 
-    Floats of any other range are stretched, each picture from its own lowest to its highest value.
+    About: resized pictures overshoot a little, and are cut at 0 and 255. Floats of any other range are stretched, each
+    picture from its own lowest to its highest value.
 
-    >>> as_bytes(np.array([[[[0.0, 1.0]]], [[[0.0, 200.0]]], [[[-1.0, 1.0]]]])).reshape(3, 2).tolist()
+    >>> as_bytes(np.array([[[[-0.02, 1.02]]], [[[0.0, 200.0]]], [[[-1.0, 1.0]]]])).reshape(3, 2).tolist()
     [[0, 255], [0, 200], [0, 255]]
     """
     if images.dtype == np.uint8:
@@ -136,11 +137,12 @@ def as_bytes(images: np.ndarray) -> np.ndarray:
         return np.concatenate([as_bytes(images[i : i + AT_ONCE]) for i in range(0, len(images), AT_ONCE)])
     values = images.astype(np.float64)
     low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
-    known = (low >= 0) & (high <= 255)
-    top = np.where(known, np.where(high <= 1, 1.0, 255.0), high)
+    unit = (low >= -0.5) & (high <= 2)
+    known = unit | ((low >= 0) & (high <= 255))
+    top = np.where(known, np.where(unit, 1.0, 255.0), high)
     bottom = np.where(known, 0.0, low)
     scaled = (values - bottom) / np.maximum(top - bottom, 1e-12) * 255
-    return np.asarray(np.floor(scaled + 0.5), dtype=np.uint8)
+    return np.asarray(np.floor(scaled + 0.5).clip(0, 255), dtype=np.uint8)
 
 
 def _rule(data: ImageData) -> DecodeRule:

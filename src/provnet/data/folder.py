@@ -121,7 +121,7 @@ class _Walk:
         """Keep the pictures that lie beside class folders, in none of them."""
         for folder in folders:
             for entry in self._visible(folder):
-                if entry.is_file() and _is_picture(entry.path):
+                if _is_file(entry) and _is_picture(entry.path):
                     self.beside.append(self._name(folder / entry.name))
 
     def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
@@ -196,6 +196,13 @@ def _hides_pictures(entry: os.DirEntry[str]) -> bool:
     except OSError:
         return False
     return any(name.lower().endswith(ENDINGS) for name in names)
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a link to itself
+        return False
 
 
 def _is_picture(path: str) -> bool:

@@ -53,7 +53,10 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     """
     if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
         raise DataError(MIXED.format(_some(sorted({type(label).__name__ for label in labels}))))  # numpy makes all text
-    values = np.asarray(labels)
+    try:
+        values = np.asarray(labels)
+    except ValueError:  # lists of different lengths
+        raise DataError("labels must be one-dimensional, one a sample; got lists of different lengths") from None
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:

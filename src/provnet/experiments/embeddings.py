@@ -8,8 +8,8 @@ Device: one H200, and its CPU for t-SNE; `--scale tiny` runs on two CPU cores.
 Time: five minutes a seed beside other work, most of it t-SNE on the CPU; both data sets at a time.
 
 Class-conditional, preset `paper`, 80 epochs; the last hidden layer has 1,024 numbers (guide, 9). The map holds 5,000
-training samples, evenly by class, all misattributed test samples and, where the results have them, 500 others to compare
-these with; groups are of all samples of their class.
+training samples, evenly by class, all misattributed test samples and, where the results have them, 500 others to
+compare these with; groups are of all samples of their class.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ const LETTER = 80; // more for each letter: time to read it
 export function toast(text, kind = "") {
   const place = document.getElementById("toast");
   for (const old of [...place.children]) if (old.dataset.text === text) old.remove(); // said again: not twice
-  while (place.children.length >= MOST) place.firstChild.remove();
+  while (place.children.length >= MOST) (place.querySelector(".toast:not(.bad)") ?? place.firstChild).remove();
   let timer = 0;
   const close = () => { clearTimeout(timer); node.remove(); };
   const wait = () => {
