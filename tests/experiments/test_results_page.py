@@ -62,20 +62,20 @@ def test_numbers_are_counted(tmp_path: Path) -> None:
     assert "0 missed, 20 not run, of 30" in made(tmp_path, some)
 
 
-def test_the_clock_counts_cells_side_by_side_once(tmp_path: Path) -> None:
-    text = made(tmp_path, table2(seeds=1))
-    assert "By the clock" not in text
+def test_cells_side_by_side_share_the_clock(tmp_path: Path) -> None:
+    assert "Each second" not in made(tmp_path, table2(seeds=1))
     few = table2(seeds=2)
     cells: dict[str, Any] = {}
-    for place, (cell, seeds) in enumerate(few.cells.items()):
+    for place, (cell, seeds) in enumerate(few.cells.items()):  # both seeds at once, and half of the next cell's time
         cells[cell] = {
             seed: replace(one, told={**one.told, "at": [100 * place, 100 * place + 150]}) for seed, one in seeds.items()
         }
     last = list(cells)[-1]
     cells[last] = {1: cells[last][1]}  # of seed 0 a cell is missing
     text = made(tmp_path, replace(few, cells=cells))
-    assert "By the clock all of seed 1 took 1,250 s" in text
-    assert "By the clock all of seed 0" not in text
+    # 1,250 s in all; to the last cell alone belong the last 100 s, and a third of the 50 s before
+    seeds_0 = (1_250 - 100 - 50 / 3) / 2
+    assert f"under way: seed 0 {seeds_0:,.0f} s (11 cells), seed 1 {1_250 - seeds_0:,.0f} s (12 cells)." in text
 
 
 def test_a_miss_without_a_sentence_stands_out() -> None:

@@ -9,6 +9,7 @@ one that the results make. Figures are drawn beside the results, where matplotli
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import sys
@@ -128,25 +129,29 @@ def _time(results: Results) -> list[str]:
         lines.append(
             f"{taken} took networks that another experiment had trained (--networks), which is not in these times."
         )
-    for seed in sorted({seed for seeds in results.cells.values() for seed in seeds}):
-        there = [seeds[seed].told for seeds in results.cells.values() if seed in seeds]
-        ran = [told["at"] for told in there if "at" in told]
-        if len(ran) == len(took):  # all cells, each with its time of day
-            lines.append(f"By the clock all of seed {seed} took {busy(ran):,.0f} s, cells side by side counted once.")
+    timed = [(seed, one.told["at"]) for seeds in results.cells.values() for seed, one in seeds.items() if "at" in one.told]
+    share: dict[int, list[float]] = {}
+    for (seed, _), seconds in zip(timed, shares([at for _, at in timed]), strict=True):
+        share.setdefault(seed, []).append(seconds)
+    if share:
+        each = (f"seed {seed} {sum(share[seed]):,.0f} s ({len(share[seed])} cells)" for seed in sorted(share))
+        lines.append(f"Each second of the device shared alike by the cells under way: {', '.join(each)}.")
     return lines
 
 
-def busy(spans: Sequence[Sequence[float]]) -> float:
-    """Seconds in which at least one of the (begin, end) was under way.
+def shares(spans: Sequence[Sequence[float]]) -> list[float]:
+    """Seconds of each (begin, end), where those under way at a time share it alike.
 
-    >>> busy([(0, 10), (5, 12), (20, 21)])
-    13.0
+    >>> shares([(0, 10), (5, 12), (20, 21)])
+    [7.5, 4.5, 1.0]
     """
-    seconds, until = 0.0, float("-inf")
-    for begin, end in sorted((float(begin), float(end)) for begin, end in spans):
-        seconds += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return seconds
+    times = sorted({float(time) for span in spans for time in span})
+    found = [0.0] * len(spans)
+    for since, until in itertools.pairwise(times):
+        under_way = [place for place, (begin, end) in enumerate(spans) if begin <= since and end >= until]
+        for place in under_way:
+            found[place] += (until - since) / len(under_way)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
