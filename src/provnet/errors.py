@@ -75,7 +75,7 @@ def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
     >>> choose("shape", "circle", {"circle": 1})
     1
     """
-    if name not in table:
+    if not isinstance(name, str) or name not in table:  # a list cannot be looked up
         allowed = ", ".join(sorted(table))
         raise UsageError(f'unknown {kind} "{name}"; allowed: {allowed}.{did_you_mean(name, table)}')
     return table[name]

@@ -37,6 +37,18 @@ def test_the_file_has_every_figure_and_what_it_was_measured_on(own_run: Path, ca
     assert "split test" in kept["about"]["test"]["data"]
 
 
+def test_figures_on_its_own_test_split_go_into_the_model_card(own_run: Path, data: Path, call: Call) -> None:
+    untouched = {path.name: path.read_bytes() for path in own_run.glob("*.safetensors")}
+    assert "Not evaluated" in (own_run / "README.md").read_text()
+    assert call("evaluate", own_run, data / "test", "--json").code == 0  # data that were named: no business of the card
+    assert "Not evaluated" in (own_run / "README.md").read_text()
+    values = call("evaluate", own_run, "--json").json
+    card = (own_run / "README.md").read_text()
+    assert f"| class\\_accuracy | {values['class_accuracy']['value']:.4f} |" in card
+    assert call("verify", own_run).code == 0  # the manifest knows of it
+    assert untouched == {path.name: path.read_bytes() for path in own_run.glob("*.safetensors")}
+
+
 def test_table_for_people(own_run: Path, call: Call) -> None:
     found = call("evaluate", own_run, "--device", "cpu", "--seed", 3)
     assert found.code == 0

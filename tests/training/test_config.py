@@ -83,3 +83,9 @@ def test_settings_of_another_type_are_refused_by_name(settings: dict[str, Any], 
 def test_numbers_of_any_type_are_taken() -> None:
     config = train_config(lr=np.float32(0.25), weight_decay=1, betas=[0.5, 0.75], seed=np.int64(3), warmup=0)
     assert (config.lr, config.weight_decay, config.seed) == (0.25, 1, 3)
+
+
+@pytest.mark.parametrize("name", ["fastest", ["fast"], None, 3])
+def test_a_preset_that_is_none_is_refused_with_those_there_are(name: Any) -> None:
+    with pytest.raises(UsageError, match=r"unknown preset .*; allowed: .*fast"):
+        train_config(name)

@@ -13,6 +13,7 @@ from provnet.app.errors import ApiError, unknown
 from provnet.app.limits import THUMB
 from provnet.app.served import Served
 from provnet.app.uploads import Uploads
+from provnet.data.evidence import picture_of
 from provnet.inputs import BYTES
 from provnet.report.pictures import fitted, to_image
 
@@ -125,12 +126,9 @@ class Library:
         """A raw sample (C, H, W) as a picture (H, W) or (H, W, 3); None where it is none."""
         if not self._drawable:
             return None
-        values = image
-        if values.dtype != np.uint8:
-            network = self.served.run.config.network
-            low, high = (0.0, 255.0) if network.scale == BYTES else (float(values.min()), float(values.max()))
-            values = ((values - low) / max(high - low, 1e-12) * 255).round().clip(0, 255).astype(np.uint8)
-        return np.asarray(values[0] if len(values) == 1 else values.transpose(1, 2, 0))
+        if image.dtype != np.uint8 and self.served.run.config.network.scale == BYTES:
+            image = image.round().clip(0, 255).astype(np.uint8)  # not guessed from the values of one picture
+        return picture_of(image)
 
     def limit(self, known: Known) -> int | None:
         """The longest side that may be seen of it, None for any; what may not be seen at all is refused."""

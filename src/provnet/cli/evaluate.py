@@ -19,6 +19,7 @@ from provnet.cli.rundata import (
     resolve,
     seen_in_training,
     spec_name,
+    to_card,
 )
 
 if TYPE_CHECKING:
@@ -49,13 +50,15 @@ def evaluate(
 ) -> None:
     """Measure class accuracy on unseen data, and how well a run names its own training samples.
 
-    All figures are also written to evaluation.json in the run folder; --json prints the chief ones.
+    All figures are also written to evaluation.json in the run folder, those on the run's own data into its model card,
+    too; --json prints the chief ones.
     """
+    from provnet.card import bank_state
     from provnet.evaluation import evaluate as measure
     from provnet.modelfile import read_run
 
     where = pick_device(device)
-    loaded = read_run(run)
+    loaded, weights = read_run(run), model_sha256(run)
     loaded.network.to(where)
     test = _test(loaded, data, data_dir)
     training, index, about_training = _training(loaded, train_data, data_dir)
@@ -64,7 +67,7 @@ def evaluate(
         "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": about_training,
         "seed": seed,
-        "model_sha256": model_sha256(run),
+        "model_sha256": weights,
     }
     values = found.to_json()
     made = generator_figures(loaded, training, test, index, seed)
@@ -80,6 +83,8 @@ def evaluate(
     write_evaluation(run, values, about)
     if not json:
         say(f"written to {run / NAME}")
+    if data is None and test is not None:  # last: where another process holds the run, all else is there
+        to_card(run, weights, bank_state(loaded.samples), evaluation=values)
 
 
 def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about: Mapping[str, Any]) -> None:

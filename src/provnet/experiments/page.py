@@ -129,7 +129,9 @@ def _time(results: Results) -> list[str]:
         lines.append(
             f"{taken} took networks that another experiment had trained (--networks), which is not in these times."
         )
-    timed = [(seed, one.told["at"]) for seeds in results.cells.values() for seed, one in seeds.items() if "at" in one.told]
+    timed = [
+        (seed, one.told["at"]) for seeds in results.cells.values() for seed, one in seeds.items() if "at" in one.told
+    ]
     share: dict[int, list[float]] = {}
     for (seed, _), seconds in zip(timed, shares([at for _, at in timed]), strict=True):
         share.setdefault(seed, []).append(seconds)

@@ -56,7 +56,7 @@ export function legend(context, map, choose, take) {
   }
 
   function show(by, only, dark) {
-    const inside = node.contains(document.activeElement) ? [...node.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+    const inside = [...node.querySelectorAll("button, input")].indexOf(document.activeElement);
     const scrolled = keys.scrollTop;
     clear(node).append(el("h2", {}, "Legend"));
     if (ENDS[by]) {
@@ -73,7 +73,7 @@ export function legend(context, map, choose, take) {
       narrowed();
       keys.scrollTop = scrolled;
     }
-    if (inside >= 0) node.querySelectorAll("button")[inside]?.focus();
+    if (inside >= 0) node.querySelectorAll("button, input")[inside]?.focus();
   }
   return { node, show };
 }
