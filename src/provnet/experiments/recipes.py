@@ -17,10 +17,10 @@ class Recipe:
 
     Attributes:
         preset, changes: of `train_config`.
-        backbone: a name in BACKBONES, `auto`, or `efficientnet-lite0` for the pretrained one.
+        backbone: a name in BACKBONES, `auto`, or one of `pretrained.BACKBONES`.
         head: a name in HEADS.
         key_width: numbers of a key, 0 to have it chosen.
-        pixels: side that pictures are enlarged to before a pretrained backbone.
+        pixels: side that parts of pictures are enlarged to while a pretrained backbone is trained.
         seconds: about how long the cell takes on an H200.
     """
 
@@ -41,14 +41,14 @@ PRETRAINED = Recipe(
     backbone="efficientnet-lite0",
     changes={
         "augment": "photos",
-        "epochs": 20,
+        "epochs": 30,
         "batch_size": 128,
         "lr": 5e-4,
         "weight_decay": 0.05,
         "index_weight": 0.2,
         "task_smoothing": 0.1,
     },
-    pixels=224,
+    pixels=192,
     seconds=240.0,
 )
 
@@ -79,7 +79,10 @@ def recipe_of(data: str, setting: str) -> Recipe:
     >>> recipe_of("fashion-mnist", "single-0").changes
     {'augment': 'photos', 'epochs': 40}
     """
-    base = PRETRAINED if setting.endswith("-pretrained") else BASE[data]
+    base = BASE[data]
+    if "-pretrained" in setting:
+        several = setting.endswith("-several")
+        base = replace(PRETRAINED, backbone="efficientnet-lite0+1+2", seconds=480.0) if several else PRETRAINED
     return base.with_changes(**CHANGED.get((data, setting), {}))
 
 
@@ -92,7 +95,7 @@ def words_of(recipe: Recipe, backbone: str, used: Mapping[str, Any]) -> str:
     parts = [f"preset {recipe.preset}", f"backbone {recipe.backbone if recipe.pixels else backbone}"]
     parts.append(f"head {recipe.head}" + (f" with keys of {recipe.key_width}" if recipe.key_width else ""))
     if recipe.pixels:
-        parts.append(f"pictures enlarged to {recipe.pixels}×{recipe.pixels}")
+        parts.append(f"trained on parts of pictures enlarged to {recipe.pixels}×{recipe.pixels}")
     told = ", ".join(f"{name.replace('_', ' ')} {used[name]}" for name in TOLD if name in used)
     return f"{', '.join(parts)}; {told}"
 

@@ -22,20 +22,24 @@ from provnet.experiments.beside import NOT_TESTED, Finding, mean, told
 from provnet.experiments.markdown import ends, spread
 from provnet.experiments.paper import MET, standing
 from provnet.experiments.plots import against_paper
-from provnet.experiments.pretrained import NAME, efficientnet_lite0, missing_package
+from provnet.experiments.pretrained import BACKBONES, missing_package, pretrained
 from provnet.experiments.recipes import Recipe, recipe_of, words_of
 from provnet.experiments.records import Cell, Experiment, Job, Results, Scale, Told
 from provnet.experiments.settings import DATA, MAIN, SETTINGS, Setting
 from provnet.experiments.table2_words import remarks, section_of, standings
 
-PRETRAINED = ("class-conditional-pretrained", "class-independent-pretrained")
+PRETRAINED = {
+    "class-conditional-pretrained": "pretrained",
+    "class-independent-pretrained": "pretrained",
+    "class-independent-pretrained-several": "three pretrained backbones",
+}
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A network each, and for Stanford Dogs two with a pretrained backbone; `tiny` has those of MNIST.
+    """A network each, and for Stanford Dogs three with pretrained backbones; `tiny` has those of MNIST.
 
     >>> [cell.name for cell in cells(Scale("full"))][-1], len(cells(Scale("tiny")))
-    ('stanford-dogs/class-independent-pretrained', 4)
+    ('stanford-dogs/class-independent-pretrained-several', 4)
     """
     if scale.name == "tiny":
         return [_cell("mnist", setting, scale) for setting in SETTINGS]
@@ -63,7 +67,7 @@ def _cell(data: str, setting: str, scale: Scale) -> Cell:
 
 
 def _setting(name: str) -> Setting:
-    return SETTINGS[name.removesuffix("-pretrained")]
+    return SETTINGS[name.partition("-pretrained")[0]]
 
 
 def _wishes(recipe: Recipe) -> dict[str, Any]:
@@ -71,7 +75,7 @@ def _wishes(recipe: Recipe) -> dict[str, Any]:
 
 
 def _missing(data: str, backbone: str, data_dir: str | None) -> str | None:
-    return networks.missing(data, data_dir) or (missing_package() if backbone == NAME else None)
+    return networks.missing(data, data_dir) or (missing_package(backbone) if backbone in BACKBONES else None)
 
 
 def run(data: str, setting: str, job: Job) -> Told:
@@ -80,7 +84,8 @@ def run(data: str, setting: str, job: Job) -> Told:
 
     def make() -> Mapping[str, Any]:
         wishes = _wishes(recipe) | {"network": chosen.network, "alpha": chosen.alpha}
-        return wishes | ({"backbone": efficientnet_lite0(recipe.pixels)} if recipe.backbone == NAME else {})
+        body = {"backbone": pretrained(recipe.backbone, recipe.pixels)} if recipe.backbone in BACKBONES else {}
+        return wishes | body
 
     found = networks.train_and_ask(data, job, preset=recipe.preset, changes=recipe.changes, make=make)
     used = networks.recipe(data, recipe.preset, recipe.changes, job.scale)
@@ -89,7 +94,7 @@ def run(data: str, setting: str, job: Job) -> Told:
 
 def section(results: Results) -> list[str]:
     """The table as Markdown, then the recipes as they were used."""
-    more = {f"stanford-dogs/{name}": f"{_setting(name).words}, pretrained" for name in PRETRAINED}
+    more = {f"stanford-dogs/{name}": f"{_setting(name).words}, {words}" for name, words in PRETRAINED.items()}
     lines = section_of(
         results, remarks("table2-ours"), more, [*_by_construction(results), *told(bars(results), results)]
     )
