@@ -87,6 +87,16 @@ def test_training_samples_as_queries_are_noticed(run: Path, data: Path, tmp_path
     assert "1 of 1 queries are training samples" in found.err
 
 
+def test_of_many_queries_out_of_range_a_few_are_named(run: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    paths = [tmp_path / f"{i}.npy" for i in range(5)]
+    for i, path in enumerate(paths):
+        np.save(path, np.full((28, 28), 300.0 + i, np.float32))
+    found = call("credit", run, *paths, "--by", sources(tmp_path), "--json")
+    assert found.json["queries"] == 5
+    assert found.err.count("this run was trained on 0..255") == 3
+    assert "2 more inputs of 5 are out of range, too" in found.err
+
+
 def test_who_is_not_listed_and_ids_of_nobody_are_counted(run: Path, tmp_path: Path, call: Call) -> None:
     found = call("credit", run, "test:0..7", "--by", sources(tmp_path, [*IDS[:20], "train/ghost.png"]), "--json")
     assert found.code == 0

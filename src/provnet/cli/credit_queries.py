@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,17 +22,18 @@ def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[
     """Raw queries (n, ...) in the order given, and where they come from, in words."""
     import numpy as np
 
-    parts, names, single = [], [], 0
-    for text in given:
-        if _is_data(text):
-            data = open_others(run, text, data_dir)
-            parts.append(data.images.numpy())
-            names.append(f"{len(data):,} of {spec_name(data.spec)}")
-        else:
-            some = read_queries(run, [text], data_dir, strict=False)
-            parts.append(np.stack([query.image for query in some]))
-            single += len(some)
-            names.append(text)
+    parts: list[np.ndarray] = []
+    names: list[str] = []
+    for is_data, texts in itertools.groupby(given, _is_data):
+        if is_data:
+            for text in texts:
+                data = open_others(run, text, data_dir)
+                parts.append(data.images.numpy())
+                names.append(f"{len(data):,} of {spec_name(data.spec)}")
+            continue
+        files = list(texts)  # together, so that what is to be said of them is said once
+        parts.append(np.stack([query.image for query in read_queries(run, files, data_dir, strict=False)]))
+        names += files
     kinds = {part.dtype for part in parts}
     images = np.concatenate([part.astype(np.float32) for part in parts] if len(kinds) > 1 else parts)
     words = "; ".join(names[:5]) + (f"; and {len(names) - 5:,} more" if len(names) > 5 else "")

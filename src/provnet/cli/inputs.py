@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from provnet.modelfile import Run
 
 
+NAMED = 3  # inputs out of range that are named one by one
+
+
 class Query(NamedTuple):
     """One input.
 
@@ -55,12 +58,16 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
             queries += _from_arrays(run, text)
         else:
             queries.append(_from_picture(run, text))
+    found_wrong = 0
     for query in queries:
         problem = range_problem(run.config.network, query.image[None])
         if problem and strict:
             raise DataError(f"{shown(query.name)}: {problem}")
-        if problem:
+        found_wrong += problem is not None
+        if problem and found_wrong <= NAMED:
             note(f"{shown(query.name)}: {problem}", "warning")
+    if found_wrong > NAMED:
+        note(f"{found_wrong - NAMED:,} more inputs of {len(queries):,} are out of range, too", "warning")
     return queries
 
 

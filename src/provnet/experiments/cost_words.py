@@ -103,7 +103,7 @@ def mean(seeds: list[Result], name: str, what: str) -> float:
 
 
 def cost_figures(results: Results) -> dict[str, bytes]:
-    """Bars: parameters, seconds of an epoch and milliseconds of a query, a panel each."""
+    """Class accuracy less that of the class branch alone; bars of parameters and times, a panel each."""
     there = [data for data in MAIN if results.cells.get(data)]
     if not there:
         return {}
@@ -113,9 +113,10 @@ def cost_figures(results: Results) -> dict[str, bytes]:
         ("seconds of an epoch", "epoch_seconds", 1.0),
         ("milliseconds of a query, batch 1", "query_ms_1", 1.0),
     )
-    drawing, every = plt.subplots(
-        1, len(panels), figsize=(11, 1.5 + 0.75 * len(there)), sharey=True, layout="constrained"
+    drawing, (first, *every) = plt.subplots(
+        1, 1 + len(panels), figsize=(13, 1.5 + 0.75 * len(there)), sharey=True, layout="constrained"
     )
+    _class_panel(first, results, there)
     for axes, (title, what, factor) in zip(every, panels, strict=True):
         for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
             values = [mean(list(results.cells[data].values()), name, what) * factor for data in there]
@@ -123,9 +124,27 @@ def cost_figures(results: Results) -> dict[str, bytes]:
             drawn = axes.barh(heights, values, height=0.25, color=colour, label=WORDS[name])
             axes.bar_label(drawn, labels=[short(value) for value in values], padding=3, fontsize=8)
         axes.set_title(title, fontsize=10)
-        axes.set_yticks(range(len(there)), [DATA[data] for data in there])
-        axes.margins(x=0.18)
+        axes.margins(x=0.2)
         axes.spines[["top", "right"]].set_visible(False)
-    every[0].invert_yaxis()
+    first.set_yticks(range(len(there)), [DATA[data] for data in there])
+    first.invert_yaxis()
     drawing.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return {"": png(drawing)}
+
+
+def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
+    """Points with 95 % intervals, at the heights of their bars beside."""
+    for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
+        for row, data in enumerate(there):
+            ours, plain = (figure_mean(results, data, one) for one in (name, "without"))
+            if name == "without" or ours is None or plain is None:
+                continue
+            gap, height = apart(ours, plain), row + (place - 1) * 0.27
+            axes.plot([100 * gap.low, 100 * gap.high], [height, height], color=colour, lw=1.5)
+            axes.plot(100 * gap.value, height, "o", color=colour, ms=6)
+            at = {"textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 8}
+            axes.annotate(f"{100 * gap.value:+.2f}", (100 * gap.low, height), (-4, 0), **at)
+    axes.axvline(0, color=GREY, lw=1)
+    axes.set_title("class accuracy less that of\nthe class branch alone, points", fontsize=10)
+    axes.margins(x=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
