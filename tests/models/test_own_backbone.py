@@ -137,6 +137,30 @@ def test_hooks_and_what_a_module_keeps_of_its_last_pass_are_copied() -> None:
     assert calls == [1]
 
 
+@pytest.mark.parametrize("layers", [(), ((5, 0.0), (4, 0.2))])
+def test_a_backbone_may_say_what_the_class_branch_is(layers: tuple[Any, ...], tmp_path: Path) -> None:
+    def made() -> nn.Module:
+        module = Viewing()
+        module.task_layers = layers  # type: ignore[assignment]
+        return module
+
+    run = fit(some(0), backbone=made(), config=train_config(epochs=1, batch_size=8), out=tmp_path / "run")
+    head = run.network.task_head
+    assert head is not None
+    widths = [part.out_features for part in head.modules() if isinstance(part, nn.Linear)]
+    assert widths == [*(width for width, _ in layers), run.config.network.classes]
+    again = read_run(tmp_path / "run", backbone=made())
+    assert torch.equal(again.network(some(0).images).logits, run.network.cpu().eval()(some(0).images).logits)
+
+
+@pytest.mark.parametrize("layers", [256, ((0, 0.1),), ((256, 1.0),), ("wide",), None])
+def test_layers_that_are_none_are_refused(layers: Any) -> None:
+    module = Viewing()
+    module.task_layers = layers
+    with pytest.raises(UsageError, match="task_layers of a backbone must be pairs"):
+        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+
+
 def test_a_module_that_cannot_be_copied_is_refused() -> None:
     module = Viewing()
     module.lock = threading.Lock()  # type: ignore[assignment]

@@ -58,6 +58,7 @@ class Enlarged(nn.Module):
     torch.Size([2, 5])
     """
 
+    task_layers = ()  # features of ImageNet tell breeds apart by a linear layer
     mean: Tensor
     std: Tensor
 
@@ -105,6 +106,8 @@ class Together(nn.Module):
     >>> Together([nn.Flatten(), nn.Flatten()])(torch.zeros(2, 3, 4, 4)).shape
     torch.Size([2, 96])
     """
+
+    task_layers = Enlarged.task_layers
 
     def __init__(self, bodies: Sequence[nn.Module]) -> None:
         super().__init__()

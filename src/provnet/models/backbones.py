@@ -8,7 +8,7 @@ Letters: B batch, C channels, H W height and width, D features.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -196,5 +196,27 @@ BACKBONES: dict[str, Design] = {
     "residual": Design(residual, task=(), trunk=((1024, 0.0),)),
     "mlp": Design(mlp, task=(), trunk=((256, 0.0),)),
 }
-# A backbone given as an object gets these branches.
+
+
+def custom_design(backbone: nn.Module) -> Design:
+    """The branches of a backbone given as an object: CUSTOM; it may name the class branch's layers as `task_layers`.
+
+    >>> body = nn.Flatten()
+    >>> body.task_layers = ()  # classes by one linear layer
+    >>> custom_design(body).task, custom_design(nn.Flatten()).task
+    ((), ((256, 0.1),))
+    """
+    layers = getattr(backbone, "task_layers", CUSTOM.task)
+    try:
+        task = tuple((int(width), float(dropout)) for width, dropout in layers)
+    except (TypeError, ValueError):
+        task = ((0, 0.0),)
+    if any(width < 1 or not 0 <= dropout < 1 for width, dropout in task):
+        raise UsageError(
+            f"task_layers of a backbone must be pairs (width, dropout), width 1 or more and dropout in [0, 1), "
+            f"got {layers!r}; () asks for a linear layer alone"
+        )
+    return replace(CUSTOM, task=task)
+
+
 CUSTOM = Design(lambda shape: nn.Identity(), task=((256, 0.1),), trunk=((512, 0.0),))

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from provnet.errors import UsageError, choose, one_of
 from provnet.indexing import IndexMap
-from provnet.models.backbones import BACKBONES, CUSTOM, branch, output_shape
+from provnet.models.backbones import BACKBONES, branch, custom_design, output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.heads import INDEX_HEADS, PlainHead
@@ -238,7 +238,7 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, measured)
     if backbone is None:
         one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING))  # all that may be asked for
-    design = CUSTOM if backbone is not None else choose("backbone", config.backbone, BACKBONES)
+    design = custom_design(backbone) if backbone is not None else choose("backbone", config.backbone, BACKBONES)
     shared = backbone if backbone is not None else design.make(config.input_shape)
     features = output_shape(shared, config.input_shape)
     if len(features) != 1 or features[0] == 0:
