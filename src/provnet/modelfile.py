@@ -69,6 +69,12 @@ class Run:
     history: np.ndarray | None = None
     folder: Path | None = field(default=None)
 
+    def __repr__(self) -> str:
+        """One line: what it is, over what, where it came from."""
+        net = self.config.network
+        kind = f"{net.network}, backbone {net.backbone}, head {net.head}"
+        return f"Run({kind}; {self.samples!r}{'' if self.folder is None else f', from {self.folder}'})"
+
 
 class FileCheck(NamedTuple):
     """One file of a run: `why` is "ok", or what is wrong with it."""

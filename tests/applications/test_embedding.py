@@ -14,7 +14,7 @@ from provnet.applications import embedding
 from provnet.applications.embedding import clusters_within, embed, engine_for, index_features, principal
 from provnet.applications.mapping import others_named, sample_map
 from provnet.bank import withhold
-from provnet.errors import NonFiniteError, UsageError
+from provnet.errors import DataError, NonFiniteError, UsageError
 from provnet.training.progress import listening
 
 from ..digits import trained, training, unseen
@@ -103,6 +103,18 @@ def test_an_engine_that_is_missing_or_unknown_is_refused(monkeypatch: pytest.Mon
 def test_maps_that_cannot_be_made_are_refused(n: int, perplexity: float, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         embed(blobs(n)[0], perplexity=perplexity, engine="scikit-learn")
+
+
+def test_samples_that_are_all_alike_have_no_map() -> None:
+    alike = np.full((10, 4), 0.3, np.float32)
+    alike[3] = np.nextafter(alike[3], 1)  # rounding is no difference
+    with pytest.raises(DataError, match="the features of all 10 are equal"):
+        embed(alike, engine="scikit-learn")
+
+
+@pytest.mark.parametrize(("n", "used"), [(31, 10.0), (200, 30.0)])
+def test_the_perplexity_that_few_samples_allow_is_told(n: int, used: float) -> None:
+    assert embed(blobs(n)[0], perplexity=30.0, engine="scikit-learn").perplexity == used
 
 
 def test_principal_components_keep_distances_and_order_by_spread() -> None:

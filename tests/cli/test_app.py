@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -148,3 +149,26 @@ def test_a_reader_that_went_away_is_no_error(run: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stdout == "{"
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("closed", "arguments", "code"),
+    [(">&-", "verify {run}", 0), ("2>&-", "verify {run}", 0), ("2>&-", "explain {run} test:99", 2)],
+)
+def test_closed_streams_change_no_exit_code(closed: str, arguments: str, code: int, run: Path) -> None:
+    command = f"{sys.executable} -m provnet {arguments.format(run=run)} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_bug_of_ours(run: Path) -> None:
+    pipe, end = os.pipe()
+    os.close(pipe)  # nobody reads
+    try:
+        command = [sys.executable, "-m", "provnet", "explain", str(run), "test:0..7"]
+        done = subprocess.run(command, stdout=end, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(end)
+    assert done.returncode == app_module.PIPE_CLOSED
+    assert "Traceback" not in done.stderr

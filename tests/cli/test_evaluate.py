@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from .conftest import Call
@@ -47,6 +49,18 @@ def test_figures_on_its_own_test_split_go_into_the_model_card(own_run: Path, dat
     assert f"| class\\_accuracy | {values['class_accuracy']['value']:.4f} |" in card
     assert call("verify", own_run).code == 0  # the manifest knows of it
     assert untouched == {path.name: path.read_bytes() for path in own_run.glob("*.safetensors")}
+
+
+def test_a_run_that_cannot_be_written_to_is_measured_all_the_same(
+    own_run: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    found = call("evaluate", own_run)
+    assert found.code == 0
+    assert "class accuracy" in found.out
+    assert "written to" not in found.out
+    assert found.err.count("is not written") == 1
+    assert not (own_run / "evaluation.json").exists()
 
 
 def test_table_for_people(own_run: Path, call: Call) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.errors import NonFiniteError, UsageError, one_of
+from provnet.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.explanation import active_network
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead, unit
@@ -24,16 +24,18 @@ from provnet.models.exemplar import ExemplarHead, unit
 ENGINES = ("auto", "openTSNE", "scikit-learn")
 WIDTH = 50  # principal components that t-SNE sees: what lies beyond is mostly noise, and time
 FEWEST = 5
+ALIKE = 1e-6  # differences of features, of the largest of them, that are rounding
 Report = Callable[[int, str], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """Places on a plane: (n, 2) float32, what made them, and how long it took."""
+    """Places on a plane: (n, 2) float32, what made them, how long it took, and the perplexity that n allowed."""
 
     xy: np.ndarray
     engine: str
     seconds: float
+    perplexity: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,13 +100,15 @@ def embed(
         raise UsageError(f"perplexity must be 1 or more, got {perplexity}")
     chosen = engine_for(engine)
     began = time.perf_counter()
+    if np.ptp(features, axis=0).max() <= ALIKE * np.abs(features).max():
+        raise DataError(f"a map needs samples that differ: the features of all {n:,} are equal")
     inputs = principal(features, WIDTH)
     perplexity = min(perplexity, (n - 1) / 3)
     made = _open_tsne if chosen == "openTSNE" else _scikit_learn
     xy, version = made(inputs, perplexity, seed, threads, report)
     if not np.isfinite(xy).all():
         raise NonFiniteError("t-SNE gave places that are not finite; are all samples alike?")
-    return Embedding(np.ascontiguousarray(xy, dtype=np.float32), version, time.perf_counter() - began)
+    return Embedding(np.ascontiguousarray(xy, dtype=np.float32), version, time.perf_counter() - began, perplexity)
 
 
 def engine_for(wish: str = "auto") -> str:

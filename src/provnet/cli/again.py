@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from provnet.data.imagedata import DataSpec
+
+
+def path_word(path: os.PathLike[str] | str) -> str:
+    """A path as a word of a command that can be pasted into a shell.
+
+    >>> path_word("my runs/a"), path_word("-dash"), path_word("runs/a")
+    ("'my runs/a'", './-dash', 'runs/a')
+    """
+    text = os.fspath(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:

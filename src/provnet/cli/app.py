@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -76,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if argv is None else argv)
     debug, arguments = _without_debug(given)
+    _open_streams()
     _make_encodable()
     with _plain_warnings():
         code = _run(arguments or ["--help"], debug)
@@ -91,8 +93,8 @@ def _run(arguments: list[str], debug: bool) -> int:
     except KeyboardInterrupt:
         error_line("interrupted")
         return INTERRUPTED
-    except SystemExit as stop:  # a reader of our output that went away
-        return stop.code if isinstance(stop.code, int) else 1
+    except SystemExit:  # a reader of our output (head, less) that went away
+        return PIPE_CLOSED
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -132,6 +134,13 @@ def _without_debug(arguments: list[str]) -> tuple[bool, list[str]]:
     return len(kept) < end, kept + arguments[end:]
 
 
+def _open_streams() -> None:
+    """Whoever closed stdout or stderr (`>&-`) does not want to see it; nothing else depends on it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
 def _make_encodable() -> None:
     """A terminal that cannot show a character gets its escape, not a crash."""
     for stream in (sys.stdout, sys.stderr):
@@ -161,6 +170,7 @@ def _flushed(code: int) -> int:
 
 
 INTERRUPTED = 130
+PIPE_CLOSED = 141  # as of a program that the closed pipe ends
 
 for _module in (
     demo,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provnet.cli.again import path_word
 from provnet.cli.output import note, say
 from provnet.data.files import shown
 from provnet.errors import DiskError
@@ -91,7 +92,8 @@ def say_change(folder: Path, found: Change, words: str) -> None:
 def note_removed(folder: Path, found: Change) -> None:
     """Name the files that told of the run before."""
     if found.removed:
-        note(f"{' and '.join(found.removed)} told of the run before and went with it: provnet evaluate {folder}")
+        gone = " and ".join(found.removed)
+        note(f"{gone} told of the run before and went with it: provnet evaluate {path_word(folder)}")
 
 
 def note_strangers(folder: Path) -> None:

@@ -80,24 +80,26 @@ def evaluate(
         show(figures_table(values))
         if made:
             show(generator_table(made))
-    write_evaluation(run, values, about)
-    if not json:
+    if write_evaluation(run, values, about) and not json:
         say(f"written to {run / NAME}")
-    if data is None and test is not None:  # last: where another process holds the run, all else is there
+    if (
+        data is None and test is not None and os.access(run, os.W_OK)
+    ):  # last: where another process holds the run, all else is there
         to_card(run, weights, bank_state(loaded.samples), evaluation=values)
 
 
-def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """Keep all figures beside the run, and what they were measured on."""
+def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """Keep all figures beside the run, and what they were measured on; False where the folder is read-only."""
     from pathlib import Path
 
     from provnet.atomic import write_bytes
     from provnet.safejson import write_json
 
-    if os.access(folder, os.W_OK):
-        write_bytes(Path(folder) / NAME, write_json({**values, "about": about}, NAME))
-    else:
+    if not os.access(folder, os.W_OK):
         note(f"{NAME} is not written: {os.fspath(folder)} is read-only")
+        return False
+    write_bytes(Path(folder) / NAME, write_json({**values, "about": about}, NAME))
+    return True
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:

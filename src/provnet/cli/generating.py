@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from provnet.cli.again import path_word
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.options import folder_name, pick_device, refuse_file
 from provnet.cli.output import note, say
@@ -87,7 +88,7 @@ def draw_course(folder: Path, *, quiet: bool = False) -> None:
         return
     if not quiet:
         say(f"losses and accuracies of every epoch: {folder / COURSE}")
-        say(f"next: provnet generate {folder} -n 16 --out made")
+        say(f"next: provnet generate {path_word(folder)} -n 16 --out made")
 
 
 def read_rows(folder: Path) -> tuple[Mapping[str, Any], ...]:

@@ -6,6 +6,7 @@ import json as json_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provnet.cli.again import path_word
 from provnet.cli.banked import bank_counts, count_words
 from provnet.cli.evaluate import NAME
 from provnet.cli.figures import figures_table, generator_table
@@ -47,7 +48,7 @@ def info(run: RunFolder, json: AsJson = False) -> None:
         if isinstance(record["evaluation"].get("generation"), dict):
             show(generator_table(record["evaluation"]["generation"]))
     else:
-        say(f"not evaluated yet: provnet evaluate {run}")
+        say(f"not evaluated yet: provnet evaluate {path_word(run)}")
 
 
 def read_evaluation(folder: Path) -> dict[str, Any] | None:

@@ -104,7 +104,7 @@ def map(  # noqa: A001 - the name of the command
         "misattributed": None if tests is None else _rate(len(found.test_rows), found.tested),
         "engine": found.embedding.engine,
         "embedding_seconds": round(found.embedding.seconds, 2),
-        "perplexity": perplexity,
+        "perplexity": round(found.embedding.perplexity, 2),
         "groups": groups,
         "seed": seed,
         "test": None if tests is None else spec_name(tests.spec),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from provnet.cli.again import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import console, emit_json, is_first_process, note
@@ -99,7 +100,7 @@ def _heldout(run: Run, folder: Path, source: str | None, data_dir: str | None) -
     values = member_scores(run, chosen.images, warn=False).values[score]
     values.sort()
     if kept is None:
-        note(f"what distorted members score is not known; measure it: provnet audit {folder} --out DIR")
+        note(f"what distorted members score is not known; measure it: provnet audit {path_word(folder)} --out DIR")
         return Heldout(score, values, about=str(others.spec.source))
     return Heldout(score, values, kept.copies, about=str(others.spec.source))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.table import Table
 
+from provnet.cli.again import path_word
 from provnet.cli.output import interval_cells, say, show
 from provnet.errors import UsageError
 
@@ -133,7 +134,7 @@ def show_result(result: Mapping[str, Any], folder: Path) -> None:
         value, ends, n = interval_cells(result[f"{name}_accuracy"])
         say(f"{name} accuracy while training, last epoch: {value} (95 %: {ends}, n = {n})")
     say(f"trained in {seconds(result['seconds'])}; run written to {folder}", "bold")
-    say(f"next: provnet evaluate {folder}")
+    say(f"next: provnet evaluate {path_word(folder)}")
 
 
 def course_table(course: list[dict[str, Any]], most: int = 8) -> Table:

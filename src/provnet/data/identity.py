@@ -42,6 +42,11 @@ class SampleTable:
     withheld: np.ndarray = None  # type: ignore[assignment]
     added: np.ndarray = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        """One line, whatever the number of samples."""
+        apart = "".join(f", {int(getattr(self, name).sum()):,} {name}" for name in FLAGS if getattr(self, name).any())
+        return f"SampleTable({len(self.sample_ids):,} samples, {len(self.class_names)} classes{apart})"
+
     def __post_init__(self) -> None:
         n = len(self.sample_ids)
         for name in ("sha256", "pixel_sha256"):

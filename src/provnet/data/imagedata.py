@@ -69,6 +69,14 @@ class ImageData:
     def __len__(self) -> int:
         return len(self.images)
 
+    def __repr__(self) -> str:
+        """One line: pixels and ids would fill a page."""
+        kind = f"{'x'.join(map(str, self.images.shape[1:]))} {str(self.images.dtype).removeprefix('torch.')}"
+        classes = len(self.class_names)
+        return (
+            f"ImageData({len(self):,} samples of {kind}, {classes} classes, from {self.spec.source}, {self.spec.split})"
+        )
+
     @property
     def labels(self) -> Tensor:
         """(N,) int64 labels, a copy: whoever writes to it changes no sample."""
