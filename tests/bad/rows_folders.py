@@ -233,7 +233,7 @@ ROWS = [
         "duplicates with different labels",
         lambda place: twins(place, "a/8.png", "b/9.png"),
         0,
-        ("1 groups of equal pictures carry different labels", "a/8.png (a), b/9.png (b)"),
+        ("1 group of equal pictures carries different labels", "a/8.png (a), b/9.png (b)"),
         contradicted,
     ),
     Entry(

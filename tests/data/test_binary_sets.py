@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from provnet import open_data
+from provnet.data.files import DataWarning
 from provnet.data.idx import FASHION_NAMES
 from provnet.data.sources import has_split
 from provnet.errors import DataError, MemoryLimitError, UnsafeFileError, UsageError
@@ -179,6 +180,10 @@ def test_npz_with_a_test_split_and_names(tmp_path: Path) -> None:
 
 NPZ_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no labels": ({"images": noise((2, 3, 3))}, "needs the arrays `images` and `labels`, found images"),
+    "other names": (
+        {"x_train": noise((2, 3)), "y_train": [0, 1]},
+        "found x_train, y_train; save them under these names",
+    ),
     "lengths": ({"images": noise((2, 3, 3)), "labels": [0]}, "2 images but 1 labels"),
     "NaN": ({"images": np.full((2, 3), np.nan), "labels": [0, 1]}, "contains NaN"),
     "names": (
@@ -193,6 +198,16 @@ def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], words: str) -> None
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(DataError, match=rf"x\.npz: .*{words}"):
         open_data(tmp_path / "x.npz")
+
+
+def test_npz_names_the_arrays_that_it_does_not_use(tmp_path: Path) -> None:
+    path, arrays = tmp_path / "x.npz", {"images": noise((2, 3, 3)), "labels": [0, 1]}
+    np.savez(path, **arrays, who=np.array([{}, {}], dtype=object), ids=[7, 8], test_images=noise((2, 3, 3)))  # type: ignore[arg-type]
+    with pytest.warns(DataWarning, match=r"x\.npz: arrays not used: ids, test_images, who$"):
+        assert len(open_data(path)) == 2
+    np.savez(path, **arrays, test_images=noise((2, 3, 3)), test_labels=[0, 1], **{"a\nb": [1]})  # type: ignore[arg-type]
+    with pytest.warns(DataWarning, match=r"arrays not used: a\\nb$"):
+        assert len(open_data(path, split="all")) == 4
 
 
 def test_npz_with_objects_is_never_read(tmp_path: Path) -> None:

@@ -34,8 +34,24 @@ def test_conflicts_are_told() -> None:
     assert duplicate_facts(samples) == [
         "2 groups of exact duplicates, 4 of 5 samples",
         "exact index accuracy can reach at most 0.6000: equal pictures cannot be told apart",
-        "1 groups of equal pictures carry different labels; the first: train/0 (a), train/1 (b)",
+        "1 group of equal pictures carries different labels; the first: train/0 (a), train/1 (b)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "told"),
+    [
+        ("aaaab", "train/0 (a), train/4 (b)"),
+        ("bbaba", "train/0 (b), train/2 (a)"),
+        ("aabcd", "train/0 (a), train/2 (b), train/3 (c)"),
+    ],
+)
+def test_a_conflict_shows_one_sample_of_each_label(labels: str, told: str) -> None:
+    pool = noise((2, 4, 4))
+    samples = open_data(pool[[0] * 5], list(labels)).samples
+    assert duplicate_facts(samples)[-1] == f"1 group of equal pictures carries different labels; the first: {told}"
+    several = open_data(pool[[0, 0, 1, 1]], list("abab")).samples
+    assert duplicate_facts(several)[-1].startswith("2 groups of equal pictures carry different labels; the first: ")
 
 
 def test_the_same_picture_in_two_files_is_one_group(tmp_path: Path) -> None:

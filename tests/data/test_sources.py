@@ -156,6 +156,16 @@ def test_reopen_at_another_place(tmp_path: Path) -> None:
     assert open_data(mnist.spec, data_dir=tmp_path / "two").samples.fingerprint == mnist.samples.fingerprint
 
 
+def test_data_given_as_arrays_open_from_a_file(tmp_path: Path) -> None:
+    options = {"labels": "int64", "sample_shape": [4, 3], "feature_names": ["a"], "limit": 4}
+    np.savez(tmp_path / "x.npz", images=noise((6, 4, 3)), labels=np.arange(6) % 2)
+    data = reopen(DataSpec("arrays", "arrays", options=options), tmp_path / "x.npz")
+    assert data.spec == DataSpec(str(tmp_path / "x.npz"), "npz", options={"limit": 4})
+    assert len(data) == 4
+    with pytest.raises(UsageError, match="pass them once more"):
+        reopen(DataSpec("arrays", "arrays", options=options))
+
+
 def test_a_name_wins_over_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path / "embedded", {"a/1.png": encode(noise((3, 3)))})
     monkeypatch.chdir(tmp_path)

@@ -107,7 +107,7 @@ def _open(run: Run, source: str, split: str, data_dir: str | None, progress: boo
     from provnet.data.sources import has_split, reopen
 
     given = run.config.data or DataSpec("arrays", "arrays")
-    dropped = {"limit", "root", "class_names", "labels", "sample_shape", "feature_names", *AFTER_READING}
+    dropped = {"limit", "root", "class_names", *AFTER_READING}
     options = {name: value for name, value in given.options.items() if name not in dropped}
     split = split if has_split(source, split, data_dir) else "all"
     # pictures of any class may be asked for: the run's class names say nothing about them

@@ -25,9 +25,11 @@ def duplicate_facts(samples: SampleTable) -> list[str]:
     ]
     conflicts = samples.conflicts()
     if conflicts:
+        one_of_each = {samples.labels[i]: i for i in reversed(conflicts[0])}  # reversed: the first sample of a label
         first = ", ".join(
             f"{shown(samples.sample_ids[i])} ({shown(samples.class_names[samples.labels[i]])})"
-            for i in conflicts[0][:3]
+            for i in sorted(one_of_each.values())[:3]
         )
-        lines.append(f"{len(conflicts):,} groups of equal pictures carry different labels; the first: {first}")
+        many = "group of equal pictures carries" if len(conflicts) == 1 else "groups of equal pictures carry"
+        lines.append(f"{len(conflicts):,} {many} different labels; the first: {first}")
     return lines

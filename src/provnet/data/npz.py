@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 import zlib
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 
 from provnet.data.arrays import check_array, converter
 from provnet.data.assemble import Opened, assemble
-from provnet.data.files import check_memory
+from provnet.data.files import DataWarning, check_memory, shown
 from provnet.data.labels import encode_labels
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, MemoryLimitError, UnsafeFileError, UsageError
@@ -27,10 +28,14 @@ def npz_has_test(path: Path) -> bool:
 
 def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
     """Pictures or vectors and labels of one split, or of both (`all`); object arrays are never read."""
-    arrays = _load(path)
+    arrays, unknown = _load(path)
     if not {"images", "labels"} <= set(arrays):
-        raise DataError(f"{path}: needs the arrays `images` and `labels`, found {', '.join(sorted(arrays)) or 'none'}")
+        found = shown(", ".join(sorted([*arrays, *unknown])))[:200]
+        raise DataError(f"{path}: needs the arrays `images` and `labels`, found {found}; save them under these names")
     has_test = {"test_images", "test_labels"} <= set(arrays)
+    unused = sorted(unknown if has_test else {*unknown, *({"test_images", "test_labels"} & set(arrays))})
+    if unused:
+        warnings.warn(f"{path}: arrays not used: {shown(', '.join(unused))[:200]}", DataWarning, stacklevel=2)
     if split == "test" and not has_test:
         raise UsageError(f"{path}: no test split (`test_images`, `test_labels`); use split train or all")
     parts = ["train"] if split == "train" or not has_test else ["train", "test"] if split == "all" else ["test"]
@@ -53,12 +58,13 @@ def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
         raise kind(f"{path}: {error}") from error
 
 
-def _load(path: Path) -> dict[str, np.ndarray]:
+def _load(path: Path) -> tuple[dict[str, np.ndarray], set[str]]:
+    """The arrays that have a meaning here, and the names of all others, which are not read."""
     try:
         with zipfile.ZipFile(path) as archive:
             check_memory(sum(entry.file_size for entry in archive.infolist()), f"the arrays of {path}")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if name in _WANTED}
+            return {name: file[name] for name in file.files if name in _WANTED}, set(file.files) - set(_WANTED)
     except MemoryLimitError:
         raise
     except MemoryError as error:

@@ -27,6 +27,8 @@ from provnet.data.npz import npz_has_test, open_npz
 from provnet.data.rules import OpenOptions, make_options
 from provnet.errors import UnsafeFileError, UsageError, did_you_mean, one_of
 
+ARRAYS_ONLY = ("labels", "sample_shape", "feature_names")  # options that `provnet.labelled` keeps for the classifier
+
 
 def open_data(
     source: Any,
@@ -118,13 +120,15 @@ def reopen(
     """Open what a DataSpec describes, at its old place or at another (`source`), by the same rules.
 
     Without `cache` every file is read and hashed anew: who reopens data asks whether they are still the same.
+    Data that were given as arrays open from a file; what is remembered of their form (ARRAYS_ONLY) is no rule for it.
 
     >>> len(reopen(open_data("embedded", limit=20).spec))
     20
     """
     if source is not None:
         names = NAMES[spec.source].class_names if spec.source in NAMES else None
-        options = spec.options if names is None else {"class_names": list(names), **spec.options}
+        options = {name: value for name, value in spec.options.items() if name not in ARRAYS_ONLY}
+        options = options if names is None else {"class_names": list(names), **options}
         spec = _spec(source, spec.split, data_dir or spec.data_dir, options)
     elif data_dir is not None and spec.source in NAMES:
         spec = replace(spec, data_dir=str(data_folder(data_dir)))
