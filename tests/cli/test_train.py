@@ -87,7 +87,7 @@ def test_odd_data_are_flagged(own_data: Path, tmp_path: Path, call: Call) -> Non
     assert found.code == 0
     assert "groups of exact duplicates, 3 of 21 samples" in found.err
     assert "can reach at most 0.9048" in found.err
-    assert "carry different labels" in found.err
+    assert "1 group of equal pictures carries different labels" in found.err
     assert "1 classes have one sample" in found.err
     assert "1 bad files left out; the first: train/digit-2/broken.png" in found.err
 
