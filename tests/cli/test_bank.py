@@ -56,7 +56,7 @@ def test_erased_is_in_no_file(place: Path, data: Path, call: Call) -> None:
     assert call("evaluate", run).code == 0
     for leftover in (
         "report.html",
-        "checkpoints/step-1/state.json",
+        "checkpoints/step-0000000001/state.json",
         f".tmp-{10**9}-0a1b2c3d-.next/samples.safetensors",
     ):
         (run / leftover).parent.mkdir(parents=True, exist_ok=True)

