@@ -87,7 +87,7 @@ def test_a_single_number_has_the_wrong_shape() -> None:
         (-1, "must be .* or more, got -1"),
         (2.5, "whole number of .* or more, got 2.5"),
         ("3", "whole number"),
-        (None, ""),
+        ([3], ""),
     ],
 )
 def test_numbers_that_must_be_whole(name: str, value: Any, words: str) -> None:
@@ -96,6 +96,13 @@ def test_numbers_that_must_be_whole(name: str, value: Any, words: str) -> None:
         explain(run, images, **{name: value})
     with pytest.raises(UsageError, match=f"{name} .*{words}"):
         credit(run, images, WHO[: len(run.samples)], **{name: value})
+
+
+def test_no_number_of_exemplars_is_refused_and_no_batch_size_is_chosen() -> None:
+    run, images = trained(), unseen().images[:2]
+    with pytest.raises(UsageError, match="k must be a whole number of 1 or more, got None"):
+        explain(run, images, k=None)  # type: ignore[arg-type]
+    assert np.array_equal(explain(run, images, batch_size=None).weight, explain(run, images, batch_size=256).weight)
 
 
 def test_a_batch_of_none_is_refused_and_numbers_of_numpy_are_taken() -> None:

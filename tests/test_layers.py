@@ -13,6 +13,7 @@ SOURCE = Path(provnet.__file__).parent
 LAYERS = (
     "errors",
     "indexing",
+    "chunks",
     "atomic",
     "data",
     # keys of samples: kept, compared, found

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
@@ -28,8 +29,6 @@ from provnet.modelfile import Run, read_run, write_run
 from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
 from provnet.training.fit import fit
 from provnet.training.plan import auto_head
-
-BATCH = 256  # inputs at a time when predicting
 
 
 class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -255,8 +254,9 @@ def _probabilities(run: Run, images: Tensor) -> np.ndarray:
     """(N, C) class probabilities; scores that are not finite are refused."""
     net = active_network(run)[0].eval()  # in a single branch the keys decide the class, too
     device = next(net.parameters()).device
+    batches = torch.split(images, at_once(images.shape[1:], device.type))
     with torch.inference_mode():
-        logits = torch.cat([net(batch.to(device)).logits.float().cpu() for batch in torch.split(images, BATCH)])
+        logits = torch.cat([net(batch.to(device)).logits.float().cpu() for batch in batches])
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
             "the class scores are not finite; check the input's values and the weights (provnet verify)"

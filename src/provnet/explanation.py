@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from provnet.attribution import Attribution, attribute
+from provnet.chunks import at_once
 from provnet.data.evidence import Evidence, evidence, picture_of
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
@@ -189,7 +190,7 @@ def explain(
     *,
     k: int = 5,
     classes: Tensor | np.ndarray | None = None,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     weights: str = "plain",
     warn: bool = True,
 ) -> Explanation:
@@ -198,7 +199,8 @@ def explain(
     With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
     ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
     `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`:
-    P(class) times the share within the sample's class.
+    P(class) times the share within the sample's class. `batch_size` inputs go through the network at a time; None
+    chooses by their size (`provnet.chunks`).
 
     >>> from provnet.training.fit import fit
     >>> from provnet.training.config import train_config
@@ -213,14 +215,15 @@ def explain(
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)
     net, kept = active_network(run)
-    k, batch_size = whole("k", k), whole("batch_size", batch_size)
+    k = whole("k", k)
     asked = None if classes is None else _classes(run, classes, len(queries))
     device = next(net.parameters()).device
+    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
     net.eval()
     parts = []
     with torch.inference_mode():
-        for start in range(0, len(queries), batch_size):
-            rows = slice(start, start + batch_size)
+        for start in range(0, len(queries), size):
+            rows = slice(start, start + size)
             given = None if asked is None else asked[rows].to(device)
             parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
     small = queries.numel() * queries.element_size() <= MOST_BYTES

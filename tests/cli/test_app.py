@@ -120,7 +120,7 @@ def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monk
     assert found.code == code
     assert len(found.err.strip().splitlines()) == 1
     if "memory" in str(error):
-        assert "error: out of memory; use a smaller batch, size or limit" in found.err
+        assert "error: out of memory; use smaller pictures (--size), fewer samples" in found.err
     if code == 1:
         assert "internal error: ZeroDivisionError: oh; run with --debug" in found.err
 

@@ -113,7 +113,10 @@ def _explained(error: Exception) -> tuple[int, str]:
         command = context.command_path if context is not None else "provnet"
         return 2, f"{usage.format_message().rstrip('.')}. See: {command} --help"
     if _out_of_memory(error):
-        return MemoryLimitError.exit_code, "out of memory; use a smaller batch, size or limit"
+        return (
+            MemoryLimitError.exit_code,
+            "out of memory; use smaller pictures (--size), fewer samples, or in training a smaller batch",
+        )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError.exit_code, f"the disk is full ({error.filename or 'no file named'}); make room and try again"
     return 1, f"internal error: {type(error).__name__}: {error}; run with --debug to see where"

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,10 @@ def fit(
             training = _training_set(data, indexed, fabric.device)
             sampler = indexed.sampler(index_map, alpha, data.labels)
             state = _run(fabric, net, training, sampler, config, session, checkpoint)
-            images = training.samples.images
+            images, bar = training.samples.images, partial(progress_bar, enabled=session.progress)
             if isinstance(net.index_head, ExemplarHead):
                 refresh(net, indexed.images(images), progress=session.progress)
-            support = calibrate(net, images, config.seed, labels=training.samples.labels)
+            support = calibrate(net, images, config.seed, labels=training.samples.labels, progress=bar)
         run = Run(
             network=_plain(net),
             config=RunConfig(shape, data.spec, test, settings, support, versions(), None),
