@@ -167,3 +167,16 @@ def test_as_json() -> None:
     assert set(written["index_accuracy_perturbed"]) == {"noise", "shift", "jpeg"}
     assert written["class_accuracy"] == figures.class_accuracy.to_json()
     assert written["any_at_5"] == figures.any_at[5].to_json()
+
+
+def test_it_prints_a_line_a_figure_that_was_measured() -> None:
+    run, test = trained("class-conditional"), unseen()
+    found = evaluate(run, test)
+    lines = str(found).splitlines()
+    assert lines[0] == f"class_accuracy{' ' * (lines[0].index(str(found.class_accuracy)) - 14)}{found.class_accuracy}"
+    assert not any(line.startswith("index_accuracy") for line in lines)  # no training data were given
+    assert any(line.startswith("supported, test") for line in lines)
+    assert repr(found) == str(found)
+    nothing = wilson(0, 0)
+    empty = Evaluation(nothing, nothing, nothing, {}, {}, {}, {}, 1.0)
+    assert str(empty) == "nothing was measured"

@@ -45,6 +45,24 @@ class Evaluation:
     index_ceiling: float
     extra: Mapping[str, Interval] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """A line a figure that was measured."""
+        rows = {
+            "class_accuracy": self.class_accuracy,
+            "index_accuracy": self.index_accuracy,
+            "index_at_5": self.index_at_5,
+            **{f"index_accuracy, {name}": one for name, one in self.index_accuracy_perturbed.items()},
+            **{f"any_at_{k}": one for k, one in self.any_at.items()},
+            **{f"majority_at_{k}": one for k, one in self.majority_at.items()},
+            **{f"supported, {name}": one for name, one in self.supported.items()},
+            **self.extra,
+        }
+        there = {name: one for name, one in rows.items() if one.value is not None}
+        widest = max(map(len, there), default=0)
+        return "\n".join(f"{name:<{widest}}  {one}" for name, one in there.items()) or "nothing was measured"
+
+    __repr__ = __str__  # what a notebook shows
+
     def to_json(self) -> dict[str, Any]:
         """Plain values, rates in 0..1."""
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -144,7 +145,8 @@ def test_stopped_and_resumed(data: Path, tmp_path: Path, call: Call, monkeypatch
         patch.setattr("provnet.training.fit.write_run", stop)
         stopped = call("train", data, "--out", tmp_path / "run", *common)
     assert stopped.code == 130
-    assert "give the same command with --resume" in stopped.err
+    words = shlex.split(stopped.err.split("to go on: ")[1].splitlines()[0])
+    assert words == ["provnet", "train", str(data), "--out", str(tmp_path / "run"), *map(str, common), "--resume"]
     changed = call("train", data, "--out", tmp_path / "run", "--resume", *common, "--seed", 5)
     assert changed.code == 6
     assert "training.seed: 0 -> 5" in changed.last_line

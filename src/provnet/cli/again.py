@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,15 @@ def path_word(path: os.PathLike[str] | str) -> str:
     """
     text = os.fspath(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
+
+
+def resumed(arguments: Sequence[str]) -> str:
+    """The command that goes on with what these arguments of `provnet` began.
+
+    >>> resumed(["train", "my data", "--out", "runs/a", "--overwrite"])
+    "provnet train 'my data' --out runs/a --resume"
+    """
+    return shlex.join(["provnet", *(word for word in arguments if word not in ("--overwrite", "--resume")), "--resume"])
 
 
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:

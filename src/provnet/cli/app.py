@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
-        result = app(arguments, prog_name="provnet", standalone_mode=False)
+        result = app(arguments, prog_name="provnet", standalone_mode=False, obj=arguments)
         if result == INTERRUPTED:
             error_line("interrupted")
         return result if isinstance(result, int) else 0

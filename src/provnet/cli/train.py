@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.again import resumed
 from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_course
 from provnet.cli.options import AsJson, DataDir, Device, NewRun, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
@@ -23,6 +24,7 @@ _DATA, _HOW, _RUN = "Data", "Network and recipe", "The run"
 
 
 def train(
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -258,7 +260,7 @@ def train(
         )
     except KeyboardInterrupt:
         if (out / checkpoints.FOLDER).is_dir():
-            note(f"stopped; a checkpoint is kept in {out}: give the same command with --resume to go on")
+            note(f"stopped; a checkpoint is kept in {out}; to go on: {resumed(context.obj)}")
         raise
     if not is_first_process():
         return
