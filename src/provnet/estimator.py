@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 
 from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData
@@ -108,6 +110,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             data = X
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
+        elif isinstance(X, (str, os.PathLike, Dataset)):
+            given = f"a {type(X).__name__}"
+            raise UsageError(f"fit takes samples with labels, or an ImageData; open {given} first: fit(open_data(...))")
         else:
             data = self._training_data(X, y)
         run = fit(
