@@ -65,13 +65,14 @@ def _library(call: Callable[[], Any], entry: Entry) -> Said:
     return Said(entry.code, err=f"error: {line}\n")
 
 
+BESIDE = ("error: ", "warning: ", "note: ", "training ", "calibration ", "evaluating ")  # how lines on stderr begin
+
+
 def _check_lines(said: Said, command: str) -> None:
     """One line of error at the end, or none where it is no error; beside it notes, warnings and the progress bar."""
     assert "Traceback" not in said.out + said.err
     lines = said.err.splitlines()
-    assert [
-        line for line in lines if not line.startswith(("error: ", "warning: ", "note: ", "training ", "evaluating "))
-    ] == []
+    assert [line for line in lines if not line.startswith(BESIDE)] == []
     assert all(line.isprintable() for line in lines)
     reports = command == "verify" and said.code in (6, 7) and not said.errors  # its report on stdout is the answer
     assert len(said.errors) == (0 if said.code == 0 or reports else 1)
