@@ -80,11 +80,10 @@ def evaluate(
         show(figures_table(values))
         if made:
             show(generator_table(made))
-    if write_evaluation(run, values, about) and not json:
+    written = write_evaluation(run, values, about)
+    if written and not json:
         say(f"written to {run / NAME}")
-    if (
-        data is None and test is not None and os.access(run, os.W_OK)
-    ):  # last: where another process holds the run, all else is there
+    if written and data is None and test is not None:  # last: where another process holds the run, all else is there
         to_card(run, weights, bank_state(loaded.samples), evaluation=values)
 
 

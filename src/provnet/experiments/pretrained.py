@@ -62,7 +62,7 @@ class Enlarged(nn.Module):
     torch.Size([2, 5])
     """
 
-    task_layers = ()  # features of ImageNet tell breeds apart by a linear layer
+    task_layers = ()  # a linear layer, as the weights were trained with
     mean: Tensor
     std: Tensor
 
