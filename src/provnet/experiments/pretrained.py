@@ -24,6 +24,7 @@ from provnet.training.setup import STATISTICS
 
 BACKBONES = {"efficientnet-lite0": (0,), "efficientnet-lite0+1+2": (0, 1, 2)}
 SIZES = (224, 240, 260)  # pixels a side that each of the three was trained on
+AT_ONCE = 512  # pictures that are asked together: who asks chose by their size before they are enlarged
 LEAST, NARROW = 0.4, 0.75  # share of a picture that is seen in training, and its width by its height
 
 
@@ -78,6 +79,9 @@ class Enlarged(nn.Module):
         x = (x.float() * self.std + self.mean - 127) / 128
         if self.training:
             return self._features(parts(x, self.learn))
+        return torch.cat([self._asked(some) for some in x.split(AT_ONCE)])
+
+    def _asked(self, x: Tensor) -> Tensor:
         x = F.interpolate(x, size=(self.ask, self.ask), mode="bicubic", align_corners=False)
         return (self._features(x) + self._features(x.flip(3))) / 2
 
