@@ -23,7 +23,7 @@ from provnet.modelfile import Run
 from provnet.models.exemplar import unit
 from provnet.models.rekey import exemplar_head, joined, keys_of, with_keys
 from provnet.newcomers import newcomers
-from provnet.training.keys import AT_ONCE, features_of
+from provnet.training.keys import features_at_once, features_of
 from provnet.training.progress import progress_bar
 
 NOT_TRAINED = -1.0  # the class loss of an added sample in every epoch: it was in none of them
@@ -144,7 +144,7 @@ def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
     net, head = run.network.eval(), exemplar_head(run.network)
     made = []
     with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
-        step = AT_ONCE[head.keys.device.type]
+        step = features_at_once(data.images, head.keys.device)
         for start in range(0, len(data), step):
             images = data.images[start : start + step].to(head.keys.device)
             made.append(pack(unit(features_of(net, images)), head.stored))

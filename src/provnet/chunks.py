@@ -18,8 +18,8 @@ VALUES = 2**22  # at a time, over all samples: for vectors, and for pictures of 
 GPU = 8  # times as much, not measured: 5 GB in backbone residual, by what a picture takes on a CPU
 
 
-def at_once(shape: Sequence[int], device: str = "cpu") -> int:
-    """Samples at a time, for samples of this shape, (F,) or (C, H, W), on this type of device.
+def at_once(shape: Sequence[int], device: str = "cpu", most: int = MOST) -> int:
+    """Samples at a time, for samples of this shape, (F,) or (C, H, W), on this type of device; `most` where small.
 
     >>> at_once((1, 28, 28)), at_once((3, 224, 224)), at_once((3, 224, 224), "cuda"), at_once((64,))
     (256, 10, 83, 256)
@@ -27,4 +27,4 @@ def at_once(shape: Sequence[int], device: str = "cpu") -> int:
     pixels = math.prod(shape[1:])  # 1 for a vector
     values = math.prod(shape)
     times = 1 if device == "cpu" else GPU
-    return max(1, min(MOST, times * PIXELS // max(pixels, 1), times * VALUES // max(values, 1)))
+    return max(1, min(most, times * PIXELS // max(pixels, 1), times * VALUES // max(values, 1)))

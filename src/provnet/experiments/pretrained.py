@@ -79,7 +79,7 @@ class Enlarged(nn.Module):
         x = (x.float() * self.std + self.mean - 127) / 128
         if self.training:
             return self._features(parts(x, self.learn))
-        return torch.cat([self._asked(some) for some in x.split(AT_ONCE)])
+        return torch.cat([self._asked(some) for some in torch.split(x, AT_ONCE)])
 
     def _asked(self, x: Tensor) -> Tensor:
         x = F.interpolate(x, size=(self.ask, self.ask), mode="bicubic", align_corners=False)

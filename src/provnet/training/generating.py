@@ -16,7 +16,7 @@ from provnet.models.made import Normal
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.rekey import exemplar_head
 from provnet.models.vae import ProvenanceVAE, answer_at, posterior_of, sample
-from provnet.training.keys import AT_ONCE
+from provnet.training.keys import features_at_once
 
 MEASURED = 60_000  # samples that are looked at after an epoch
 DRAWN = 11  # kind of randomness, beside order (1), targets (2) and others
@@ -42,7 +42,7 @@ def measured(net: ProvenanceNet, samples: ResidentData, seed: int, epoch: int) -
     hits = torch.zeros(4, dtype=torch.int64, device=device)
     every = torch.arange(0, len(samples), -(-len(samples) // MEASURED), device=samples.images.device)
     generator = keyed_generator(seed, epoch, DRAWN)
-    for index in torch.split(every, AT_ONCE[device.type]):
+    for index in torch.split(every, features_at_once(samples.images, device)):
         images, labels = samples.batch(index)
         posterior = posterior_of(net, images)
         for place, z in enumerate((posterior.mean, sample(posterior, generator))):
@@ -64,7 +64,7 @@ def settle(net: ProvenanceNet, images: Tensor, labels: Tensor) -> None:
         return
     device = next(net.parameters()).device
     net.eval()
-    parts = [posterior_of(net, part.to(device)) for part in torch.split(images, AT_ONCE[device.type])]
+    parts = [posterior_of(net, part.to(device)) for part in torch.split(images, features_at_once(images, device))]
     whole = Normal(torch.cat([part.mean for part in parts]), torch.cat([part.log_variance for part in parts]))
     net.vae.settle(whole, labels.to(device))
 

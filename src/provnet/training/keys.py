@@ -8,12 +8,13 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from provnet.chunks import at_once
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet
 from provnet.sharding import sum_over
 from provnet.training.progress import progress_bar
 
-AT_ONCE = {"cpu": 1024, "cuda": 8192}
+SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: features alone, without scores
 MEASURED = 10_000
 
 
@@ -24,7 +25,7 @@ def fill_keys(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> 
     net.eval()
     done = 0
     with torch.inference_mode(), progress_bar("keys", len(own), progress) as update:
-        for index in torch.split(own, AT_ONCE[device.type]):
+        for index in torch.split(own, features_at_once(images, device)):
             head.set_keys(index.to(device), features_of(net, images[index].to(device)))
             done += len(index)
             update(done, "")
@@ -37,7 +38,7 @@ def refresh(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> No
     net.eval()
     hits = 0
     with torch.inference_mode():
-        for some in torch.split(queries, AT_ONCE[device.type]):
+        for some in torch.split(queries, features_at_once(images, device)):
             index = some[head.shard.rank :: head.shard.processes]
             labels = net.index_map.labels[index.to(device)]
             features = features_of(net, images[index.to(images.device)].to(device))
@@ -47,6 +48,11 @@ def refresh(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> No
     fill_keys(net, images, progress=progress)
     head.join_keys()
     head.close_keys()
+
+
+def features_at_once(images: Tensor, device: torch.device) -> int:
+    """How many of these go through a backbone at a time when nothing but features is asked for."""
+    return at_once(images.shape[1:], device.type, SMALL[device.type])
 
 
 def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
