@@ -136,8 +136,8 @@ BARS: dict[str, tuple[float, tuple[str, ...]]] = {
 # why a bar was missed, as far as we know; not said of one that was reached
 WHY = {
     "Stanford Dogs, pretrained": (
-        "the pictures at hand have 64×64 pixels, squashed to a square, and enlarging them to the 224×224 that the weights "
-        "were trained on adds no detail"
+        "the pictures at hand have 64×64 pixels, squashed to a square, and enlarging them to the 224×224 that "
+        "the weights were trained on adds no detail"
     )
 }
 
