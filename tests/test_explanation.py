@@ -80,8 +80,9 @@ def test_to_records(found: Explanation) -> None:
         assert (record["predicted"], record["confidence"]) == (one.predicted, one.confidence)
         assert record["supported"] is one.supported
         for mine, exemplar in zip(record["exemplars"], one.exemplars, strict=True):
-            assert list(mine) == ["sample_id", "sha256", "index", "label", "weight", "path"]
-            assert all(value == getattr(exemplar, name) for name, value in mine.items())
+            names = ["sample_id", "sha256", "index", "label", "weight", "path", "duplicates", "duplicate_count"]
+            assert list(mine) == names
+            assert mine == {**vars(exemplar), "duplicates": []}
     names = [f"digit {row}.png" for row in range(50)]
     assert [record["input"] for record in found.to_records(names)] == names
     with pytest.raises(UsageError, match="49 names for 50 explanations; give one each"):

@@ -28,6 +28,7 @@ LAYERS = (
     "models",
     "objective",
     # scores to samples, and when to say "none"
+    "equal",
     "attribution",
     "support",
     # files
@@ -52,6 +53,7 @@ LAYERS = (
     "metrics_generation",
     "report",
     "notebook",
+    "named",
     "explanation",
     "evaluation",
     "generation",

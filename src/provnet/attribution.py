@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provnet.equal import shared
 from provnet.errors import NonFiniteError, UsageError, one_of
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
-from provnet.ranks import Ranked
+from provnet.ranks import Ranked, ranks_of, rows_of, scores_of
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,13 @@ class Attribution:
     support: Tensor
 
 
-def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain") -> Attribution:
-    """Turn a network's output into training samples with weights; NaN or infinity is an error, never an index."""
+def attribute(
+    net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain", groups: Tensor | None = None
+) -> Attribution:
+    """Turn a network's output into training samples with weights; NaN or infinity is an error, never an index.
+
+    With `groups`, see `equal.equal_groups`, equal samples share their weight.
+    """
     if k < 1:
         raise UsageError(f"k must be 1 or more, got {k}")
     one_of("weights", weights, WEIGHTS)
@@ -53,7 +59,9 @@ def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str
         assert isinstance(net.index_head, ExemplarHead)
         found = net.index_head.best(output.index_features, output.classes, min(k, net.index_map.n), joint)
     else:
-        found = _best_of_scores(net, output.index_scores.float(), output.classes, k, joint)
+        found = _best_of_scores(
+            net, _comparable(net, output, joint, groups), output.classes, k, ties=groups is not None
+        )
     weight = found.log_share.exp().where(found.index >= 0, 0.0)
     _refuse_not_finite(torch.isfinite(weight).all(1))
     predicted = output.logits.argmax(1)  # as the index branch was told; probabilities may tie where scores do not
@@ -66,7 +74,9 @@ def attribute(net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str
     )
 
 
-def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weights: str = "plain") -> Tensor:
+def weights_of(
+    net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weights: str = "plain", groups: Tensor | None = None
+) -> Tensor:
     """(B, L) int64 samples -> (B, L) the weights that `attribute` gives them, however far down they stand.
 
     >>> from provnet.indexing import IndexMap
@@ -84,7 +94,7 @@ def weights_of(net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weig
         assert isinstance(head, ExemplarHead)
         logs = _log_shares_of_keys(head, output, index, joint)
     else:
-        scores = _comparable(net, output.index_scores.float(), output.classes, joint)
+        scores = _comparable(net, output, joint, groups)
         logs = scores.gather(1, head.to_slot(index)) - scores.logsumexp(1, keepdim=True)
     if head.valid(output.classes) is not None:  # samples of other classes were not looked at
         logs = logs.masked_fill(head.index_map.labels[index] != output.classes.unsqueeze(1), -torch.inf)
@@ -136,23 +146,51 @@ def _refuse_not_finite(finite: Tensor) -> None:
         )
 
 
-def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, log_class: Tensor | None) -> Ranked:
-    """The best of the scores of an output layer (B, slots), as logs of their shares."""
-    scores = _comparable(net, scores, classes, log_class)
-    best = scores.topk(min(k, scores.shape[1]), dim=1)
-    real = torch.isfinite(best.values)
-    index = net.index_head.to_index(best.indices.where(real, best.indices[:, :1]), classes).where(real, -1)
-    return Ranked(index, (best.values - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
+def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, *, ties: bool) -> Ranked:
+    """The best of comparable scores (B, slots), as logs of their shares; with `ties` the lower of equal ones first."""
+    count = min(k, scores.shape[1])
+    if ties:
+        slots = torch.arange(scores.shape[1], device=scores.device)
+        ranks = ranks_of(scores, slots).topk(count, dim=1).values
+        values, place = scores_of(ranks), rows_of(ranks)
+    else:
+        values, place = scores.topk(count, dim=1)
+    real = torch.isfinite(values)
+    index = net.index_head.to_index(place.where(real, place[:, :1]), classes).where(real, -1)
+    return Ranked(index, (values - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
 
 
-def _comparable(net: ProvenanceNet, scores: Tensor, classes: Tensor, log_class: Tensor | None) -> Tensor:
+def all_weights(
+    net: ProvenanceNet, output: ProvenanceOutput, weights: str, groups: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """(B, slots) samples of an output layer, -1 where a slot has none, and the weights that `attribute` gives them."""
+    joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
+    return _samples_of_slots(net, output), _comparable(net, output, joint, groups).softmax(1)
+
+
+def _samples_of_slots(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+    assert output.index_scores is not None
+    slots = torch.arange(output.index_scores.shape[1], device=output.logits.device).expand_as(output.index_scores)
+    valid = net.index_head.valid(output.classes)
+    if valid is None:
+        return net.index_head.to_index(slots, output.classes)
+    return net.index_head.to_index(slots.where(valid, 0), output.classes).where(valid, -1)
+
+
+def _comparable(
+    net: ProvenanceNet, output: ProvenanceOutput, log_class: Tensor | None, groups: Tensor | None
+) -> Tensor:
     """Scores (B, slots) whose softmax are the weights: -inf outside of the class that is looked at, joint if asked."""
-    valid = net.index_head.valid(classes)
+    assert output.index_scores is not None
+    scores, valid = output.index_scores.float(), net.index_head.valid(output.classes)
     if valid is not None:  # within one class: P(class) would be a common factor
         scores = scores.masked_fill(~valid, -torch.inf)
     elif log_class is not None:
         scores = joint_scores(scores, net.index_map.labels, log_class)
-    return scores
+    if groups is None:
+        return scores
+    index = _samples_of_slots(net, output)
+    return shared(scores, groups[index.clamp(min=0)].where(index >= 0, -1))
 
 
 def joint_scores(scores: Tensor, labels: Tensor, log_class: Tensor) -> Tensor:

@@ -19,28 +19,18 @@ from provnet.chunks import at_once
 from provnet.data.evidence import Evidence, evidence, picture_of
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
+from provnet.equal import equal_groups
 from provnet.errors import NonFiniteError, UsageError
 from provnet.inputs import range_problem, raw_tensor, whole
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.rekey import restricted
+from provnet.named import Exemplar, duplicate_words, named
 from provnet.notebook import Shown, cards_html, left_out
 from provnet.report.records import ExemplarCard, ExplanationCard
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
 MOST_BYTES = 64_000_000  # of inputs that are kept to be drawn
-
-
-@dataclass(frozen=True)
-class Exemplar:
-    """A training sample offered as explanation, named so that anybody can check it."""
-
-    sample_id: str
-    sha256: str
-    index: int
-    label: str
-    weight: float
-    path: str | None
 
 
 @dataclass(frozen=True)
@@ -106,18 +96,8 @@ class Explanation:
     def one(self, row: int) -> Explained:
         """The explanation of one input."""
         names = self.samples.class_names
-        exemplars = tuple(
-            Exemplar(
-                sample_id=self.samples.sample_ids[i],
-                sha256=self.samples.hex(i),
-                index=i,
-                label=names[int(self.samples.labels[i])],
-                weight=float(w),
-                path=self.samples.paths[i],
-            )
-            for i, w in zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
-            if i >= 0
-        )
+        pairs = zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
+        exemplars = tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
         return Explained(
             predicted=names[int(self.predicted[row])],
             confidence=float(self.confidence[row]),
@@ -136,7 +116,7 @@ class Explanation:
                 "predicted": one.predicted,
                 "confidence": one.confidence,
                 "supported": one.supported,
-                "exemplars": [vars(exemplar) for exemplar in one.exemplars],
+                "exemplars": [exemplar.to_json() for exemplar in one.exemplars],
             }
             for name, one in zip(names, self, strict=True)
         ]
@@ -176,12 +156,16 @@ class Explanation:
         """One input for `show`, with those exemplars that have an entry in `pictures`."""
         one = self.one(row)
         exemplars = tuple(
-            ExemplarCard(pictures[x.index].picture, x.sample_id, x.sha256, x.label, x.weight, pictures[x.index].note)
-            for x in one.exemplars[:MOST_EXEMPLARS]
-            if x.index in pictures
+            exemplar_card(x, pictures[x.index]) for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures
         )
         query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
         return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
+
+
+def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
+    """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
+    note = "; ".join(part for part in (seen.note, duplicate_words(sample)) if part)
+    return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 
 
 def explain(
@@ -219,13 +203,14 @@ def explain(
     asked = None if classes is None else _classes(run, classes, len(queries))
     device = next(net.parameters()).device
     size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
+    groups = equal_groups(net, run.samples, weights)
     net.eval()
     parts = []
     with torch.inference_mode():
         for start in range(0, len(queries), size):
             rows = slice(start, start + size)
             given = None if asked is None else asked[rows].to(device)
-            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights))
+            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights, groups))
     small = queries.numel() * queries.element_size() <= MOST_BYTES
     found = replace(joined(parts, run), images=queries.clone() if small else None)  # the caller may reuse its tensor
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))

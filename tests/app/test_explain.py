@@ -11,7 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import provnet
+from provnet.app.served import Served
 from provnet.explanation import explain
+from provnet.training.config import train_config
+from provnet.training.fit import fit
 
 from .made import NAMES, Live, digit, digits, png, serving, trained
 
@@ -53,6 +57,21 @@ def test_what_is_known_is_explained_without_sending_it_again(live: Live, by: str
     assert found["query"]["origin"] == by
     for name in ("predicted", "confidence", "exemplars", "picture"):
         assert found[name] == expected[name]
+
+
+def test_equal_samples_share_their_weight_and_name_each_other() -> None:
+    few = digits("train", 80)
+    rows = [*range(80), 4, 4]
+    data = provnet.open_data(few.images[rows].numpy(), few.samples.labels[rows])
+    run = fit(data, network="single", config=train_config(epochs=3))
+    with serving(Served(run=run, name="copies", test=digits("test", 60))) as live:
+        found = live.post("/explain/known", json={"pixels": few.images[4].tolist(), "k": 82}).json()["exemplars"]
+        ids = data.samples.sample_ids
+        of = {one["sample_id"]: one for one in found}
+        same = [of[ids[i]] for i in (4, 80, 81)]
+        assert len({one["weight"] for one in same}) == 1
+        assert [one["duplicates"] for one in same] == [[ids[80], ids[81]], [ids[4], ids[81]], [ids[4], ids[80]]]
+        assert (of[ids[5]]["duplicates"], of[ids[5]]["duplicate_count"]) == ([], 0)
 
 
 def test_one_plane_may_be_left_out_of_grey_pixels(live: Live) -> None:

@@ -15,7 +15,7 @@ from provnet.decisions import verify_chain
 
 from .conftest import Call
 
-EXEMPLAR = {"sample_id", "sha256", "index", "label", "weight", "path"}
+EXEMPLAR = {"sample_id", "sha256", "index", "label", "weight", "path", "duplicates", "duplicate_count"}
 
 
 def sha256(path: Path) -> str:

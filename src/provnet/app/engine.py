@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from provnet.attribution import attribute, weights_of
+from provnet.attribution import WEIGHTS, attribute, weights_of
+from provnet.equal import equal_groups
 from provnet.errors import ProvnetError
 from provnet.explanation import active_network
 from provnet.inputs import BYTES
@@ -69,6 +70,7 @@ class Engine:
         self.network, self.kept = active_network(run)
         self.network.eval()
         self.device = next(self.network.parameters()).device
+        self.equal = {weights: equal_groups(self.network, run.samples, weights) for weights in WEIGHTS}
         self.batches = 0
         self._waiting: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="provnet-engine", daemon=True)
@@ -96,7 +98,7 @@ class Engine:
                 return
             batch, last = self._batch(first)
             self.batches += 1
-            for weights in ("plain", "joint"):
+            for weights in WEIGHTS:
                 self._answer([ticket for ticket in batch if ticket.weights == weights])
             if last:
                 return
@@ -146,8 +148,8 @@ class Engine:
         filled = [ticket.image for ticket in batch] + [batch[0].image] * (size - len(batch))
         images = torch.from_numpy(np.stack(filled)).to(self.device)
         with torch.inference_mode():
-            output = self.network(images)
-            found = attribute(self.network, output, max(ticket.k for ticket in batch), batch[0].weights)
+            output, weights = self.network(images), batch[0].weights
+            found = attribute(self.network, output, max(ticket.k for ticket in batch), weights, self.equal[weights])
             left_out = self._left_out(output, batch)
             shares = torch.softmax(output.logits.float(), 1).topk(min(BEST, output.logits.shape[1]), dim=1)
         columns = [getattr(found, name).cpu().numpy() for name in ("predicted", "confidence", "support")]
@@ -184,7 +186,8 @@ class Engine:
             there[row, : len(ticket.left_out)] = True
         if self.kept is not None:
             index = np.searchsorted(self.kept, index)
-        found = weights_of(self.network, output, torch.from_numpy(index).to(self.device), batch[0].weights)
+        place, weights = torch.from_numpy(index).to(self.device), batch[0].weights
+        found = weights_of(self.network, output, place, weights, self.equal[weights])
         whole: list[float] = (found.double().cpu().numpy() * there).sum(1).tolist()
         return whole
 

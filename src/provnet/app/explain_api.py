@@ -22,6 +22,7 @@ from provnet.app.routes import BODY, PICTURES, gives, raw_body, router, takes
 from provnet.app.state import State
 from provnet.app.uploads import Upload, is_small
 from provnet.inputs import range_problem
+from provnet.named import named
 from provnet.report.pictures import fitted, to_image
 
 Without = Annotated[list[Hash], Field(default_factory=list, max_length=WITHOUT)]
@@ -94,6 +95,8 @@ class ExemplarRecord(Named):
     rank: int
     weight: float
     shown: bool
+    duplicates: list[str]
+    duplicate_count: int
 
 
 class Share(Label):
@@ -231,11 +234,15 @@ def _record(
 
 def exemplar_record(state: State, rank: int, place: int, weight: float) -> ExemplarRecord:
     """A training sample as an exemplar."""
+    samples = state.served.run.samples
+    same = named(samples, place, weight)
     return ExemplarRecord(
-        **naming(state.served.run.samples, place),
+        **naming(samples, place),
         rank=rank,
         weight=rounded(weight, state.digits),
         shown=state.library.is_shown(place),
+        duplicates=list(same.duplicates),
+        duplicate_count=same.duplicate_count,
     )
 
 

@@ -23,6 +23,7 @@ from provnet.applications.inequality import gini, lorenz
 from provnet.applications.queries import checked
 from provnet.attribution import WEIGHTS
 from provnet.data.files import check_memory
+from provnet.equal import equal_groups
 from provnet.errors import UsageError, one_of
 from provnet.explanation import active_network
 from provnet.inputs import whole
@@ -133,6 +134,7 @@ def credit(
     device = next(net.parameters()).device
     groups = torch.from_numpy(group).to(device)
     check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
+    equal = equal_groups(net, run.samples, weights)
     by_sample = np.zeros(len(active))
     parts, counts = [], []
     threshold = float(run.config.support["threshold"])
@@ -141,7 +143,7 @@ def credit(
     with torch.inference_mode(), progress_bar("crediting", len(queries), progress) as update:
         for start in range(0, len(queries), size):
             batch = queries[start : start + size].to(device)
-            found = credit_mass(net, batch, groups, len(listed), threshold, k=k, weights=weights)
+            found = credit_mass(net, batch, groups, len(listed), threshold, k=k, weights=weights, equal=equal)
             parts.append((found.by_group * found.counts.unsqueeze(1)).cpu().numpy())
             counts.append(torch.stack([found.counts, found.supported]).cpu().numpy())
             by_sample += found.by_sample.cpu().numpy()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from provnet.attribution import attribute, joint_scores
+from provnet.attribution import all_weights, attribute
 from provnet.models.exemplar import SCORES, ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
@@ -37,9 +37,19 @@ class Mass(NamedTuple):
 
 @torch.no_grad()
 def credit_mass(
-    net: ProvenanceNet, images: Tensor, groups: Tensor, count: int, threshold: float, *, k: int = 0, weights: str
+    net: ProvenanceNet,
+    images: Tensor,
+    groups: Tensor,
+    count: int,
+    threshold: float,
+    *,
+    k: int = 0,
+    weights: str,
+    equal: Tensor | None = None,
 ) -> Mass:
     """Weights of raw images (B, ...) by group; `groups` (N,) int64 gives the group of each sample, 0 to count - 1.
+
+    Samples that are `equal`, see `equal.equal_groups`, share their weight, whatever their group.
 
     >>> from provnet.indexing import IndexMap
     >>> from provnet.models.config import NetworkConfig
@@ -50,13 +60,13 @@ def credit_mass(
     1.0
     """
     output = net(images)
-    best = attribute(net, output, max(k, 1), weights)  # refuses what is not finite
+    best = attribute(net, output, max(k, 1), weights, equal)  # refuses what is not finite
     supported = best.support >= threshold
     if k > 0:
         return _of_slots(best.index, best.weight, groups, count, supported)
     if output.index_scores is None:
         return _of_keys(net, output, groups, count, supported, joint=weights == "joint")
-    return _of_outputs(net, output, groups, count, supported, joint=weights == "joint")
+    return _of_slots(*all_weights(net, output, weights, equal), groups, count, supported)
 
 
 def _of_keys(
@@ -90,22 +100,6 @@ def _bias(totals: Tensor, output: ProvenanceOutput, *, within: bool, joint: bool
         bias = torch.log_softmax(log_class, 1) - totals
         return bias.where(torch.isfinite(totals), -torch.inf)
     return (-totals.logsumexp(1, keepdim=True)).expand_as(totals)
-
-
-def _of_outputs(
-    net: ProvenanceNet, output: ProvenanceOutput, groups: Tensor, count: int, supported: Tensor, *, joint: bool
-) -> Mass:
-    assert output.index_scores is not None
-    head, scores = net.index_head, output.index_scores.float()
-    slots = torch.arange(scores.shape[1], device=scores.device).expand_as(scores)
-    valid = head.valid(output.classes)
-    if valid is not None:  # within one class: P(class) would be a common factor
-        scores = scores.masked_fill(~valid, -torch.inf)
-        index = head.to_index(slots.where(valid, 0), output.classes).where(valid, -1)
-        return _of_slots(index, scores.softmax(1), groups, count, supported)
-    if joint:
-        scores = joint_scores(scores, net.index_map.labels, torch.log_softmax(output.logits.float(), 1))
-    return _of_slots(slots, scores.softmax(1), groups, count, supported)
 
 
 def _of_slots(index: Tensor, weight: Tensor, groups: Tensor, count: int, supported: Tensor) -> Mass:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from provnet.applications.near_copy_threshold import Calibration
-from provnet.data.identity import SampleTable
 from provnet.errors import UsageError
-from provnet.explanation import Exemplar, Explanation
+from provnet.explanation import Explanation
 from provnet.metrics_generation import copy_rate
+from provnet.named import Exemplar, named
 from provnet.stats import Interval, wilson
 
 
@@ -129,7 +129,7 @@ class Traced:
             record["near_copy"] = {
                 "verdict": bool(self.near_copy[row]),
                 "equal_pixels": bool(self.exact[row]),
-                "of": {name: value for name, value in vars(nearest).items() if name != "weight"},
+                "of": {name: value for name, value in nearest.to_json().items() if name != "weight"},
                 "ratio": float(self.ratio[row]),
                 "p_value": float(self.p_value[row]),
                 "cosine": float(self.cosine[row]),
@@ -166,15 +166,3 @@ class Traced:
             "withheld": self.withheld,
             "heldout_trained": self.heldout_trained,
         }
-
-
-def named(samples: SampleTable, index: int, weight: float) -> Exemplar:
-    """A training sample, named so that anybody can check it."""
-    return Exemplar(
-        sample_id=samples.sample_ids[index],
-        sha256=samples.hex(index),
-        index=index,
-        label=samples.class_names[int(samples.labels[index])],
-        weight=weight,
-        path=samples.paths[index],
-    )

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from provnet.cli.inputs import Query
     from provnet.data.evidence import Evidence
     from provnet.data.imagedata import ImageData
-    from provnet.explanation import Exemplar
     from provnet.modelfile import Run
+    from provnet.named import Exemplar
     from provnet.report.records import ExemplarCard
 
 
@@ -82,7 +82,6 @@ def attribute_report(
 
 
 def _card(sample: Exemplar, pictures: dict[int, Evidence]) -> ExemplarCard:
-    from provnet.report.records import ExemplarCard
+    from provnet.explanation import exemplar_card
 
-    seen = pictures[sample.index]
-    return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, seen.note)
+    return exemplar_card(sample, pictures[sample.index])

@@ -29,21 +29,12 @@ def explanation_cards(
     explanation: Explanation, queries: Sequence[Query], pictures: dict[int, Evidence]
 ) -> list[ExplanationCard]:
     """One card an input."""
-    from provnet.report.records import ExemplarCard, ExplanationCard
+    from provnet.explanation import exemplar_card
+    from provnet.report.records import ExplanationCard
 
     cards = []
     for query, one in zip(queries, explanation, strict=True):
-        exemplars = tuple(
-            ExemplarCard(
-                picture=pictures[item.index].picture,
-                sample_id=item.sample_id,
-                sha256=item.sha256,
-                label=item.label,
-                weight=item.weight,
-                note=pictures[item.index].note,
-            )
-            for item in one.exemplars
-        )
+        exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
         cards.append(
             ExplanationCard(
                 query=as_picture(query.image),

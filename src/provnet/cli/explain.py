@@ -193,6 +193,7 @@ def _append(
 
 
 def _show(query: Query, one: Explained) -> None:
+    from provnet.named import duplicate_words
     from provnet.report.text import percent
 
     out = console()
@@ -213,6 +214,8 @@ def _show(query: Query, one: Explained) -> None:
     for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):
         line = Text("  ").append(weight_bar(item.weight), style="blue" if one.supported else "dim")
         line.append(f" {percent(item.weight):>10}  {label}  {name}  ").append(f"sha256 {item.sha256[:12]}", "dim")
+        if item.duplicate_count:
+            line.append(f"  {duplicate_words(item)}", "dim")
         out.print(line, soft_wrap=True)
 
 

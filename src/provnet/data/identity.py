@@ -107,6 +107,17 @@ class SampleTable:
         return np.asarray(inverse, dtype=np.int64).reshape(-1)
 
     @cached_property
+    def _duplicates(self) -> dict[int, tuple[int, ...]]:
+        """The members of each group that has more than one, by its number."""
+        order = np.argsort(self.groups, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(self.groups[order])) + 1) if len(self) else []
+        return {int(self.groups[part[0]]): tuple(part.tolist()) for part in parts if len(part) > 1}
+
+    def equal(self, index: int) -> tuple[int, ...]:
+        """The samples whose decoded pictures are equal to that of one, itself among them."""
+        return self._duplicates.get(int(self.groups[index]), (index,))
+
+    @cached_property
     def places(self) -> dict[bytes, tuple[int, ...]]:
         """Positions of each raw content, by its hash."""
         found: dict[bytes, list[int]] = {}
@@ -126,10 +137,7 @@ class SampleTable:
 
     def conflicts(self) -> list[tuple[int, ...]]:
         """Groups of equal pictures that carry different labels, as tuples of indices."""
-        order = np.argsort(self.groups, kind="stable")
-        edges = np.flatnonzero(np.diff(self.groups[order])) + 1
-        members = [m for m in np.split(order, edges) if len(m) > 1]
-        return [tuple(int(i) for i in m) for m in members if len(np.unique(self.labels[m])) > 1]
+        return [m for m in self._duplicates.values() if len(np.unique(self.labels[list(m)])) > 1]
 
     def select(self, indices: ArrayLike) -> SampleTable:
         """The table of some samples, in the order given, or of those that a bool mask marks."""

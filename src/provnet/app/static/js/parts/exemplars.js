@@ -34,6 +34,7 @@ function card(context, answer, one, mode, was, leaveOut) {
       moved(one, was),
       named(one.sample_id, "mono"),
       el("div", { class: "hash", title: one.sha256 }, short(one.sha256)),
+      same(one),
       el("div", { class: "row small links" },
         link("data", { text: one.sample_id }, `${one.sample_id} in the data`, "data"),
         link("map", { query: one.sha256 }, `${one.sample_id} on the map`, "map"),
@@ -50,6 +51,14 @@ function moved(one, was) {
   if (was === null) return null;
   if (was === "new") return el("p", { class: "small moved new" }, "newly listed");
   return el("p", { class: "small moved" }, `was ${percent(was.weight)}, place ${was.rank}`);
+}
+
+/** Other samples that are the same picture; all have the same weight. */
+function same(one) {
+  if (!one.duplicate_count) return null;
+  const ids = one.duplicates.slice(0, 3);
+  const more = one.duplicate_count - ids.length;
+  return el("p", { class: "small same" }, `same picture as ${ids.join(", ")}${more ? ` and ${more} more` : ""}`);
 }
 
 function picture(context, answer, one, mode) {
