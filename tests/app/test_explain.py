@@ -63,15 +63,15 @@ def test_equal_samples_share_their_weight_and_name_each_other() -> None:
     few = digits("train", 80)
     rows = [*range(80), 4, 4]
     data = provnet.open_data(few.images[rows].numpy(), few.samples.labels[rows])
-    run = fit(data, network="single", config=train_config(epochs=3))
+    run = fit(data, network="single", config=train_config(epochs=20))
     with serving(Served(run=run, name="copies", test=digits("test", 60))) as live:
-        found = live.post("/explain/known", json={"pixels": few.images[4].tolist(), "k": 82}).json()["exemplars"]
+        found = live.post("/explain/known", json={"pixels": few.images[4].tolist(), "k": 20}).json()["exemplars"]
         ids = data.samples.sample_ids
         of = {one["sample_id"]: one for one in found}
         same = [of[ids[i]] for i in (4, 80, 81)]
         assert len({one["weight"] for one in same}) == 1
         assert [one["duplicates"] for one in same] == [[ids[80], ids[81]], [ids[4], ids[81]], [ids[4], ids[80]]]
-        assert (of[ids[5]]["duplicates"], of[ids[5]]["duplicate_count"]) == ([], 0)
+        assert [one["duplicate_count"] for one in found].count(0) == 17
 
 
 def test_one_plane_may_be_left_out_of_grey_pixels(live: Live) -> None:
