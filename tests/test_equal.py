@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import provnet
 from provnet.applications.credit import credit
 from provnet.attribution import WEIGHTS, attribute, weights_of
-from provnet.equal import equal_groups, shared
+from provnet.equal import equal_slots, group_means
 from provnet.explanation import explain
 from provnet.modelfile import Run
 from provnet.named import LISTED, duplicate_words, named
@@ -75,13 +75,13 @@ def test_equal_samples_have_the_same_weight(network: str, head: str, weights: st
 def test_only_equal_samples_are_changed_and_their_sum_is_kept(network: str, weights: str) -> None:
     run = with_copies(network, "plain")
     net = run.network.eval()
-    groups = equal_groups(net, run.samples, weights)
-    assert groups is not None
+    equal = equal_slots(net, run.samples, weights)
+    assert equal is not None
     with torch.inference_mode():
         output = net(asked())
         every = torch.arange(66).expand(MANY, -1)
-        before, after = weights_of(net, output, every, weights), weights_of(net, output, every, weights, groups)
-        best = attribute(net, output, 66, weights, groups)
+        before, after = weights_of(net, output, every, weights), weights_of(net, output, every, weights, equal)
+        best = attribute(net, output, 66, weights, equal)
     members = [i for group in (*SAME, CONFLICT) for i in group]
     alone = [i for i in range(66) if i not in members]
     assert torch.allclose(before[:, alone], after[:, alone], atol=1e-6)
@@ -94,34 +94,28 @@ def test_only_equal_samples_are_changed_and_their_sum_is_kept(network: str, weig
             there = [row.index(i) for i in group if i in row]
             assert there == sorted(there)
     with torch.inference_mode():
-        few = attribute(net, output, 3, weights, groups)
+        few = attribute(net, output, 3, weights, equal)
     assert torch.equal(few.index, best.index[:, :3])
     real = best.index >= 0
     assert torch.allclose(best.weight[real], after.gather(1, best.index.clamp(min=0))[real], atol=1e-6)
 
 
 @given(st.lists(st.floats(-30, 30), min_size=2, max_size=8), st.data())
-def test_shared_scores(values: list[float], drawn: st.DataObject) -> None:
+def test_means_of_groups(values: list[float], drawn: st.DataObject) -> None:
     groups = drawn.draw(st.lists(st.integers(-1, 3), min_size=len(values), max_size=len(values)))
     scores, numbers = torch.tensor([values], dtype=torch.float64), torch.tensor([groups])
-    found = shared(scores, numbers).softmax(1)[0]
-    expected = scores.softmax(1)[0].clone()
-    for number in set(groups) - {-1}:
+    found = group_means(scores, numbers)[0].exp()
+    expected = scores[0].exp()
+    for number in set(groups):
         expected[numbers[0] == number] = expected[numbers[0] == number].mean()
-    assert torch.allclose(found, expected, atol=1e-12)
-
-
-def test_rows_may_have_groups_of_their_own() -> None:
-    scores = torch.tensor([[0.7, 0.3, 0.0], [0.2, 0.2, 0.6]]).log()  # the -inf stands for a slot without a sample
-    found = shared(scores, torch.tensor([[0, 0, -1], [-1, 1, 1]])).exp()
-    assert torch.allclose(found, torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.4, 0.4]]))
+    assert torch.allclose(found, expected, rtol=1e-12)
 
 
 def test_nothing_is_shared_without_equal_pictures_or_with_keys() -> None:
     alone = fit(training(), network="single", config=train_config(epochs=1))
-    assert equal_groups(alone.network, alone.samples, "plain") is None
+    assert equal_slots(alone.network, alone.samples, "plain") is None
     keys = with_copies("single", "exemplar")
-    assert equal_groups(keys.network, keys.samples, "plain") is None
+    assert equal_slots(keys.network, keys.samples, "plain") is None
 
 
 def test_every_one_names_the_others() -> None:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provnet.equal import shared
+from provnet.equal import Equal, shared
 from provnet.errors import NonFiniteError, UsageError, one_of
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
-from provnet.ranks import Ranked, ranks_of, rows_of, scores_of
+from provnet.ranks import Ranked, TopK, in_order
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Attribution:
 
 
 def attribute(
-    net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain", groups: Tensor | None = None
+    net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain", equal: Equal | None = None
 ) -> Attribution:
     """Turn a network's output into training samples with weights; NaN or infinity is an error, never an index.
 
-    With `groups`, see `equal.equal_groups`, equal samples share their weight.
+    With `equal`, see `equal.equal_slots`, equal samples share their weight.
     """
     if k < 1:
         raise UsageError(f"k must be 1 or more, got {k}")
@@ -59,9 +59,7 @@ def attribute(
         assert isinstance(net.index_head, ExemplarHead)
         found = net.index_head.best(output.index_features, output.classes, min(k, net.index_map.n), joint)
     else:
-        found = _best_of_scores(
-            net, _comparable(net, output, joint, groups), output.classes, k, ties=groups is not None
-        )
+        found = _best_of_scores(net, _comparable(net, output, joint, equal), output.classes, k, equal)
     weight = found.log_share.exp().where(found.index >= 0, 0.0)
     _refuse_not_finite(torch.isfinite(weight).all(1))
     predicted = output.logits.argmax(1)  # as the index branch was told; probabilities may tie where scores do not
@@ -75,7 +73,7 @@ def attribute(
 
 
 def weights_of(
-    net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weights: str = "plain", groups: Tensor | None = None
+    net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weights: str = "plain", equal: Equal | None = None
 ) -> Tensor:
     """(B, L) int64 samples -> (B, L) the weights that `attribute` gives them, however far down they stand.
 
@@ -94,7 +92,7 @@ def weights_of(
         assert isinstance(head, ExemplarHead)
         logs = _log_shares_of_keys(head, output, index, joint)
     else:
-        scores = _comparable(net, output, joint, groups)
+        scores = _comparable(net, output, joint, equal)
         logs = scores.gather(1, head.to_slot(index)) - scores.logsumexp(1, keepdim=True)
     if head.valid(output.classes) is not None:  # samples of other classes were not looked at
         logs = logs.masked_fill(head.index_map.labels[index] != output.classes.unsqueeze(1), -torch.inf)
@@ -146,26 +144,23 @@ def _refuse_not_finite(finite: Tensor) -> None:
         )
 
 
-def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, *, ties: bool) -> Ranked:
-    """The best of comparable scores (B, slots), as logs of their shares; with `ties` the lower of equal ones first."""
-    count = min(k, scores.shape[1])
-    if ties:
-        slots = torch.arange(scores.shape[1], device=scores.device)
-        ranks = ranks_of(scores, slots).topk(count, dim=1).values
-        values, place = scores_of(ranks), rows_of(ranks)
-    else:
-        values, place = scores.topk(count, dim=1)
-    real = torch.isfinite(values)
-    index = net.index_head.to_index(place.where(real, place[:, :1]), classes).where(real, -1)
-    return Ranked(index, (values - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
+def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, equal: Equal | None) -> Ranked:
+    """The best of comparable scores (B, slots), as logs of their shares; of equal samples the lower slot first."""
+    count, slots = min(k, scores.shape[1]), scores.shape[1]
+    best = TopK(*scores.topk(min(count + (0 if equal is None else equal.most - 1), slots), dim=1))
+    if equal is not None:  # enough were taken to hold every group that would be cut
+        best = in_order(best.score, best.row, count)
+    real = torch.isfinite(best.score)
+    index = net.index_head.to_index(best.row.where(real, best.row[:, :1]), classes).where(real, -1)
+    return Ranked(index, (best.score - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))
 
 
 def all_weights(
-    net: ProvenanceNet, output: ProvenanceOutput, weights: str, groups: Tensor | None = None
+    net: ProvenanceNet, output: ProvenanceOutput, weights: str, equal: Equal | None = None
 ) -> tuple[Tensor, Tensor]:
     """(B, slots) samples of an output layer, -1 where a slot has none, and the weights that `attribute` gives them."""
     joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
-    return _samples_of_slots(net, output), _comparable(net, output, joint, groups).softmax(1)
+    return _samples_of_slots(net, output), _comparable(net, output, joint, equal).softmax(1)
 
 
 def _samples_of_slots(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
@@ -177,9 +172,7 @@ def _samples_of_slots(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
     return net.index_head.to_index(slots.where(valid, 0), output.classes).where(valid, -1)
 
 
-def _comparable(
-    net: ProvenanceNet, output: ProvenanceOutput, log_class: Tensor | None, groups: Tensor | None
-) -> Tensor:
+def _comparable(net: ProvenanceNet, output: ProvenanceOutput, log_class: Tensor | None, equal: Equal | None) -> Tensor:
     """Scores (B, slots) whose softmax are the weights: -inf outside of the class that is looked at, joint if asked."""
     assert output.index_scores is not None
     scores, valid = output.index_scores.float(), net.index_head.valid(output.classes)
@@ -187,10 +180,7 @@ def _comparable(
         scores = scores.masked_fill(~valid, -torch.inf)
     elif log_class is not None:
         scores = joint_scores(scores, net.index_map.labels, log_class)
-    if groups is None:
-        return scores
-    index = _samples_of_slots(net, output)
-    return shared(scores, groups[index.clamp(min=0)].where(index >= 0, -1))
+    return scores if equal is None else shared(scores, output.classes, equal)
 
 
 def joint_scores(scores: Tensor, labels: Tensor, log_class: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from provnet.chunks import at_once
 from provnet.data.evidence import Evidence, evidence, picture_of
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
-from provnet.equal import equal_groups
+from provnet.equal import equal_slots
 from provnet.errors import NonFiniteError, UsageError
 from provnet.inputs import range_problem, raw_tensor, whole
 from provnet.modelfile import Run
@@ -203,14 +203,14 @@ def explain(
     asked = None if classes is None else _classes(run, classes, len(queries))
     device = next(net.parameters()).device
     size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
-    groups = equal_groups(net, run.samples, weights)
+    equal = equal_slots(net, run.samples, weights)
     net.eval()
     parts = []
     with torch.inference_mode():
         for start in range(0, len(queries), size):
             rows = slice(start, start + size)
             given = None if asked is None else asked[rows].to(device)
-            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights, groups))
+            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights, equal))
     small = queries.numel() * queries.element_size() <= MOST_BYTES
     found = replace(joined(parts, run), images=queries.clone() if small else None)  # the caller may reuse its tensor
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))

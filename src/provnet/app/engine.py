@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from provnet.attribution import WEIGHTS, attribute, weights_of
-from provnet.equal import equal_groups
+from provnet.equal import equal_slots
 from provnet.errors import ProvnetError
 from provnet.explanation import active_network
 from provnet.inputs import BYTES
@@ -70,7 +70,7 @@ class Engine:
         self.network, self.kept = active_network(run)
         self.network.eval()
         self.device = next(self.network.parameters()).device
-        self.equal = {weights: equal_groups(self.network, run.samples, weights) for weights in WEIGHTS}
+        self.equal = {weights: equal_slots(self.network, run.samples, weights) for weights in WEIGHTS}
         self.batches = 0
         self._waiting: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="provnet-engine", daemon=True)

@@ -23,7 +23,7 @@ from provnet.applications.inequality import gini, lorenz
 from provnet.applications.queries import checked
 from provnet.attribution import WEIGHTS
 from provnet.data.files import check_memory
-from provnet.equal import equal_groups
+from provnet.equal import equal_slots
 from provnet.errors import UsageError, one_of
 from provnet.explanation import active_network
 from provnet.inputs import whole
@@ -134,7 +134,7 @@ def credit(
     device = next(net.parameters()).device
     groups = torch.from_numpy(group).to(device)
     check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
-    equal = equal_groups(net, run.samples, weights)
+    equal = equal_slots(net, run.samples, weights)
     by_sample = np.zeros(len(active))
     parts, counts = [], []
     threshold = float(run.config.support["threshold"])

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from provnet.attribution import all_weights, attribute
+from provnet.equal import Equal
 from provnet.models.exemplar import SCORES, ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
@@ -45,11 +46,11 @@ def credit_mass(
     *,
     k: int = 0,
     weights: str,
-    equal: Tensor | None = None,
+    equal: Equal | None = None,
 ) -> Mass:
     """Weights of raw images (B, ...) by group; `groups` (N,) int64 gives the group of each sample, 0 to count - 1.
 
-    Samples that are `equal`, see `equal.equal_groups`, share their weight, whatever their group.
+    Samples that are `equal`, see `equal.equal_slots`, share their weight, whatever their group.
 
     >>> from provnet.indexing import IndexMap
     >>> from provnet.models.config import NetworkConfig

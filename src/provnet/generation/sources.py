@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from provnet.attribution import attribute
-from provnet.equal import equal_groups
+from provnet.equal import equal_slots
 from provnet.explanation import Explanation, active_network, explain, joined
 from provnet.generation.sampling import BATCH, Generated
 from provnet.modelfile import Run
@@ -40,13 +40,13 @@ def explain_latents(run: Run, latents: np.ndarray, classes: np.ndarray | None, k
     net, kept = active_network(run)
     vae_of(net.eval())
     device = next(net.parameters()).device
-    groups = equal_groups(net, run.samples, "plain")
+    equal = equal_slots(net, run.samples, "plain")
     parts = []
     with torch.inference_mode():
         for start in range(0, len(latents), BATCH):
             rows = slice(start, start + BATCH)
             given = None if classes is None else torch.from_numpy(np.asarray(classes[rows])).to(device)
             z = torch.from_numpy(np.asarray(latents[rows], dtype=np.float32)).to(device)
-            parts.append(attribute(net, answer_at(net, z, given), k, groups=groups))
+            parts.append(attribute(net, answer_at(net, z, given), k, equal=equal))
     found = joined(parts, run)
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
