@@ -30,6 +30,7 @@ from provnet.labelled import answers_of, classes_of, feature_names_of, flatten, 
 from provnet.modelfile import Run, read_run, write_run
 from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
 from provnet.training.fit import fit
+from provnet.training.folder import refuse_strangers
 from provnet.training.plan import auto_head
 
 
@@ -157,8 +158,13 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return evaluate(self.run_, self._data(test), self._data(train), progress=bool(self.verbose))
 
     def save(self, folder: str | Path) -> Path:
-        """Write a run folder that `provnet.load` and the command line read; an older run there is replaced."""
+        """Write a run folder that `provnet.load` and the command line read.
+
+        An older run there is replaced; a folder of something else is refused.
+        """
         check_is_fitted(self, "run_")
+        if os.path.isdir(folder):  # noqa: PTH112 - a name too long to be one is refused in words later
+            refuse_strangers(Path(folder), overwrite=True)
         return write_run(self.run_, folder)
 
     def __sklearn_tags__(self) -> Any:

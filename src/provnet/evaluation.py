@@ -172,9 +172,9 @@ def _on_train(run: Run, train: ImageData | None, own: np.ndarray, seed: int, upd
         return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
     found = explain(run, train.images, k=5, warn=False)
     perturbed = {}
-    for number, (name, copy) in enumerate(perturbations(train.images, seed).items()):
+    for number, (name, copied) in enumerate(perturbations(train.images).items()):
         update(2 + number, name)
-        perturbed[name] = _rate(index_hit(explain(run, copy, k=1, warn=False).index, own))
+        perturbed[name] = _rate(index_hit(explain(run, copied(train.images, seed), k=1, warn=False).index, own))
     update(5, "stages")
     return {
         "index": _rate(index_hit(found.index, own)),

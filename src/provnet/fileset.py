@@ -64,6 +64,17 @@ def prepare_folder(folder: Path) -> None:
         atomic.remove(probe)
 
 
+def staged_is_ours(folder: Path, known: Sequence[str]) -> bool:
+    """Whether `.next`, which the next set takes the place of, has nothing in it but files of a set; or is not there."""
+    staged = folder / NEXT
+    if not staged.exists() and not staged.is_symlink():
+        return True
+    try:
+        return not staged.is_symlink() and {path.name for path in staged.iterdir()} <= {NAME, *known}
+    except OSError:  # no folder, or one that cannot be looked into
+        return False
+
+
 def replace_set(folder: Path, files: Mapping[str, atomic.Content], *, known: Sequence[str], needs: int = 0) -> None:
     """Replace the set of a folder by this one; files of `known` that are no longer in it are removed."""
     size = needs + sum(len(c) for c in files.values() if isinstance(c, bytes))

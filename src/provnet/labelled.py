@@ -76,7 +76,7 @@ def labelled(
     ('3', '7')
     """
     values = rows if shape is None else rows.reshape(len(rows), *shape)
-    texts = names if names is not None else tuple(str(name) for name in classes.tolist())
+    texts = names if names is not None else tuple(_text(name) for name in classes.tolist())
     data = open_data(values, positions(labels, classes), class_names=texts)
     options: dict[str, Any] = {"labels": "str" if classes.dtype.kind not in _KINDS else classes.dtype.name}
     if shape is not None:
@@ -99,6 +99,11 @@ def positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
         known = ", ".join(repr(name) for name in classes.tolist()[:8]) + (", ..." if len(classes) > 8 else "")
         raise DataError(f"label {unknown!r} is not among the {len(classes)} classes of the run ({known})")
     return np.array([place[label] for label in given], dtype=np.int64)
+
+
+def _text(label: Any) -> str:
+    """A label as the name of its class; whole floats as whole numbers, as in data that are opened."""
+    return str(int(label) if isinstance(label, float) and label.is_integer() else label)
 
 
 def classes_of(run: Run) -> np.ndarray:

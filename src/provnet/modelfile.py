@@ -33,7 +33,7 @@ from provnet.foreign import refuse_foreign
 from provnet.models.provenance import ProvenanceNet, parameter_count
 from provnet.rebuild import check_state, rebuild
 from provnet.runconfig import RunConfig
-from provnet.safefile import TENSORS, Layout, all_finite, read_layouts, read_tensors
+from provnet.safefile import TENSORS, Layout, all_finite, open_checked, read_layouts, read_tensors
 from provnet.safejson import LIMIT, read_json, write_json
 from provnet.samplefile import read_samples_file, samples_to_tensors
 
@@ -43,6 +43,7 @@ __all__ = [
     "Run",
     "RunConfig",
     "has_run",
+    "is_run",
     "prepare_run_folder",
     "read_run",
     "read_samples",
@@ -89,12 +90,25 @@ def has_run(folder: str | Path) -> bool:
     return any((Path(folder) / place / fileset.NAME).is_file() for place in (".", fileset.NEXT))
 
 
+def is_run(folder: Path) -> bool:
+    """Whether the run in a folder is ours: by its manifest, or by its sample table, which --overwrite removes last."""
+    with contextlib.suppress(ProvnetError):
+        fileset.read_set(folder, FILES)
+        return True
+    with contextlib.suppress(ProvnetError), open_checked(folder / "samples.safetensors") as file:
+        return read_layouts(file).keys() >= {"labels", "sha256", "pixel_sha256", "sample_ids.text"}
+    return False
+
+
 def prepare_run_folder(folder: str | Path) -> Path:
-    """Make a folder for a run and see that it can be written, before hours are spent on training."""
+    """Make a folder for a run and see that it can be written; files of a run's names that are not ours are refused."""
     where = Path(folder)
     fileset.prepare_folder(where)
-    foreign = [name for name in ("README.md", "config.json") if (where / name).exists()]
-    if foreign and not has_run(where) and not (where / "samples.safetensors").exists():
+    if is_run(where):
+        foreign = [] if fileset.staged_is_ours(where, FILES) else [fileset.NEXT]
+    else:
+        foreign = [name for name in (fileset.NAME, fileset.NEXT, *FILES) if (where / name).exists()]
+    if foreign:
         raise UsageError(f"{where} holds {' and '.join(foreign)} that provnet did not write; choose another folder")
     return where
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from provnet.data.combine import with_classes
-from provnet.data.files import shown
+from provnet.data.files import brief, shown
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.errors import DataError, NonFiniteError, UsageError
@@ -56,7 +56,7 @@ def _refuse_untrained(run: Run, data: ImageData) -> None:
     never = (sizes == 0) & (run.network.support.mean == 0).all(1).cpu().numpy()
     found = np.flatnonzero(never[data.samples.labels])
     if len(found):
-        name = shown(data.class_names[int(data.samples.labels[found[0]])])
+        name = brief(data.class_names[int(data.samples.labels[found[0]])])
         raise UsageError(f'class "{name}" had no samples in training: the run cannot tell it from others; train again')
 
 

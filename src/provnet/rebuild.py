@@ -31,7 +31,9 @@ def rebuild(
     A backbone given as object is copied: two networks never share its weights.
     """
     if config.backbone == CUSTOM and backbone is None:
-        raise UsageError("this run was trained with a backbone given as object; give it again: backbone=module")
+        raise UsageError(
+            "this run was trained with a backbone given as object; give it again, in Python: backbone=module"
+        )
     if config.backbone != CUSTOM and backbone is not None:
         raise UsageError(f'this run has the backbone "{config.backbone}" of provnet; leave the backbone argument out')
     network = _build(config, samples, None if backbone is None else own_copy(backbone))

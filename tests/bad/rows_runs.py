@@ -201,6 +201,6 @@ ROWS = [
         for name in ("--epochs", "--batch-size")
         for value in (-1, 0, 10**7, 10**30)
     ),
-    Entry(77, "--batch-size 1", asked("--batch-size", 1), 2, ("2 or more",)),
+    Entry(77, "--batch-size 1", asked("--batch-size", 1), 2, ("--batch-size", "from 2 to 1,000,000, got 1")),
     Entry(77, "--epochs 1.5", asked("--epochs", 1.5), 2, ("--epochs", "valid integer")),
 ]

@@ -60,7 +60,7 @@ def bad(words: str, content: str | bytes, *says: str) -> Entry:
 
 def no_room(place: Place) -> list[object]:
     """The estimate of the network against a megabyte."""
-    place.patch.setattr("provnet.training.setup.available_memory", lambda: 2**20)
+    place.patch.setattr("provnet.training.setup.available_memory", lambda *_: 2**20)
     return train(place, folder(place, {}))
 
 
@@ -119,17 +119,20 @@ ROWS = [
     good("columns in another order", "label,path\na,0.png\nb,1.png\na,2.png\n"),
     good("quoted commas", 'path,label\n"a,b.png","x, y"\n0.png,z\n', holds({"a,b.png": "x, y", "0.png": "z"})),
     good(
-        "label nan",
-        "path,label\n0.png,nan\n1.png,NaN\n2.png,nan\n",
-        holds({"0.png": "nan", "1.png": "NaN", "2.png": "nan"}),
-    ),
-    good(
         'label "1" and 1',
         'path,label\n0.png,"1"\n1.png,1\n2.png,01\n',
         holds({"0.png": "1", "1.png": "1", "2.png": "01"}),
     ),
     good("own ids", "path,label,id\n0.png,a,x/1\n1.png,b,16777217\n", holds({"x/1": "a", "16777217": "b"})),
     good("unknown file, --skip-bad", GOOD + "gone.png,a\n", ABA, "--skip-bad"),
+    bad(
+        "label nan",
+        GOOD.replace("2.png,a", "2.png,nan"),
+        "list.csv row 4",
+        '"nan" stands for a missing value',
+        "leave the row out",
+    ),
+    bad("label NaN", "path,label\n0.png,NaN\n1.png,b\n", "list.csv row 2", '"NaN" stands for a missing value'),
     bad("missing header", "0.png,a\n1.png,b\n", "list.csv row 1", "path,label[,id,source]"),
     bad("empty file", "", "list.csv row 1", "header"),
     bad("one row twice", GOOD + "1.png,b\n", "list.csv row 5", "1.png stands in row 3 already"),

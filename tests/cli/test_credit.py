@@ -69,6 +69,8 @@ def test_queries_may_be_a_folder_arrays_or_positions(run: Path, data: Path, tmp_
         ([tmp_path / "plain.npz"], 12),
         ([tmp_path / "labelled.npz"], 12),
         (["test:0..2", data / "test/digit-1/0.png"], 4),
+        ([data / "test/digit-1"], 2),
+        ([data / "test/digit-0", "test:0", data / "test/digit-1", data], 2 + 1 + 2 + 8),
     ):
         found = call("credit", run, *given, "--by", by, "--json")
         assert found.code == 0, found.err
@@ -174,3 +176,16 @@ def test_without_the_training_data_ids_stand_for_pictures(run: Path, data: Path,
     assert found.code == 0
     assert "ids and hashes stand for them" in found.err
     assert "picture not available" in (tmp_path / "out/report.html").read_text("utf-8")
+
+
+def test_a_folder_of_pictures_is_the_same_as_its_files(run: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    by, folder = sources(tmp_path), tmp_path / "flat"
+    shutil.copytree(data / "test/digit-2", folder)
+    (folder / "notes.txt").write_text("mine")
+    whole = call("credit", run, folder, "--by", by, "--json")
+    single = call("credit", run, *sorted(folder.glob("*.png")), "--by", by, "--json")
+    assert whole.code == single.code == 0
+    assert whole.json["contributors"] == single.json["contributors"]
+    assert whole.json["about"]["queries"] == f"2 pictures in {folder}"
+    (tmp_path / "empty").mkdir()
+    assert "no pictures found under" in call("credit", run, tmp_path / "empty", "--by", by).last_line

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import provnet
+
 from .conftest import Call
 
 INTERVAL = {"value", "n", "low", "high"}
@@ -166,3 +168,14 @@ def test_values_of_another_range_are_pointed_out(own_run: Path, data: Path, tmp_
     found = call("evaluate", own_run, tmp_path / "unit.npz", "--json")
     assert found.code == 0
     assert "the test data: the values lie in 0..0.9961, this run was trained on 0..255" in found.err
+
+
+def test_what_is_odd_in_a_file_is_said_once_for_both_splits(tmp_path: Path, call: Call) -> None:
+    data = provnet.open_data("embedded", limit=24)
+    arrays = {"images": data.images[4:], "labels": data.labels[4:], "test_images": data.images[:4]}
+    np.savez(tmp_path / "data.npz", **arrays, test_labels=data.labels[:4], comment=np.zeros(3))
+    trained = call("train", tmp_path / "data.npz", "--out", tmp_path / "run", "--epochs", 1)
+    evaluated = call("evaluate", tmp_path / "run")
+    for found in (trained, evaluated):  # once a command, not once a process
+        assert found.code == 0, found.err
+        assert found.err.count("arrays not used: comment") == 1

@@ -279,3 +279,13 @@ def test_page_and_sheet_need_two_names(run: Path, tmp_path: Path, call: Call) ->
     found = call("explain", run, "test:0", "--html", tmp_path / "x", "--png", tmp_path / "x")
     assert found.code == 2
     assert not (tmp_path / "x").exists()
+
+
+def test_a_folder_is_refused_with_what_to_give_instead(run: Path, data: Path, call: Call) -> None:
+    folder = data / "test" / "digit-0"
+    for given in (folder, f"{folder}/"):
+        found = call("explain", run, given)
+        assert found.code == 2
+        assert f"{folder} is a folder; give picture files (those in it as {folder}/*.png)" in found.last_line
+        assert "test:0..9, .npy or .npz files" in found.last_line
+    assert call("explain", run, *sorted(folder.glob("*.png"))).code == 0

@@ -14,6 +14,8 @@ from PIL import Image
 from torch import Tensor
 
 import provnet
+from provnet.data import distort
+from provnet.data.batches import keyed_generator
 from provnet.data.distort import add_noise, jpeg, perturbations, shift
 from provnet.errors import UsageError
 from tests.models.made import LAWS
@@ -134,11 +136,11 @@ def test_jpeg_is_pillows_at_that_quality(channels: int, digits: Tensor) -> None:
 
 
 def test_which_distortions_there_are_depends_on_the_kind_of_data(digits: Tensor) -> None:
-    assert list(perturbations(digits, 0)) == ["noise", "shift", "jpeg"]
-    assert list(perturbations(digits.float(), 0)) == ["noise", "shift"]
-    assert list(perturbations(torch.zeros(3, 5), 0)) == ["noise"]
-    for name, copy in perturbations(digits, 4).items():
-        assert torch.equal(copy, KINDS[name](digits, 4))
+    assert list(perturbations(digits)) == ["noise", "shift", "jpeg"]
+    assert list(perturbations(digits.float())) == ["noise", "shift"]
+    assert list(perturbations(torch.zeros(3, 5))) == ["noise"]
+    for name, copied in perturbations(digits).items():
+        assert torch.equal(copied(digits, 4), KINDS[name](digits, 4))
 
 
 def test_what_cannot_be_distorted_is_refused() -> None:
@@ -147,3 +149,69 @@ def test_what_cannot_be_distorted_is_refused() -> None:
     for images in (torch.zeros(2, 1, 4, 4), torch.zeros(2, 5, dtype=torch.uint8)):
         with pytest.raises(UsageError, match="JPEG takes uint8 pictures"):
             jpeg(images)
+
+
+@pytest.mark.parametrize("most", [16, 40, 2**20])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1, 3), (3, 1, 1, 5), (16, 1, 1, 1), (1, 1, 1, 17), (5, 3, 5, 3), (7, 1, 8, 8)]
+)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+def test_noise_drawn_in_parts_is_that_drawn_at_once(
+    shape: tuple[int, ...], most: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, below the 16 values that torch draws together, at them and beyond."""
+    images = random_pictures(*shape).to(dtype)
+    noise = torch.randn(shape, generator=keyed_generator(5, 11)) * 0.2
+    if dtype == torch.uint8:
+        whole = (images.float() / 255 + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
+    else:
+        whole = images + noise * images.std(0, correction=0, keepdim=True)
+    monkeypatch.setattr(distort, "VALUES", most)
+    assert torch.equal(add_noise(images, 5, 0.2), whole)
+    assert torch.equal(add_noise(images.to(memory_format=torch.channels_last), 5, 0.2), whole)
+
+
+@LAWS
+@given(count=st.integers(0, 200), most=st.integers(1, 100))
+def test_parts_of_a_draw_are_the_whole_and_small(count: int, most: int) -> None:
+    parts = list(distort.draws(count, most))
+    assert [i for part in parts for i in range(count)[part]] == list(range(count))
+    assert all(part.stop - part.start < max(most, 16) + 16 for part in parts)
+    one, other = keyed_generator(1), keyed_generator(1)
+    drawn = [torch.randn(part.stop - part.start, generator=one) for part in parts]
+    assert torch.equal(torch.cat([torch.empty(0), *drawn]), torch.randn(count, generator=other))
+
+
+def test_few_numbers_are_drawn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    drawn = torch.randn
+
+    def noted(size: int, **more: torch.Generator) -> Tensor:
+        sizes.append(size)
+        return drawn(size, **more)
+
+    monkeypatch.setattr(distort, "VALUES", 64)
+    monkeypatch.setattr(torch, "randn", noted)
+    add_noise(random_pictures(9, 1, 8, 9), 0)
+    assert sizes == [64] * 9 + [72]  # the last 8 are too few to be drawn alone
+
+
+@pytest.mark.parametrize("most", [1, 200, 2**20])
+def test_pictures_shifted_in_parts_are_those_shifted_at_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = random_pictures(23, 3, 5, 6)
+    whole = torch.stack([moved(images[i], *STEPS[int(way)]) for i, way in enumerate(directions(23, 4))])
+    monkeypatch.setattr(distort, "VALUES", most)
+    assert torch.equal(shift(images, 4), whole)
+
+
+def directions(n: int, seed: int) -> Tensor:
+    return torch.randint(0, len(STEPS), (n,), generator=keyed_generator(seed, 12))
+
+
+def moved(image: Tensor, dy: int, dx: int) -> Tensor:
+    out = torch.zeros_like(image)
+    height, width = image.shape[1:]
+    for y in range(max(dy, 0), height + min(dy, 0)):
+        for x in range(max(dx, 0), width + min(dx, 0)):
+            out[:, y, x] = image[:, y - dy, x - dx]
+    return out

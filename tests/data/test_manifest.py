@@ -44,9 +44,21 @@ def test_bom_crlf_quotes_blank_lines_and_column_order(folder: Path) -> None:
 
 
 def test_labels_are_text(folder: Path) -> None:
-    data = open_data(write(folder, 'path,label\n1.png,nan\n2.png,"1"\nsub/3.png,1\n"a,b.png",1.0\n'))
-    assert data.class_names == ("1", "1.0", "nan")
+    data = open_data(write(folder, 'path,label\n1.png,none\n2.png,"1"\nsub/3.png,1\n"a,b.png",1.0\n'))
+    assert data.class_names == ("1", "1.0", "none")
     assert data.labels.tolist() == [2, 0, 0, 1]
+
+
+@pytest.mark.parametrize("label", ["nan", "NaN", "NAN", " nan "])
+def test_a_label_that_stands_for_a_missing_value_is_refused_with_its_row(folder: Path, label: str) -> None:
+    path = write(folder, f"path,label\n1.png,cat\n\n2.png,{label}\n")
+    with pytest.raises(DataError, match=f'list.csv row 4: the label "{label}" stands for a missing value'):
+        open_data(path)
+    assert open_data(path, class_names=["cat", label]).labels.tolist() == [0, 1]  # named as a class, it is one
+
+
+def test_a_name_that_has_nan_in_it_is_a_class(folder: Path) -> None:
+    assert open_data(write(folder, "path,label\n1.png,nana\n2.png,banan\n")).class_names == ("banan", "nana")
 
 
 def test_numbers_are_in_order_of_value(folder: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sklearn.exceptions import DataConversionWarning
 
 import provnet
+from provnet.data.compare import compare
 from tests.estimator.made import pictures, small
 
 
@@ -36,6 +37,17 @@ def test_labels_come_back_in_their_own_type(labels: np.ndarray, tmp_path: Path) 
     assert loaded.classes_.dtype == model.classes_.dtype
     np.testing.assert_array_equal(loaded.classes_, model.classes_)
     np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
+
+
+def test_whole_floats_are_the_classes_that_data_have_in_a_file(tmp_path: Path) -> None:
+    x, y = pictures()
+    labels = np.array([1.0, 10.0, 2.0])[y]
+    np.savez(tmp_path / "data.npz", images=x, labels=labels)
+    model = small(epochs=1).fit(x, labels)
+    opened = provnet.open_data(tmp_path / "data.npz")
+    assert model.run_.samples.class_names == opened.class_names == provnet.open_data(x, labels).class_names
+    assert model.run_.samples.class_names == ("1", "2", "10")
+    assert compare(model.run_.samples, opened.samples).verdict == "same"
 
 
 def test_labels_of_pandas() -> None:

@@ -141,3 +141,25 @@ def test_label_mixing_of_any_type_of_number() -> None:
 def test_what_must_be_opened_first_is_refused_with_the_way(given: Any) -> None:
     with pytest.raises(UsageError, match=r"open a \w+ first: fit\(open_data\(...\)\)"):
         provnet.ProvenanceClassifier().fit(given)
+
+
+@pytest.mark.parametrize("files", [["a.png", "b.png"], ["cat/1.png"], ["notes.txt", "manifest.json"], ["report.html"]])
+def test_a_folder_of_something_else_is_not_saved_into(files: list[str], tmp_path: Path) -> None:
+    model = small(epochs=1).fit(*pictures())
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=r"that provnet did not write; choose another folder, new or empty"):
+        model.save(tmp_path)
+    assert sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()) == sorted(files)
+    assert all((tmp_path / name).read_text() == "mine" for name in files)
+
+
+def test_saved_again_in_place_of_an_older_run_and_beside_notes(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    small(epochs=1, random_state=1).fit(*pictures()).save(tmp_path / "run")
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    model = small(epochs=1, random_state=2).fit(*pictures())
+    loaded = provnet.load(model.save(tmp_path / "run"))
+    np.testing.assert_array_equal(loaded.predict_proba(pictures()[0]), model.predict_proba(pictures()[0]))
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"

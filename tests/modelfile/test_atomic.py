@@ -233,6 +233,47 @@ def test_files_of_somebody_else_are_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "my project"
 
 
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["manifest.json"],
+        ["manifest.json", "README.md"],
+        ["model.safetensors"],
+        ["samples.safetensors", "config.json"],
+        [".next/manifest.json"],
+        [".next/build-manifest.json"],
+    ],
+    ids=" ".join,
+)
+def test_files_of_a_run_s_names_that_are_not_ours_stay(tmp_path: Path, files: list[str]) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text('{"format_version": 1, "files": {}}')
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(UsageError, match="that provnet did not write; choose another folder") as error:
+        write_run(make_run(), tmp_path)
+    assert all(name.split("/")[0] in str(error.value) for name in files)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_next_folder_of_somebody_else_beside_a_run_stays(tmp_path: Path) -> None:
+    write_run(make_run(seed=1), tmp_path)
+    (tmp_path / ".next").mkdir()
+    (tmp_path / ".next" / "build.js").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds \.next that provnet did not write"):
+        write_run(make_run(seed=2), tmp_path)
+    assert (tmp_path / ".next" / "build.js").read_text() == "mine"
+
+
+@pytest.mark.parametrize("damaged", ["manifest.json", "samples.safetensors"])
+def test_a_damaged_run_of_ours_may_be_replaced(tmp_path: Path, damaged: str) -> None:
+    write_run(make_run(seed=1), tmp_path)
+    (tmp_path / damaged).write_bytes(b"{}")
+    new = make_run(seed=2)
+    write_run(new, tmp_path)
+    assert weights_digest(read_run(tmp_path)) == weights_digest(new)
+
+
 def test_a_file_in_place_of_the_folder_is_a_wrong_argument(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for folder in (tmp_path / "file", tmp_path / "file" / "run", tmp_path / ("x" * 300)):

@@ -138,7 +138,7 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match='unknown sharing size "sharing-tiny"'):
         cut_at("sharing-tiny", (1, 8, 8), 3)
     config = NetworkConfig("class-conditional", "sharing-small", (1, 8, 8), classes=3, conditional=True)
-    with pytest.raises(UsageError, match="no class input; set conditional to False"):
+    with pytest.raises(UsageError, match=r"no class input; set conditional off \(--no-conditional\)"):
         build(config, IndexMap(UNEVEN))
 
 

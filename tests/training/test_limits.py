@@ -94,7 +94,7 @@ class Large(nn.Module):
 def test_a_network_that_does_not_fit_is_refused_with_the_figure_before_it_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: str, backbone: str | nn.Module
 ) -> None:
-    monkeypatch.setattr(setup, "available_memory", lambda: 64 << 20)
+    monkeypatch.setattr(setup, "available_memory", lambda *_: 64 << 20)
     monkeypatch.setattr(fitting, "build", lambda *parts: pytest.fail("it was made"))
     with pytest.raises(MemoryLimitError, match=r"needs about \d+\.\d GiB \([\d,]+ parameters, 23 samples\)") as error:
         fit(pictures(), network=network, backbone=backbone, config=recipe(), out=tmp_path / "run")
@@ -124,7 +124,7 @@ def test_the_scores_of_many_samples_count_too(monkeypatch: pytest.MonkeyPatch) -
     """A wide head costs its scores and their gradients, batch times samples, beside its weights."""
     shape, index_map = plan(pictures(4_000, shape=(1, 2, 2)), "single", "mlp", "fast")
     count = setup.check_memory(shape, index_map, recipe(batch_size=2), None)
-    monkeypatch.setattr(setup, "available_memory", lambda: 16 * count + 12 * 1000 * 4_000)
+    monkeypatch.setattr(setup, "available_memory", lambda *_: 16 * count + 12 * 1000 * 4_000)
     setup.check_memory(shape, index_map, recipe(batch_size=900), None)
     with pytest.raises(MemoryLimitError):
         setup.check_memory(shape, index_map, recipe(batch_size=1100), None)

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from provnet.cli.demo import refuse_others, run_demo
 from provnet.errors import IntegrityError, UsageError
 from provnet.modelfile import read_run
 from provnet.training import folder as run_folder
+from provnet.training.checkpoint import save_checkpoint
 from provnet.training.fit import fit
+from provnet.training.loop import fresh_state
 
 from .made import interrupt, names, pictures, recipe, same_bits
 
@@ -94,6 +98,30 @@ def test_checkpoints_of_others_that_training_would_drop_are_refused(tmp_path: Pa
     interrupt(pictures(), tmp_path, at=2)
     before = put(tmp_path, ["checkpoints/step-500/model.pt"])
     assert 'beside its run it holds "checkpoints"' in refused(tmp_path, **wishes)
+    assert held(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["step-0000000099", "step-500", "step-best"])
+def test_checkpoints_of_others_that_come_while_training_are_not_dropped(tmp_path: Path, name: str) -> None:
+    own = f"checkpoints/{name}/weights.bin"
+
+    fit(pictures(), config=recipe(), out=tmp_path, on_epoch=lambda _: put(tmp_path, [own]), checkpoint_seconds=0)
+    assert (tmp_path / own).read_text().startswith("{")
+    assert names(tmp_path / "checkpoints") == [name, f"{name}/weights.bin"]
+
+
+def test_a_checkpoint_is_not_written_over_something_else(tmp_path: Path) -> None:
+    before = put(tmp_path, ["checkpoints/step-0000000000/weights.bin"])
+    net = nn.Linear(2, 2)
+    with pytest.raises(UsageError, match="step-0000000000 is in the way, which provnet did not write"):
+        save_checkpoint(tmp_path, net, torch.optim.SGD(net.parameters()), fresh_state(4, torch.device("cpu")), {})
+    assert held(tmp_path) == before
+
+
+def test_a_next_folder_of_others_beside_a_run_is_refused_before_training(tmp_path: Path) -> None:
+    fit(pictures(), config=recipe(), out=tmp_path)
+    before = put(tmp_path, [".next/build.js"])
+    assert '".next"' in refused(tmp_path, overwrite=True)
     assert held(tmp_path) == before
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from provnet.applications.queries import checked
 from provnet.attribution import attribute
+from provnet.chunks import at_once
 from provnet.curves import auc
 from provnet.errors import UsageError
 from provnet.explanation import active_network
@@ -79,13 +80,14 @@ def abstention(
     own: Tensor | None,
     strangers: Mapping[str, Tensor],
     *,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     progress: bool = False,
     warn: bool = True,
 ) -> Abstention:
     """Measure raw own pictures (n, ...), unseen in training, and strangers by kind.
 
-    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
+    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False. `batch_size` of
+    them go through the network at a time; None chooses by their size (`provnet.chunks`).
 
     >>> import provnet
     >>> from provnet.applications.strangers import uniform_noise
@@ -124,15 +126,15 @@ def abstention(
     )
 
 
-def support_of(run: Run, images: Tensor | np.ndarray, batch_size: int = 256) -> np.ndarray:
+def support_of(run: Run, images: Tensor | np.ndarray, batch_size: int | None = None) -> np.ndarray:
     """(n,) support scores of raw pictures."""
     queries = checked(run, images, warn=False)
     net, _ = active_network(run)
     device = next(net.parameters()).device
+    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
     net.eval()
     with torch.inference_mode():
-        batches = torch.split(queries, whole("batch_size", batch_size))
-        parts = [attribute(net, net(batch.to(device)), 1).support.cpu() for batch in batches]
+        parts = [attribute(net, net(batch.to(device)), 1).support.cpu() for batch in torch.split(queries, size)]
     return np.asarray(torch.cat(parts).double().numpy())
 
 

@@ -22,6 +22,7 @@ from provnet.applications.credit_ranking import UNLISTED, Contributor, ranked
 from provnet.applications.inequality import gini, lorenz
 from provnet.applications.queries import checked
 from provnet.attribution import WEIGHTS
+from provnet.chunks import at_once
 from provnet.data.files import check_memory
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, one_of
@@ -101,7 +102,7 @@ def credit(
     weights: str = "plain",
     draws: int = DRAWS,
     seed: int = 0,
-    batch_size: int = 256,
+    batch_size: int | None = None,
     progress: bool = False,
     warn: bool = True,
 ) -> Credit:
@@ -109,7 +110,8 @@ def credit(
 
     A sample whose contributor is None belongs to UNLISTED. `k` counts only the k largest weights of each query, 0 all
     of them. `draws` of the queries give the intervals. Images whose values cannot lie in the range trained on get a
-    UserWarning, unless `warn` is False because they were looked at before.
+    UserWarning, unless `warn` is False because they were looked at before. `batch_size` of them go through the network
+    at a time; None chooses by their size (`provnet.chunks`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -120,7 +122,7 @@ def credit(
     >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
     (['ann', 'bob'], 1.0)
     """
-    queries, k, batch_size = checked(run, images, warn=warn), whole("k", k, 0), whole("batch_size", batch_size)
+    queries, k = checked(run, images, warn=warn), whole("k", k, 0)
     _check(run, contributors, draws)
     one_of("weights", weights, WEIGHTS)
     net, kept = active_network(run)
@@ -138,7 +140,8 @@ def credit(
     by_sample = np.zeros(len(active))
     parts, counts = [], []
     threshold = float(run.config.support["threshold"])
-    size = min(batch_size, max(1, OUTPUTS // len(active)))
+    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
+    size = min(size, max(1, OUTPUTS // len(active)))
     net.eval()
     with torch.inference_mode(), progress_bar("crediting", len(queries), progress) as update:
         for start in range(0, len(queries), size):

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from provnet.applications.redrawn import cascade, feature_scores, index_scores, pixel_scores
+from provnet.chunks import at_once
 from provnet.errors import UsageError
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
@@ -113,7 +114,8 @@ def dependence(
     keyed = isinstance(net.index_head, ExemplarHead)
     with torch.inference_mode(), progress_bar("drawing weights anew", 12, progress) as update:
         device = next(net.parameters()).device
-        classes = torch.cat([net(batch.to(device)).classes.cpu() for batch in torch.split(queries, 256)])
+        batches = torch.split(queries, at_once(queries.shape[1:], device.type))
+        classes = torch.cat([net(batch.to(device)).classes.cpu() for batch in batches])
         trained = index_scores(net, queries, classes, places).numpy()
         outside = np.isnan(trained)
         pixels = np.where(outside, np.nan, pixel_scores(queries, training).numpy())

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.chunks import at_once
 from provnet.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.explanation import active_network
 from provnet.modelfile import Run
@@ -24,6 +25,7 @@ from provnet.models.exemplar import ExemplarHead, unit
 ENGINES = ("auto", "openTSNE", "scikit-learn")
 WIDTH = 50  # principal components that t-SNE sees: what lies beyond is mostly noise, and time
 FEWEST = 5
+AT_ONCE = 512  # samples that go through the network together, where they are small
 ALIKE = 1e-6  # differences of features, of the largest of them, that are rounding
 Report = Callable[[int, str], None]
 
@@ -48,10 +50,13 @@ class Cluster:
     nearest: np.ndarray
 
 
-def index_features(run: Run, images: Tensor, *, batch_size: int = 512, report: Report | None = None) -> np.ndarray:
+def index_features(
+    run: Run, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
+) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
-    With keys they have length one, so that distances rank as cosines do.
+    With keys they have length one, so that distances rank as cosines do. `batch_size` images go through the network at
+    a time; None chooses by their size (`provnet.chunks`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -62,14 +67,15 @@ def index_features(run: Run, images: Tensor, *, batch_size: int = 512, report: R
     """
     net = active_network(run)[0].eval()
     device = next(net.parameters()).device
+    size = at_once(images.shape[1:], device.type, AT_ONCE) if batch_size is None else batch_size
     parts = []
     with torch.inference_mode():
-        for start in range(0, len(images), batch_size):
-            found = net(images[start : start + batch_size].to(device)).index_features.float()
+        for start in range(0, len(images), size):
+            found = net(images[start : start + size].to(device)).index_features.float()
             found = unit(found) if isinstance(net.index_head, ExemplarHead) else found
             parts.append(found.cpu())
             if report is not None:
-                report(min(start + batch_size, len(images)), "features")
+                report(min(start + size, len(images)), "features")
     features = np.asarray(torch.cat(parts).numpy())
     if not np.isfinite(features).all():
         raise NonFiniteError("the index features are not finite; check the input and the weights (provnet verify)")

@@ -20,6 +20,7 @@ from provnet.applications.branches import best_match, index_spread, spread_of
 from provnet.applications.copies import Copy
 from provnet.applications.queries import checked
 from provnet.attribution import attribute
+from provnet.chunks import at_once
 from provnet.data.batches import fold
 from provnet.errors import NonFiniteError, UsageError
 from provnet.explanation import active_network
@@ -30,7 +31,7 @@ from provnet.models.config import NetworkConfig
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, build
 
-BATCH = {"cpu": 128, "cuda": 1024}
+BATCH = {"cpu": 128, "cuda": 1024}  # pictures whose copies are drawn together; a network may take fewer at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +94,7 @@ def network_scores(
         raise UsageError("there is nothing to score: no pictures were given")
     device = next(net.parameters()).device
     size = BATCH[device.type] if batch_size is None else whole("batch_size", batch_size)
+    few = at_once(queries.shape[1:], device.type, size) if batch_size is None else size
     net.eval()
     parts: list[dict[str, Tensor]] = []
     with torch.inference_mode():
@@ -101,7 +103,8 @@ def network_scores(
             if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
                 raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
             batch = batch if copy is None else copy(batch, fold(seed, first + start))
-            parts.append({name: value.cpu() for name, value in _scores(net, batch.to(device)).items()})
+            for some in torch.split(batch, few):
+                parts.append({name: value.cpu() for name, value in _scores(net, some.to(device)).items()})
             if update is not None:
                 update(min(start + size, len(queries)))
     columns = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from provnet.applications.near_copy_views import blurred, coarse, fine, levels_of, moved, reduced
+from provnet.chunks import at_once
 from provnet.errors import NonFiniteError, UsageError
 
 CANDIDATES, NEIGHBOURS = 40, 20
 RIDGE = 0.02  # of the usual squared distance between neighbours: keeps the space between them from following noise
 SAME = 0.36  # of that usual distance: a training picture so much nearer to the first is the same content
-QUERIES, KEYS = 32, 4096  # pictures and training pictures compared at a time
+QUERIES, KEYS = 32, 4096  # pictures and training pictures compared at a time; fewer are reduced where they are large
 Report = Callable[[int], None]
 
 
@@ -67,7 +68,8 @@ def copy_ratios(
     """
     _check(images, training)
     steps = levels_of(training)
-    keys = torch.cat([coarse(reduced(part.to(device))) for part in torch.split(training, KEYS)])
+    few = at_once(training.shape[1:], torch.device(device).type, KEYS)
+    keys = torch.cat([coarse(reduced(part.to(device))) for part in torch.split(training, few)])
     parts = []
     for start in range(0, len(images), QUERIES):
         queries = reduced(images[start : start + QUERIES].to(device))
@@ -75,7 +77,7 @@ def copy_ratios(
         if groups is not None and own is not None:
             banned = _same_group(groups, own[start : start + QUERIES], device)
         rows = _candidates(queries, keys, banned)
-        near = reduced(training[rows.cpu().flatten()].to(device))
+        near = torch.cat([reduced(training[some].to(device)) for some in torch.split(rows.cpu().flatten(), few)])
         found = [_compared(queries, blurred(near, step), rows) for step in steps]
         best = torch.stack([each.cosine for each in found]).argmax(0)
         place = torch.arange(len(best), device=best.device)

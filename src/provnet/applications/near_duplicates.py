@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.applications.neighbours import Neighbours, others
+from provnet.chunks import at_once
 from provnet.data.identity import SampleTable
 
 CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse pixels
@@ -25,7 +26,7 @@ FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on di
 CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
 COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
 SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
-PAIRS, PICTURES = 2048, 4096  # at a time
+PAIRS, PICTURES = 2048, 4096  # at a time, where pictures are small
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,8 @@ def _chained(groups: np.ndarray) -> np.ndarray:
 
 def _near_pairs(labels: np.ndarray, images: Tensor, near: Neighbours, device: torch.device) -> np.ndarray:
     """(P, 2) pairs of samples and candidates whose pixels are far closer than usual."""
-    coarse = torch.cat([_coarse(part.to(device)) for part in torch.split(images, PICTURES)])
+    size = at_once(images.shape[1:], device.type, PICTURES)
+    coarse = torch.cat([_coarse(part.to(device)) for part in torch.split(images, size)])
     to = np.concatenate([near.row[:, :CANDIDATES], others(coarse, CANDIDATES).row], 1)  # (N, K)
     n, k = to.shape
     rows, found = np.repeat(np.arange(n), k), np.full(n * k, np.inf)
@@ -121,10 +123,10 @@ def _usual(distance: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def _distance(images: Tensor, one: np.ndarray, other: np.ndarray, device: torch.device) -> np.ndarray:
     """(P,) distance of pictures at length one, blurred, the other moved by up to a pixel to where it fits best."""
-    found = []
-    for start in range(0, len(one), PAIRS):
+    found, size = [], at_once(images.shape[1:], device.type, PAIRS)
+    for start in range(0, len(one), size):
         left, right = (
-            _unit(_small(images[torch.from_numpy(rows[start : start + PAIRS])].to(device), FINE))
+            _unit(_small(images[torch.from_numpy(rows[start : start + size])].to(device), FINE))
             for rows in (one, other)
         )
         moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]

@@ -8,6 +8,7 @@ Letters: B images, N training samples, D numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +18,14 @@ from torch import Tensor
 from provnet.errors import NonFiniteError, UsageError
 from provnet.keybank import first_not_finite
 from provnet.models.exemplar import unit
-from provnet.retrieval import top_k
+from provnet.ranks import TopK
+from provnet.retrieval import merge, top_k
 
 QUERIES, NUMBERS = 1024, 2**23  # at a time: queries, and float64 numbers
+BLOCK = 2**27  # numbers of keys that are held as fp32 at a time
 CANDIDATES = 16  # keys of a query whose exact distance is taken
 ROUNDING = 2**-22  # of an fp32 product, its two sides and a length, with some room
+Floats = Callable[[Tensor], Tensor]  # raw rows -> numbers (B, D)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +44,15 @@ def nearest_pixels(images: Tensor, training: Tensor, *, device: torch.device | s
     >>> found.row.tolist(), found.distance.tolist(), found.following.round(3).tolist()
     ([1], [0.0], [0.707])
     """
-    scale = 255.0 if training.dtype == torch.uint8 else 1.0
-    keys = training.flatten(1).to(device).float() / scale
-    found = nearest(images.flatten(1).float() / (255.0 if images.dtype == torch.uint8 else 1.0), keys)
-    root = keys.shape[1] ** 0.5
+    found = _nearest(images, training, _pixels, torch.device(device))
+    root = training[0].numel() ** 0.5
     return Nearest(found.row, found.distance / root, found.following / root)
+
+
+def _pixels(images: Tensor) -> Tensor:
+    """Raw images as floats (B, D), bytes on a scale of 0 to 1."""
+    values = images.flatten(1).float()
+    return values.div_(255.0) if images.dtype == torch.uint8 else values
 
 
 def nearest_features(features: np.ndarray, training: np.ndarray, *, device: torch.device | str = "cpu") -> Nearest:
@@ -59,46 +67,74 @@ def nearest(queries: Tensor, keys: Tensor) -> Nearest:
     >>> nearest(torch.tensor([[4.0]]), torch.tensor([[0.0], [3.0]])).distance.tolist()
     [1.0]
     """
+    return _nearest(queries, keys, lambda rows: rows, keys.device)
+
+
+def _nearest(queries: Tensor, keys: Tensor, floats: Floats, device: torch.device) -> Nearest:
+    """`nearest` for raw queries and keys (B, ...), (N, ...), which are brought to floats a few at a time."""
     if len(queries) == 0 or len(keys) == 0:
         raise UsageError(f"nothing to compare: {len(queries)} images and {len(keys)} training samples")
     for kind, values in (("image", queries), ("training sample", keys)):
-        if (bad := first_not_finite(values)) is not None:
+        if values.is_floating_point() and (bad := first_not_finite(values.flatten(1))) is not None:
             raise NonFiniteError(f"{kind} {bad} holds NaN or infinity: no distance can be told; check the input")
-    centre, wide, longest = _centred(keys)
+    width = max(keys[0].numel(), 1)
+
+    def read(rows: Tensor) -> Tensor:
+        return floats(rows.to(device)).double()
+
+    parts = torch.split(keys, max(NUMBERS // width, 1))
+    centre = torch.stack([read(part).sum(0) for part in parts]).sum(0) / len(keys)
+    step = min(QUERIES, max(NUMBERS // (CANDIDATES * width), 1))
+    best, longest = _candidates(torch.split(queries, step), keys, read, centre)
     found: list[tuple[Tensor, Tensor, Tensor]] = []
-    step = min(QUERIES, max(NUMBERS // (CANDIDATES * max(keys.shape[1], 1)), 1))
     for start in range(0, len(queries), step):
-        some = queries[start : start + step].to(keys.device).double()
-        rows, near, following, doubtful = _quick(some, keys, centre, wide, longest)
+        rows, some = slice(start, start + step), read(queries[start : start + step])
+        near = TopK(best.score[rows], best.row[rows])
+        row, distance, following, doubtful = _quick(some, keys, read, near, some - centre, longest)
         if bool(doubtful.any()):
-            rows[doubtful], near[doubtful], following[doubtful] = _slow(some[doubtful], keys)
-        found.append((rows.cpu(), near.cpu(), following.cpu()))
+            row[doubtful], distance[doubtful], following[doubtful] = _slow(some[doubtful], keys, read)
+        found.append((row.cpu(), distance.cpu(), following.cpu()))
     return Nearest(*(np.asarray(torch.cat(part).numpy()) for part in zip(*found, strict=True)))
 
 
-def _centred(keys: Tensor) -> tuple[Tensor, Tensor, float]:
-    """(D,) mean, (N, D + 1) fp32 keys around it with -|x|²/2, and the largest |x|: an offset costs all the digits."""
-    parts = torch.split(keys, max(NUMBERS // max(keys.shape[1], 1), 1))
-    centre = torch.stack([part.double().sum(0) for part in parts]).sum(0) / len(keys)
-    wide, start, longest = keys.new_empty((len(keys), keys.shape[1] + 1), dtype=torch.float32), 0, 0.0
-    for part in parts:
-        around = part.double() - centre
+def _candidates(queries: Sequence[Tensor], keys: Tensor, read: Floats, centre: Tensor) -> tuple[TopK, float]:
+    """The keys of each query with the smallest |q - x|² in fp32, block by block of the keys, and the largest |x|."""
+    best: dict[int, TopK] = {}
+    first, longest = 0, 0.0
+    for block in torch.split(keys, max(BLOCK // max(len(centre), 1), 1)):
+        wide, far = _centred(block, read, centre)
+        longest = max(longest, far)
+        for place, some in enumerate(queries):
+            around = read(some) - centre
+            # the smallest |q - x|² is the largest q·x - |x|²/2: one more number makes it an inner product
+            here = top_k(torch.cat([around, torch.ones_like(around[:, :1])], 1).float(), wide, CANDIDATES)
+            here = TopK(here.score, here.row + first)
+            best[place] = merge([best[place], here], CANDIDATES) if place in best else here
+        first += len(block)
+    found = best.values()  # in the order of the queries
+    return TopK(torch.cat([one.score for one in found]), torch.cat([one.row for one in found])), longest
+
+
+def _centred(keys: Tensor, read: Floats, centre: Tensor) -> tuple[Tensor, float]:
+    """(N, D + 1) fp32 keys around the centre with -|x|²/2, and the largest |x|: an offset costs all the digits."""
+    wide = torch.empty((len(keys), len(centre) + 1), dtype=torch.float32, device=centre.device)
+    start, longest = 0, 0.0
+    for part in torch.split(keys, max(NUMBERS // max(len(centre), 1), 1)):
+        around = read(part) - centre
         squares = around.square().sum(1)
         longest = max(longest, float(squares.max()) ** 0.5)
         wide[start : start + len(part)] = torch.cat([around, -0.5 * squares.unsqueeze(1)], 1)
         start += len(part)
-    return centre, wide, longest
+    return wide, longest
 
 
 def _quick(
-    some: Tensor, keys: Tensor, centre: Tensor, wide: Tensor, longest: float
+    some: Tensor, keys: Tensor, read: Floats, best: TopK, around: Tensor, longest: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Row, distance, the next distance, and whether rounding could have kept a nearer key from the candidates."""
-    around = some - centre
-    # the smallest |q - x|² is the largest q·x - |x|²/2: one more number makes it an inner product
-    best = top_k(torch.cat([around, torch.ones_like(around[:, :1])], 1).float(), wide, CANDIDATES)
     candidates = best.row.sort(1).values  # so that of equal distances the lower row comes first
-    gaps = (some.unsqueeze(1) - keys[candidates].double()).square().sum(2)
+    near = read(keys[candidates.flatten().to(keys.device)]).view(*candidates.shape, -1)
+    gaps = (some.unsqueeze(1) - near).square_().sum(2)
     gaps, order = gaps.sort(dim=1, stable=True)
     following = gaps[:, 1] if gaps.shape[1] > 1 else torch.full_like(gaps[:, 0], torch.inf)
     length = around.square().sum(1)
@@ -108,12 +144,12 @@ def _quick(
     return candidates.gather(1, order)[:, 0], gaps[:, 0].sqrt(), following.sqrt(), doubtful
 
 
-def _slow(some: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _slow(some: Tensor, keys: Tensor, read: Floats) -> tuple[Tensor, Tensor, Tensor]:
     """Row, distance and the next distance by float64 differences with every key, a block of keys at a time."""
     near, following = (some.new_full((len(some),), torch.inf) for _ in range(2))
     rows, start = torch.zeros_like(near, dtype=torch.int64), 0
-    for part in torch.split(keys, max(NUMBERS // max(keys.shape[1], len(some)), 1)):
-        gaps = torch.cdist(some, part.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    for part in torch.split(keys, max(NUMBERS // max(some.shape[1], len(some)), 1)):
+        gaps = torch.cdist(some, read(part), compute_mode="donot_use_mm_for_euclid_dist")
         place = gaps.argmin(1, keepdim=True)  # the first of equal ones
         first = gaps.gather(1, place)[:, 0]
         second = gaps.scatter_(1, place, torch.inf).amin(1)

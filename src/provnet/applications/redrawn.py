@@ -12,13 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from provnet.chunks import at_once
 from provnet.data.batches import fold
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.rekey import keys_of, restricted
 from provnet.training.keys import features_of
 
-BATCH = 256
+SAMPLES, NUMBERS = 256, 2**24  # of pixels compared at a time: samples, and float64 numbers on each side
 
 
 class Redrawn(NamedTuple):
@@ -98,7 +99,7 @@ def index_scores(net: ProvenanceNet, images: Tensor, classes: Tensor, chosen: Te
     head, parts = net.index_head, []
     chosen = chosen.to(device)
     keys = keys_of(head, chosen).unpacked() if isinstance(head, ExemplarHead) else None
-    for some in torch.split(torch.arange(len(images)), BATCH):
+    for some in torch.split(torch.arange(len(images)), at_once(images.shape[1:], device.type)):
         given = classes[some].to(device)
         output = net(images[some].to(device), given if net.task_head is not None else None)
         if keys is not None:
@@ -125,11 +126,16 @@ def pixel_scores(images: Tensor, samples: Tensor) -> Tensor:
     >>> pixel_scores(torch.zeros(1, 2), torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[-5.0, -0.0]]
     """
-    queries = images.flatten(1).double()
-    return torch.cat([-torch.cdist(queries, some.flatten(1).double()) for some in torch.split(samples, BATCH)], 1)
+    step = max(1, NUMBERS // max(images[:1].numel(), 1))
+    found = []
+    for queries in torch.split(images, step):
+        given = queries.flatten(1).double()
+        sides = (some.flatten(1).double() for some in torch.split(samples, min(step, SAMPLES)))
+        found.append(torch.cat([-torch.cdist(given, side) for side in sides], 1))
+    return torch.cat(found)
 
 
 def _batches(net: ProvenanceNet, images: Tensor) -> Iterator[Tensor]:
     device = next(net.parameters()).device
-    for batch in torch.split(images, BATCH):
+    for batch in torch.split(images, at_once(images.shape[1:], device.type)):
         yield batch.to(device)

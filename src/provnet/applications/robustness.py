@@ -23,6 +23,7 @@ from provnet.applications.attacks import ATTACKS, Attack, attack
 from provnet.applications.conditions import Condition, distort, named
 from provnet.applications.paired import Difference, paired_difference
 from provnet.attribution import attribute
+from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError, choose
 from provnet.explanation import active_network
@@ -33,7 +34,7 @@ from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
 
 K = 5
-BATCH = {"cpu": 256, "cuda": 2048}
+BATCH = {"cpu": 256, "cuda": 2048}  # where pictures are small
 ATTACKED = 1000  # test samples that are attacked: that takes ten times as long as answering
 
 
@@ -180,7 +181,9 @@ def _changed(
 ) -> Iterator[Tensor]:
     """The pictures of a condition, a batch at a time, on the device."""
     device = next(net.parameters()).device
-    size, keys = BATCH[device.type], sample_keys_of(test)
+    size, keys = at_once(test.shape, device.type, BATCH[device.type]), sample_keys_of(test)
+    if isinstance(one, Attack) and size < BATCH[device.type]:
+        size = max(1, size // 3)  # pictures are large, and gradients hold three times as much of each
     if isinstance(one, Attack) and net.task_head is None:
         size = min(size, 512)  # gradients of all index scores are held
     for start in range(0, len(test), size):

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from provnet.bank import NOT_TRAINED
+from provnet.chunks import at_once
 from provnet.errors import NonFiniteError
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 from provnet.training.progress import progress_bar
 
-BATCH = {"cpu": 512, "cuda": 4096}
+BATCH = {"cpu": 512, "cuda": 4096}  # where samples are small
 SCORES = 2**24  # scores of keys held at a time
 
 
@@ -51,7 +52,7 @@ def sample_signals(
     `net` is the run's network, or one that does not know withheld samples (`explanation.active_network`).
     """
     device = next(net.parameters()).device
-    step = BATCH[device.type]
+    step = at_once(images.shape[1:], device.type, BATCH[device.type])
     features: list[Tensor] = []
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     net.eval()

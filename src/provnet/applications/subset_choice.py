@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from provnet.applications.subsets import choose_rows, per_class
+from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData
 from provnet.errors import DataError, UsageError
 from provnet.modelfile import Run
@@ -22,7 +23,7 @@ from provnet.training.progress import progress_bar
 from provnet.training.subset import IndexSubset
 
 QUICK = 5  # epochs of the network that is trained for its features alone
-BATCH = 1024
+BATCH = 1024  # where samples are small
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,13 +89,14 @@ def look(run: Run, data: ImageData, *, device: str = "auto", progress: bool = Fa
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
     where = torch.device("cuda" if cuda else "cpu")
     net, features, margins = run.network.to(where).eval(), list[Tensor](), list[Tensor]()
+    size = at_once(shape, where.type, BATCH)
     with progress_bar("features", len(data), progress) as update:
-        for start in range(0, len(data), BATCH):
-            output = net(data.images[start : start + BATCH].to(where))
+        for start in range(0, len(data), size):
+            output = net(data.images[start : start + size].to(where))
             best = output.logits.float().topk(min(2, output.logits.shape[1]), 1).values
             features.append(output.support_features.float().cpu())
             margins.append((best[:, 0] - best[:, -1]).cpu())
-            update(min(start + BATCH, len(data)), "")
+            update(min(start + size, len(data)), "")
     net.cpu()
     return Seen(torch.cat(features).numpy(), torch.cat(margins).numpy())
 

@@ -153,11 +153,14 @@ def _make_encodable() -> None:
 
 @contextmanager
 def _plain_warnings() -> Any:
-    """Warnings as one line each on stderr, without file names and code."""
+    """Warnings as one line each on stderr, without file names and code; what was said is not said again."""
     with warnings.catch_warnings():
+        said: set[str] = set()
 
         def show(message: Warning | str, *_: Any, **__: Any) -> None:
-            note(str(message), "warning")
+            if str(message) not in said:  # a command may open both splits of a file, or data that have the same fault
+                said.add(str(message))
+                note(str(message), "warning")
 
         warnings.filterwarnings("always", category=DataWarning)
         warnings.showwarning = show

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from provnet.cli.heldout import drawn, open_others
 from provnet.cli.output import note
 from provnet.cli.rundata import find_training_data, resolve
+from provnet.data.files import brief
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,6 +72,6 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
     own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), limit, seed) for rows in (~lacks, lacks))
     names = sorted({unseen.class_names[int(label)] for label in np.unique(strangers.samples.labels)})
     run.network.to(where)
-    few = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    few = ", ".join(map(brief, names[:5])) + (", ..." if len(names) > 5 else "")
     kind = "class" if len(names) == 1 else "classes"
     return LeftOut(run, own.images, strangers.images, f"left-out {kind} {few}")

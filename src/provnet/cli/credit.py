@@ -42,7 +42,7 @@ def credit(
         list[str],
         typer.Argument(
             metavar="QUERIES",
-            help="Data (name, folder, .npz), picture files, .npy arrays, test:0..99 (the run's own test split).",
+            help="Data (name, folder, .npz), pictures (files or a folder), .npy arrays, test:0..99 (the test split).",
             show_default=False,
         ),
     ],

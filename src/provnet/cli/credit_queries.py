@@ -31,9 +31,12 @@ def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[
                 parts.append(data.images.numpy())
                 names.append(f"{len(data):,} of {spec_name(data.spec)}")
             continue
-        files = list(texts)  # together, so that what is to be said of them is said once
+        files: list[str] = []  # together, so that what is to be said of them is said once
+        for text in texts:
+            inside = _loose(text)
+            files += inside or [text]
+            names.append(f"{len(inside):,} pictures in {text}" if inside else text)
         parts.append(np.stack([query.image for query in read_queries(run, files, data_dir, strict=False)]))
-        names += files
     kinds = {part.dtype for part in parts}
     images = np.concatenate([part.astype(np.float32) for part in parts] if len(kinds) > 1 else parts)
     words = "; ".join(names[:5]) + (f"; and {len(names) - 5:,} more" if len(names) > 5 else "")
@@ -42,18 +45,28 @@ def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[
 
 
 def _is_data(text: str) -> bool:
-    """A name of data, a folder, an .npz with labels or a manifest; anything else is a picture, an array or test:N."""
+    """A name of data, a folder of class folders, an .npz with labels or a manifest; anything else explain takes, too.
+
+    A folder of pictures alone has no labels, which are not needed here: its pictures are taken one by one.
+    """
     import zipfile
 
     from provnet.data.names import NAMES
 
     path = Path(text)
     if text in NAMES or path.is_dir():
-        return True
+        return text in NAMES or not _loose(text)
     if path.suffix.lower() == ".npz" and path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return any(Path(name).stem in ("labels", "y", "y_test", "test_labels") for name in archive.namelist())
     return path.suffix.lower() == ".csv" and path.is_file()
+
+
+def _loose(text: str) -> list[str]:
+    """The pictures in a folder without class folders; nothing of anything else."""
+    from provnet.data.folder import loose_pictures
+
+    return [str(path) for path in loose_pictures(Path(text))] if Path(text).is_dir() else []
 
 
 def _note_members(run: Run, images: np.ndarray) -> None:

@@ -12,6 +12,7 @@ from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import need_training
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.files import brief
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _show(
     for row in result.suspects(threshold)[:5].tolist():
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
         score = math.floor(float(result.mislabels.score[row]) * 1000) / 1000  # .9999 is not certain
-        say(f"{percent(score):>7}  {result.samples.sample_ids[row]}  {label}, probably {other}")
+        say(f"{percent(score):>7}  {result.samples.sample_ids[row]}  {brief(label)}, probably {brief(other)}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if how:
         say(f"next: {how}")

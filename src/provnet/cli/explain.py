@@ -18,7 +18,7 @@ from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process, note, say
 from provnet.cli.rundata import find_training_data, model_sha256
 from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
-from provnet.data.files import shown
+from provnet.data.files import brief, shown
 from provnet.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
@@ -198,18 +198,18 @@ def _show(query: Query, one: Explained) -> None:
 
     out = console()
     head = Text.assemble(
-        (shown(query.name), "dim"), "  ", (shown(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
+        (shown(query.name), "dim"), "  ", (brief(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
     )
     if query.truth is not None:
         right = query.truth == one.predicted
-        head.append("  right" if right else f"  wrong, it is {shown(query.truth)}", "green" if right else "red")
+        head.append("  right" if right else f"  wrong, it is {brief(query.truth)}", "green" if right else "red")
     if not one.supported:
         below = ": those below are nearest, but not evidence" if one.exemplars else ""
         head.append(f"\n  No supporting sample{below}", "yellow")
     out.print(head, soft_wrap=True)
     if not one.exemplars:
         out.print(Text("  No exemplar: all samples of this class are withheld", "yellow"), soft_wrap=True)
-    labels = [shown(item.label) for item in one.exemplars]
+    labels = [brief(item.label) for item in one.exemplars]
     names = [shown(item.sample_id) for item in one.exemplars]
     for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):
         line = Text("  ").append(weight_bar(item.weight), style="blue" if one.supported else "dim")

@@ -55,7 +55,7 @@ def chosen_recipe(
     task: str, generator: str | None, given: Mapping[str, Any], training: Mapping[str, Any]
 ) -> tuple[TrainConfig, dict[str, Any]]:
     """How to train, and which network: by preset, or by the name of a generator, which brings its own."""
-    from provnet.training.config import train_config
+    from provnet.training.config import check_batch_size, train_config
 
     one_of("task", task, TASKS)
     preset = given.get("preset")
@@ -69,8 +69,8 @@ def chosen_recipe(
     if own:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in own)
         raise UsageError(f"a generator brings its own network and recipe: leave {words} out, choose with --generator")
-    if training.get("batch_size") == 0:
-        raise UsageError("batch_size must be 2 or more, got 0; leave it out to have it chosen")
+    if training.get("batch_size") is not None:
+        check_batch_size(training["batch_size"])
     network, backbone, head, config = recipe(generator or "modern", **training)
     return config, {"network": network, "backbone": backbone, "head": head}
 

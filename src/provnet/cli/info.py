@@ -13,6 +13,7 @@ from provnet.cli.figures import figures_table, generator_table
 from provnet.cli.options import AsJson, RunFolder
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name
+from provnet.data.files import brief
 from provnet.errors import ProvnetError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _parameters(folder: Path, config: RunConfig) -> int | None:
 
 def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> list[tuple[str, str]]:
     network = config.network
-    names = ", ".join(samples.class_names[:12]) + (", ..." if len(samples.class_names) > 12 else "")
+    names = ", ".join(map(brief, samples.class_names[:12])) + (", ..." if len(samples.class_names) > 12 else "")
     count = record["parameters"]
     shape = " x ".join(str(side) for side in network.input_shape)
     rows = [

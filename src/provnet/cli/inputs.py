@@ -7,6 +7,7 @@ positions in the run's own test split. An .npy or .npz file (`images`) holds one
 from __future__ import annotations
 
 import io
+import os
 import re
 import zipfile
 import zlib
@@ -54,6 +55,11 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
     for text, found in zip(given, positions, strict=True):
         if found is not None and test is not None:
             queries += [test(position) for position in found]
+        elif os.path.isdir(text):  # noqa: PTH112 - a name too long to be one is no error yet
+            name = shown(text).rstrip("/")
+            raise UsageError(
+                f"{name} is a folder; give picture files (those in it as {name}/*.png), test:0..9, .npy or .npz files"
+            )
         elif text.lower().endswith((".npy", ".npz")):
             queries += _from_arrays(run, text)
         else:

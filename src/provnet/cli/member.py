@@ -12,7 +12,7 @@ from provnet.cli.again import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import console, emit_json, is_first_process, note
-from provnet.data.files import shown
+from provnet.data.files import brief, shown
 from provnet.errors import ProvnetError
 
 if TYPE_CHECKING:
@@ -118,6 +118,6 @@ def _show(name: str, one: Membership) -> None:
     out.print(Text(f"  {one.why}{compared}"), soft_wrap=True)
     if one.match is not None:
         words = AGREE.get(one.agrees, "nearest, but no evidence:")
-        line = Text(f"  {words} ").append(shown(one.match.sample_id), "bold").append(f", {shown(one.match.label)}  ")
+        line = Text(f"  {words} ").append(shown(one.match.sample_id), "bold").append(f", {brief(one.match.label)}  ")
         more = f", {one.match.equal:,} samples have it" if one.match.equal > 1 else ""
         out.print(line.append(f"sha256 {one.match.sha256[:12]}{more}", "dim"), soft_wrap=True)

@@ -33,6 +33,9 @@ NewRun = Annotated[
     Path,
     typer.Option("--out", "-o", parser=folder_name, metavar="RUN", help="Folder of the run.", show_default=False),
 ]
+BatchSize = Annotated[
+    int | None, typer.Option(help="2 to 1,000,000. Default: by preset.", rich_help_panel="Network and recipe")
+]
 Device = Annotated[str | None, typer.Option(metavar="auto|cpu|cuda", help="Where to compute. Default: auto.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else there.")]
 

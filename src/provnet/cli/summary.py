@@ -42,7 +42,7 @@ def data_warnings(data: ImageData) -> list[str]:
     import numpy as np
 
     from provnet.data.duplicates import duplicate_facts
-    from provnet.data.files import shown
+    from provnet.data.files import brief
 
     samples = data.samples
     lines = duplicate_facts(samples)
@@ -50,7 +50,7 @@ def data_warnings(data: ImageData) -> list[str]:
     empty = int((sizes == 0).sum())
     if empty:
         lines.append(f"{empty:,} of {len(sizes):,} classes have no sample and are never predicted")
-    alone = [shown(samples.class_names[number]) for number in np.flatnonzero(sizes == 1)]
+    alone = [brief(samples.class_names[number]) for number in np.flatnonzero(sizes == 1)]
     if len(data) == 1:
         lines.append("there is one sample in all: every accuracy is meaningless")
     elif len(samples.class_names) == 1:

@@ -10,7 +10,7 @@ import typer
 
 from provnet.cli.again import resumed
 from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_course
-from provnet.cli.options import AsJson, DataDir, Device, NewRun, parse_size
+from provnet.cli.options import AsJson, BatchSize, DataDir, Device, NewRun, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
 from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
 from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result, split_off_test
@@ -87,7 +87,7 @@ def train(
         ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Default: by preset.", rich_help_panel=_HOW)] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Default: by preset.", rich_help_panel=_HOW)] = None,
+    batch_size: BatchSize = None,
     lr: Annotated[
         float | None, typer.Option(help="Highest learning rate. Default: by preset.", rich_help_panel=_HOW)
     ] = None,

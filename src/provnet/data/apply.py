@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from provnet.data.decisions_file import Decision
-from provnet.data.files import shown
+from provnet.data.files import brief, shown
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.errors import DataError, IntegrityError, UsageError, did_you_mean
@@ -48,8 +48,8 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
         if one.kind == "relabel":
             if one.new_label not in known:
                 raise DataError(
-                    f'row {one.row}, {shown(one.sample_id)}: no class "{shown(one.new_label)}"; the data have '
-                    f"{len(known)} classes.{did_you_mean(shown(one.new_label), map(shown, known))}"
+                    f'row {one.row}, {shown(one.sample_id)}: no class "{brief(one.new_label)}"; the data have '
+                    f"{len(known)} classes.{did_you_mean(brief(one.new_label), map(brief, known))}"
                 )
             labels[place] = known[one.new_label]
             changed.append((place, one.new_label))

@@ -180,5 +180,5 @@ def _check(images: Tensor, index: Tensor, policy: Policy) -> None:
     if images.dtype == torch.uint8 and policy.shift >= min(images.shape[2:]):
         raise UsageError(
             f"a shift of up to {policy.shift} pixels is too much for pictures of {images.shape[2]} x "
-            f"{images.shape[3]}; give a smaller shift"
+            f"{images.shape[3]}; give a smaller shift, or another augment (--augment)"
         )

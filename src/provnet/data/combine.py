@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from provnet.data.compare import compare
-from provnet.data.files import clean_text, shown
+from provnet.data.files import brief, clean_text
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import DataSpec, ImageData
 from provnet.errors import UsageError
@@ -128,9 +128,9 @@ def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
     labels = table[data.samples.labels]
     if (labels < 0).any():
         unknown = [name for name in data.class_names if name not in position]
-        known = ", ".join(shown(name) for name in class_names[:8]) + (", ..." if len(class_names) > 8 else "")
+        known = ", ".join(map(brief, class_names[:8])) + (", ..." if len(class_names) > 8 else "")
         raise UsageError(
-            f'the data have {len(unknown)} classes that the run does not know, the first "{shown(unknown[0])}"; '
+            f'the data have {len(unknown)} classes that the run does not know, the first "{brief(unknown[0])}"; '
             f"the run knows {len(class_names)}: {known}"
         )
     return replace(data, samples=replace(data.samples, labels=labels, class_names=class_names))

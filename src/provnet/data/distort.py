@@ -1,11 +1,13 @@
 """Small distortions under which a sample must still be recognised: noise, one-pixel shift, JPEG.
 
-All take raw images, uint8 (N, C, H, W) or floats, and give uint8 or float32 back; each draws from (seed) alone.
+All take raw images, uint8 (N, C, H, W) or floats, and give uint8 or float32 back; each draws from (seed) alone. Beside
+what they are given and give back they hold a few MB, however many and however large the pictures are.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -14,6 +16,8 @@ from torch import Tensor
 from provnet.data.batches import keyed_generator
 from provnet.errors import UsageError
 
+VALUES = 2**20  # in work at a time
+GROUP = 16  # values that torch.randn makes together
 _STEPS = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
 
 
@@ -23,11 +27,37 @@ def add_noise(images: Tensor, seed: int, sigma: float = 0.1) -> Tensor:
     >>> add_noise(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), seed=0).dtype
     torch.uint8
     """
-    noise = torch.randn(images.shape, generator=keyed_generator(seed, 11)) * sigma
-    if images.dtype == torch.uint8:
-        return (images.cpu().float() / 255 + noise).clamp(0, 1).mul(255).round().to(torch.uint8)
-    values = images.cpu().float()
-    return values + noise * values.std(0, correction=0, keepdim=True)
+    generator = keyed_generator(seed, 11)
+    if images.dtype != torch.uint8:
+        values = images.cpu().float()
+        noise = torch.randn(images.shape, generator=generator).mul_(sigma)  # becomes what is given back
+        return noise.mul_(values.std(0, correction=0, keepdim=True)).add_(values)
+    given = images.cpu().contiguous()
+    out = torch.empty_like(given)
+    for part in draws(given.numel(), VALUES):
+        some = torch.randn(part.stop - part.start, generator=generator).mul_(sigma)
+        some.add_(given.view(-1)[part].float().div_(255))
+        out.view(-1)[part] = some.clamp_(0, 1).mul_(255).round_().to(torch.uint8)
+    return out
+
+
+def draws(count: int, most: int) -> Iterator[slice]:
+    """Parts in which torch.randn draws `count` numbers as it does at once: whole groups, and no last part below one.
+
+    It fills 16 numbers at a time, draws the last 16 anew where the count is no multiple of 16, and goes another way
+    below 16.
+
+    >>> a, b = keyed_generator(3), keyed_generator(3)
+    >>> parts = [torch.randn(part.stop - part.start, generator=a) for part in draws(70, 32)]
+    >>> [len(part) for part in parts], torch.equal(torch.cat(parts), torch.randn(70, generator=b))
+    ([32, 38], True)
+    """
+    step = max(GROUP, most - most % GROUP)
+    start = 0
+    while start < count:
+        stop = start + step if count - start - step >= GROUP else count
+        yield slice(start, stop)
+        start = stop
 
 
 def shift(images: Tensor, seed: int) -> Tensor:
@@ -41,11 +71,12 @@ def shift(images: Tensor, seed: int) -> Tensor:
     images = images.cpu()
     n, _, height, width = images.shape
     direction = torch.randint(0, len(_STEPS), (n,), generator=keyed_generator(seed, 12))
-    padded = torch.nn.functional.pad(images, (1, 1, 1, 1))
     out = torch.empty_like(images)
-    for number, (dy, dx) in enumerate(_STEPS):
-        rows = direction == number
-        out[rows] = padded[rows][:, :, 1 - dy : 1 - dy + height, 1 - dx : 1 - dx + width]
+    for some in torch.split(torch.arange(n), max(1, VALUES // max(images[:1].numel(), 1))):
+        padded = torch.nn.functional.pad(images[some], (1, 1, 1, 1))
+        for number, (dy, dx) in enumerate(_STEPS):
+            rows = direction[some] == number
+            out[some[rows]] = padded[rows][:, :, 1 - dy : 1 - dy + height, 1 - dx : 1 - dx + width]
     return out
 
 
@@ -70,15 +101,17 @@ def jpeg(images: Tensor, quality: int = 50) -> Tensor:
     return torch.from_numpy(out)
 
 
-def perturbations(images: Tensor, seed: int) -> dict[str, Tensor]:
-    """The distorted copies that apply to this kind of data: all three for uint8 pictures, noise for vectors.
+def perturbations(images: Tensor) -> dict[str, Callable[[Tensor, int], Tensor]]:
+    """The distortions, by name, of (images, seed) that apply to this kind of data: all of bytes, noise of vectors.
 
-    >>> sorted(perturbations(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), 0))
+    They are not made here: each copy is as large as the data, so they are best made one after the other.
+
+    >>> sorted(perturbations(torch.zeros(2, 1, 4, 4, dtype=torch.uint8)))
     ['jpeg', 'noise', 'shift']
     """
-    copies = {"noise": add_noise(images, seed)}
+    ways: dict[str, Callable[[Tensor, int], Tensor]] = {"noise": add_noise}
     if images.ndim == 4:
-        copies["shift"] = shift(images, seed)
+        ways["shift"] = shift
     if images.ndim == 4 and images.dtype == torch.uint8:
-        copies["jpeg"] = jpeg(images)
-    return copies
+        ways["jpeg"] = lambda images, _: jpeg(images)
+    return ways

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from provnet.data.files import shown
+from provnet.data.files import brief, shown
 from provnet.data.identity import SampleTable
 
 
@@ -27,7 +27,7 @@ def duplicate_facts(samples: SampleTable) -> list[str]:
     if conflicts:
         one_of_each = {samples.labels[i]: i for i in reversed(conflicts[0])}  # reversed: the first sample of a label
         first = ", ".join(
-            f"{shown(samples.sample_ids[i])} ({shown(samples.class_names[samples.labels[i]])})"
+            f"{shown(samples.sample_ids[i])} ({brief(samples.class_names[samples.labels[i]])})"
             for i in sorted(one_of_each.values())[:3]
         )
         many = "group of equal pictures carries" if len(conflicts) == 1 else "groups of equal pictures carry"

@@ -62,12 +62,23 @@ def shown(name: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in clean_text(name))
 
 
+def brief(name: str) -> str:
+    """The name of a class for messages: as `shown`, a very long one less its middle, as its end tells it from others.
+
+    >>> brief("cat"), len(brief("x" * 4_000))
+    ('cat', 100)
+    """
+    text = shown(name)
+    return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 31]}…{text[-30:]}"
+
+
 def check_memory(needed: int, what: str) -> None:
     """Refuse a job whose pictures would not fit into the memory that is free."""
     free = _free_memory()
     if free is not None and needed > free:
         raise MemoryLimitError(
-            f"{what} need {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free; give a smaller size or limit"
+            f"{what} need {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free; "
+            "give a smaller size or limit (--size, --limit)"
         )
 
 
@@ -91,6 +102,7 @@ def _free_memory() -> int | None:
     return min(found) if found else None
 
 
+_BRIEF = 100  # characters
 _REASONS = {
     errno.ENOENT: "it is not there, or vanished meanwhile",
     errno.EACCES: "permission denied",

@@ -215,6 +215,21 @@ def _is_picture(path: str) -> bool:
         return False
 
 
+def loose_pictures(root: Path) -> list[Path]:
+    """The pictures of a folder without class folders, in the order of their names; none where it has such folders.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("b.png", "a.png", "notes.txt"):
+    ...         _ = Path(folder, name).write_bytes(b"")
+    ...     [path.name for path in loose_pictures(Path(folder))]
+    ['a.png', 'b.png']
+    """
+    if _class_folders(root):
+        return []
+    return [root / entry.name for entry in _entries(root) if _is_file(entry) and _is_picture(entry.path)]
+
+
 def refuse_inside(root: Path, place: str | Path | None, what: str) -> None:
     """Refuse to write among the pictures: a cache or a run there would be a class of its own the next time.
 
@@ -236,7 +251,7 @@ def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Wal
     if entries:
         return
     looked = f"looked for {', '.join(ENDINGS)} in one folder a class"
-    if not has_classes and any(_is_picture(str(root / name)) for name in _listing(root) if (root / name).is_file()):
+    if not has_classes and loose_pictures(root):
         raise UsageError(f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png")
     bad = f"; left out: {walk.bad[0]}" if walk.bad else ""
     raise UsageError(f"no pictures found under {shown(str(root))}; {looked}{bad}")

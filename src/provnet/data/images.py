@@ -118,7 +118,9 @@ def _centre(shape: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int, in
 def _choose_frame(image: Image.Image, name: str, rule: DecodeRule) -> int:
     frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
     if rule.frame is None and frames > 1:
-        raise DataError(f"{name}: holds {frames} frames or pages; choose one with frame (0..{frames - 1})")
+        raise DataError(
+            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame)"
+        )
     if rule.frame is not None and 1 < frames <= rule.frame:  # a plain picture has no frames to choose from
         raise DataError(f"{name}: frame {rule.frame} asked for, the file holds {frames} (counted from 0)")
     if rule.frame is not None and frames > 1:
@@ -132,13 +134,11 @@ def _scaled(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
         raise DataError(f"{name}: holds NaN or infinity; every pixel must be a finite number")
     if rule.value_range is None and image.mode == "F":
         raise DataError(
-            f"{name}: a picture of floats ({values.min():g}..{values.max():g}) needs a declared range; pass value_range"
+            f"{name}: a picture of floats ({values.min():g}..{values.max():g}) needs a declared range; {_DECLARE}"
         )
     low, high = rule.value_range or (0.0, 65535.0)
     if values.min() < low or values.max() > high:
-        raise DataError(
-            f"{name}: values {values.min():g}..{values.max():g} lie outside {low:g}..{high:g}; pass value_range"
-        )
+        raise DataError(f"{name}: values {values.min():g}..{values.max():g} lie outside {low:g}..{high:g}; {_DECLARE}")
     pixels = np.floor((values - low) / (high - low) * 255 + 0.5).astype(np.uint8)
     clear = image.info.get("transparency")
     if isinstance(clear, int):
@@ -194,6 +194,7 @@ class _Quiet:
 
 _QUIET = _Quiet()
 _BAND = 2**18  # pixels that are blended at a time
+_DECLARE = "pass value_range (train --value-range)"
 _WIDE = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N", "F"})
 _ALPHA = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})
 _PLAIN = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "CMYK": "RGB", "YCbCr": "RGB"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.data.files import DataWarning, shown
+from provnet.data.files import DataWarning, brief
 from provnet.errors import DataError
 
 
@@ -37,7 +37,7 @@ def encode_text(labels: Sequence[str], class_names: Sequence[str] | None = None)
     position = {name: i for i, name in enumerate(names)}
     unknown = next((label for label in labels if label not in position), None)
     if unknown is not None:
-        raise DataError(f"label {unknown!r} is not among the {len(names)} class names given ({_some(names)})")
+        raise DataError(f"label {brief(unknown)!r} is not among the {len(names)} class names given ({_some(names)})")
     return np.array([position[label] for label in labels], dtype=np.int64), names
 
 
@@ -98,7 +98,7 @@ def warn_blanks(names: Iterable[str]) -> None:
     for name in names:
         other = seen.setdefault(" ".join(name.split()), name)
         if other != name:
-            words = f"class names that differ in blanks only, kept as two classes: {shown(other)!r} and {shown(name)!r}"
+            words = f"class names that differ in blanks only, kept as two classes: {brief(other)!r} and {brief(name)!r}"
             warnings.warn(words, DataWarning, stacklevel=3)
             return
 
@@ -121,8 +121,8 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _some(items: Iterable[object], most: int = 8) -> str:
-    shown = [str(item) for item in items]
-    return ", ".join(shown[:most]) + (f", ... ({len(shown)} in all)" if len(shown) > most else "")
+    words = [str(item) for item in items]
+    return ", ".join(map(brief, words[:most])) + (f", ... ({len(words)} in all)" if len(words) > most else "")
 
 
 MIXED = "labels must be all text or all whole numbers, got {}"

@@ -7,7 +7,7 @@ import io
 import os
 import posixpath
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,6 +45,7 @@ def open_manifest(path: Path, split: str, options: OpenOptions) -> Opened:
         if not options.skip_bad:
             raise DataError(message)
         bad.append(message)
+    _refuse_missing(rows, file, options.class_names or ())
     if not rows:
         raise DataError(f"{file}: names no pictures" + (f"; the first left out: {bad[0]}" if bad else ""))
     labels, names = encode_text([row.label for row in rows], options.class_names)
@@ -102,6 +103,16 @@ def _checked(records: Iterator[tuple[int, list[str]]], columns: list[str], file:
             seen[value] = number
         rows.append(Row(number, path, cell["label"], sample_id, cell.get("source") or None))
     return rows
+
+
+def _refuse_missing(rows: Sequence[Row], file: str, class_names: Sequence[str]) -> None:
+    """Refuse the label that an empty cell becomes where a table is made into text, unless it is given as a class."""
+    for row in rows:
+        if row.label.strip().lower() == "nan" and row.label not in class_names:
+            raise DataError(
+                f'{file} row {row.number}: the label "{shown(row.label)}" stands for a missing value; give a label, or '
+                "leave the row out (a class that is called so needs another name)"
+            )
 
 
 def _records(text: str, file: str) -> Iterator[tuple[int, list[str]]]:

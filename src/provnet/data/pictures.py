@@ -144,10 +144,10 @@ def _mixed(entries: Sequence[Entry], rule: DecodeRule, pool: ThreadPoolExecutor)
     modes = Counter(mode for _, _, mode in found)
     facts = []
     if len(modes) > 1 and rule.mode is None:
-        facts.append(f"grey and colour are mixed ({_counts(modes)}); pass mode grey or rgb")
+        facts.append(f"grey and colour are mixed ({_counts(modes)}); pass mode (--mode), grey or rgb")
     if len(sizes) > 1 and rule.size is None:
-        facts.append(f"the pictures differ in size, height x width ({_counts(sizes)}); pass size")
-    return DataError(" and ".join(facts) or "the pictures differ in size or mode; pass size and mode")
+        facts.append(f"the pictures differ in size, height x width ({_counts(sizes)}); pass size (--size)")
+    return DataError(" and ".join(facts) or "the pictures differ in size or mode; pass size and mode (--size, --mode)")
 
 
 def _header(entry: Entry, rule: DecodeRule) -> tuple[int, int, str] | None:

@@ -100,7 +100,9 @@ def _cache(value: Any) -> str | None:
     if place is False:
         return None
     if not isinstance(place, str | os.PathLike) or not os.fspath(place):
-        raise UsageError(f"cache must be a folder, None ($PROVNET_CACHE, if set) or False (no cache), got {value!r}")
+        raise UsageError(
+            f"cache must be a folder (--cache DIR), None ($PROVNET_CACHE, if set) or False (no cache); got {value!r}"
+        )
     return str(Path(os.fsdecode(place)).expanduser().absolute())
 
 
@@ -118,7 +120,9 @@ def _size(size: Any) -> tuple[int, int] | None:
         return None
     sides = (size, size) if isinstance(size, int) else tuple(size) if isinstance(size, Sequence) else ()
     if len(sides) != 2 or not all(isinstance(side, int) and 1 <= side <= 4096 for side in sides):
-        raise UsageError(f"size must be one whole number or (height, width), each 1..4096, got {size!r}")
+        raise UsageError(
+            f"size must be one whole number or (height, width), --size N or HxW, each 1..4096; got {size!r}"
+        )
     return int(sides[0]), int(sides[1])
 
 
@@ -145,7 +149,7 @@ def _range(value: Any) -> tuple[float, float] | None:
     try:
         low, high = (float(end) for end in value)
     except (TypeError, ValueError):
-        raise UsageError(f"value_range must be two numbers (lowest, highest), got {value!r}") from None
+        raise UsageError(f"value_range (--value-range) must be two numbers (lowest, highest), got {value!r}") from None
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise UsageError(f"value_range must be two finite numbers, the lower first, got {value!r}")
+        raise UsageError(f"value_range (--value-range) must be two finite numbers, the lower first, got {value!r}")
     return low, high

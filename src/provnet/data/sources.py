@@ -134,7 +134,8 @@ def reopen(
         spec = replace(spec, data_dir=str(data_folder(data_dir)))
     if spec.kind == "arrays":
         raise UsageError(
-            "the data were given as arrays or objects, which a file cannot open again; pass them once more"
+            "the data were given as arrays or objects, which a file cannot open again; pass them once more, on the "
+            "command line as an .npz file"
         )
     plain = {name: value for name, value in spec.options.items() if name not in AFTER_READING}
     return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))

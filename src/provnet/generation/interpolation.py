@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.chunks import at_once
 from provnet.errors import UsageError
 from provnet.explanation import Explanation
 from provnet.generation.sampling import to_bytes
@@ -62,7 +63,11 @@ def interpolate(run: Run, first: Tensor | np.ndarray, last: Tensor | np.ndarray,
         ends = posterior_of(net, both).mean
         seen = answer_at(net, ends).logits.argmax(1)
         z = torch.lerp(ends[:1], ends[1:], shares.to(device).unsqueeze(1))
-        one, other = seen[:1].expand(steps), seen[1:].expand(steps)
-        logits = vae.paint_between(vae.hidden(z), one, other, shares.to(device))
-        images = to_bytes(logits.float().sigmoid()).cpu().numpy()
+        parts = []
+        few = at_once(net.normalise.input_shape, device.type)
+        for some, share in zip(torch.split(z, few), torch.split(shares.to(device), few), strict=True):
+            one, other = seen[:1].expand(len(some)), seen[1:].expand(len(some))
+            logits = vae.paint_between(vae.hidden(some), one, other, share)
+            parts.append(to_bytes(logits.float().sigmoid()).cpu())
+    images = torch.cat(parts).numpy()
     return Path(images, shares.numpy(), explain_latents(run, z.cpu().numpy(), None, k))

@@ -12,11 +12,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
 from provnet.data.imagedata import ImageData
 from provnet.generation.sampling import BATCH, generate, raw_pictures
 from provnet.metrics_generation import frechet
 from provnet.modelfile import Run
+from provnet.models.made import Normal
 from provnet.models.rekey import exemplar_head
 from provnet.models.vae import answer_at, posterior_of, sample, vae_of
 from provnet.stats import Interval, t_quantile, wilson
@@ -70,7 +72,8 @@ def rebuilt(run: Run, data: ImageData) -> dict[str, Any]:
     net = run.network.eval()
     vae, device = vae_of(net), next(net.parameters()).device
     entropy, error, right = [], [], 0
-    for images, labels in zip(torch.split(data.images, BATCH), torch.split(data.labels, BATCH), strict=True):
+    few = at_once(data.shape, device.type, BATCH)
+    for images, labels in zip(torch.split(data.images, few), torch.split(data.labels, few), strict=True):
         target = net.normalise(images.to(device))
         z = vae.encode(target).mean
         seen = answer_at(net, z).logits.argmax(1)
@@ -103,18 +106,22 @@ def index_hits(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dic
     net, generator = run.network.eval(), keyed_generator(seed, DRAWN, 1)
     device = next(net.parameters()).device
     parts: dict[str, list[np.ndarray]] = {name: [] for name in HITS}
-    for start in range(0, len(data), BATCH):
+    few = at_once(data.shape, device.type, BATCH)
+    for start in range(0, len(data), BATCH):  # so many latents are drawn together, however many go through the network
         rows = slice(start, start + BATCH)
         labels, wanted = data.labels[rows].to(device), torch.from_numpy(own[rows]).to(device)
-        posterior = posterior_of(net, data.images[rows].to(device))
+        seen = [posterior_of(net, images.to(device)) for images in torch.split(data.images[rows], few)]
+        posterior = Normal(*(torch.cat(values) for values in zip(*seen, strict=True)))
         for where, z in (("mean", posterior.mean), ("sample", sample(posterior, generator))):
-            output = answer_at(net, z, labels)
-            if output.index_scores is None:
-                right = exemplar_head(net).best(output.index_features, labels, 1).index[:, 0] == wanted
-            else:
-                right = output.index_scores.argmax(1) == net.index_head.to_slot(wanted)
-            parts[f"class_at_{where}"].append((output.logits.argmax(1) == labels).cpu().numpy())
-            parts[f"index_at_{where}"].append(right.cpu().numpy())
+            for some in torch.split(torch.arange(len(z), device=device), few):
+                output = answer_at(net, z[some], labels[some])
+                if output.index_scores is None:
+                    best = exemplar_head(net).best(output.index_features, labels[some], 1).index[:, 0]
+                    right = best == wanted[some]
+                else:
+                    right = output.index_scores.argmax(1) == net.index_head.to_slot(wanted[some])
+                parts[f"class_at_{where}"].append((output.logits.argmax(1) == labels[some]).cpu().numpy())
+                parts[f"index_at_{where}"].append(right.cpu().numpy())
     return {name: np.concatenate(found) for name, found in parts.items()}
 
 
@@ -123,7 +130,8 @@ def latent_means(run: Run, images: np.ndarray) -> np.ndarray:
     """(n, L) what the run's own encoder sees in raw pictures."""
     net = run.network.eval()
     device = next(net.parameters()).device
-    batches = torch.split(raw_pictures(images), BATCH)
+    given = raw_pictures(images)
+    batches = torch.split(given, at_once(given.shape[1:], device.type, BATCH))
     return np.asarray(torch.cat([posterior_of(net, batch.to(device)).mean.cpu() for batch in batches]).numpy())
 
 

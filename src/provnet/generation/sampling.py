@@ -12,7 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
+from provnet.data.files import brief
 from provnet.errors import NonFiniteError, UsageError, did_you_mean
 from provnet.inputs import range_problem, raw_tensor
 from provnet.modelfile import Run
@@ -20,7 +22,7 @@ from provnet.models.made import GENERATORS
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.vae import answer_at, picture, posterior_of, vae_of
 
-BATCH = 256
+BATCH = 256  # latents that are drawn together; where pictures are large fewer go through the network at a time
 DRAWS, LEAST_DRAWS = 500, 5_000  # for each picture of a class that is asked for, and in all
 LATENT, CLASS = 12, 13  # kinds of randomness
 
@@ -87,8 +89,9 @@ def generate(run: Run, n: int, label: str | int | None = None, seed: int = 0) ->
         count, drawn = count + int(fits.sum()), drawn + len(noise)
     if count < n:
         assert wanted is not None
+        name = brief(run.samples.class_names[wanted])
         raise UsageError(
-            f'{count} of {drawn:,} pictures are seen as "{run.samples.class_names[wanted]}", {n} were asked for; '
+            f'{count} of {drawn:,} pictures are seen as "{name}", {n} were asked for; '
             "ask for fewer, leave --label out, train longer, or train with --generator modern, which is told the class"
         )
     z, labels = torch.cat(kept_z)[:n], torch.cat(kept_labels)[:n]
@@ -103,8 +106,9 @@ def class_of(run: Run, label: str | int) -> int:
         return int(label)
     if str(label) in there:
         return there[str(label)]
-    listed = ", ".join(list(there)[:30]) + (f" and {len(there) - 30:,} more" if len(there) > 30 else "")
-    raise UsageError(f'unknown label "{label}"; this run has {listed}.{did_you_mean(str(label), list(there))}')
+    listed = ", ".join(map(brief, list(there)[:30])) + (f" and {len(there) - 30:,} more" if len(there) > 30 else "")
+    hint = did_you_mean(str(label), list(there))
+    raise UsageError(f'unknown label "{brief(str(label))}"; this run has {listed}.{hint}')
 
 
 def paint(net: ProvenanceNet, z: Tensor, classes: Tensor) -> np.ndarray:
@@ -166,5 +170,6 @@ def _classes(run: Run, n: int, wanted: int | None, seed: int) -> Tensor:
 def _in_parts(net: ProvenanceNet, work: object, values: Tensor, classes: Tensor) -> Tensor:
     """Work through rows that lie on the CPU, where the network lies, a few at a time."""
     device = next(net.parameters()).device
-    parts = zip(torch.split(values, BATCH), torch.split(classes, BATCH), strict=True)
+    few = at_once(net.normalise.input_shape, device.type, BATCH)
+    parts = zip(torch.split(values, few), torch.split(classes, few), strict=True)
     return torch.cat([work(x.to(device), y.to(device)).cpu() for x, y in parts])  # type: ignore[operator]

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from provnet.attribution import attribute
+from provnet.chunks import at_once
 from provnet.equal import equal_slots
 from provnet.explanation import Explanation, active_network, explain, joined
-from provnet.generation.sampling import BATCH, Generated
+from provnet.generation.sampling import Generated
 from provnet.modelfile import Run
 from provnet.models.vae import answer_at, vae_of
 
@@ -43,8 +44,9 @@ def explain_latents(run: Run, latents: np.ndarray, classes: np.ndarray | None, k
     equal = equal_slots(net, run.samples, "plain")
     parts = []
     with torch.inference_mode():
-        for start in range(0, len(latents), BATCH):
-            rows = slice(start, start + BATCH)
+        size = at_once(net.normalise.input_shape, device.type)
+        for start in range(0, len(latents), size):
+            rows = slice(start, start + size)
             given = None if classes is None else torch.from_numpy(np.asarray(classes[rows])).to(device)
             z = torch.from_numpy(np.asarray(latents[rows], dtype=np.float32)).to(device)
             parts.append(attribute(net, answer_at(net, z, given), k, equal=equal))

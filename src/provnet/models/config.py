@@ -71,9 +71,11 @@ class NetworkConfig:
         if not all(math.isfinite(v) for v in (*self.mean, *self.std, self.scale)) or min(*self.std, self.scale) <= 0:
             raise UsageError("mean, std and scale must be finite, std and scale above 0")
         one_of("head", self.head, HEADS)
-        one_of("key_type", self.key_type, KEY_TYPES)
+        one_of("key_type (--keys)", self.key_type, KEY_TYPES)
         if not 0 <= self.key_width <= 4096:
-            raise UsageError(f"key_width must be a whole number from 0 to 4096, 0 to choose it; got {self.key_width}")
+            raise UsageError(
+                f"key_width (--key-width) must be a whole number from 0 to 4096, 0 to choose it; got {self.key_width}"
+            )
         if not 0 <= self.key_scale <= 64:
             raise UsageError(f"key_scale must lie in 0..64, 0 to have it learned; got {self.key_scale}")
 

@@ -227,7 +227,7 @@ class _Parts(NamedTuple):
 def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Module | None) -> _Parts:
     if backbone is None and config.backbone in SHARING:
         if concatenated:
-            raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional to False (app. 7.6)')
+            raise UsageError(f'backbone "{config.backbone}" has no class input; set conditional off (--no-conditional)')
         level = config.level if kind.task else 4
         cut = cut_at(config.backbone, config.input_shape, level)
         width = SHARING[config.backbone][3]

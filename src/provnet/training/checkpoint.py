@@ -8,6 +8,7 @@ temporary name, synced and renamed; the last two are kept. Nothing in it can run
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from provnet.atomic import Content, sweep, write_files
-from provnet.errors import IntegrityError, NonFiniteError, ProvnetError
+from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UsageError
 from provnet.safefile import all_finite, open_checked, read_tensors, sha256_file
 from provnet.safejson import read_json, write_json
 from provnet.training.loop import TrainState
@@ -31,6 +32,8 @@ FOLDER = "checkpoints"
 KEEP = 2
 META, MANIFEST, TENSORS = "state.json", "manifest.json", ".safetensors"
 MODEL, PROGRESS, OPTIMIZER = "model", "progress", "optimizer-"  # groups of tensors: a file each
+_STEP = re.compile(r"step-\d{10,}")
+_STEP_FILE = re.compile(rf"(?:{MODEL}|{PROGRESS}|{OPTIMIZER}\w+){TENSORS}")
 
 Groups = dict[str, dict[str, Tensor]]
 
@@ -59,6 +62,8 @@ def save_checkpoint(
         MANIFEST: _write_manifest,  # last: it hashes the others
     }
     needs = sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
+    if path.exists() and not is_step(path):
+        raise UsageError(f"{path} is in the way, which provnet did not write; move it away and go on with --resume")
     write_files(path, files, needs=needs, replace=True)
     _drop_others(folder, path)
     return path
@@ -88,12 +93,27 @@ def _groups(net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState)
 
 
 def _drop_others(folder: Path, newest: Path) -> None:
-    """Keep the newest and the one before; those of later steps were left out as damaged and are made anew."""
-    others = [path for path in _all(folder) if path != newest]
+    """Keep the newest and the one before; those of later steps were left out as damaged and are made anew.
+
+    What somebody else put there stays, whatever it is called.
+    """
+    others = [path for path in _all(folder) if path != newest and is_step(path)]
     before = [path for path in others if path.name < newest.name]
     for path in others:
         if path not in before[-(KEEP - 1) :]:
             shutil.rmtree(path)
+
+
+def is_step(folder: Path, *, whole: bool = False) -> bool:
+    """Whether a folder is a checkpoint of ours; one that is not `whole` may have lost files."""
+    if folder.is_symlink() or not _STEP.fullmatch(folder.name):
+        return False
+    try:
+        names, least = {path.name for path in folder.iterdir()}, {META, MANIFEST}
+    except OSError:  # no folder, or one that cannot be looked into
+        return False
+    found = names >= least if whole else bool(names & least)
+    return found and all(name in least or _STEP_FILE.fullmatch(name) for name in names)
 
 
 def load_checkpoint(run: Path) -> Checkpoint | None:

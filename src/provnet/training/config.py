@@ -14,6 +14,7 @@ from provnet.models.backbones import MANY
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed")
 SCHEDULES = ("one-cycle", "step")
+LARGEST_BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,14 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, least, most in (
             ("epochs", 1, 100_000),
-            ("batch_size", 0, 1_000_000),
             ("step_every", 1, 100_000),
             ("negatives", 0, 2**31),
         ):
             value = getattr(self, name)
             if not isinstance(value, int) or not least <= value <= most:
                 raise UsageError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
-        if self.batch_size == 1:
-            raise UsageError("batch_size must be 2 or more (BatchNorm compares samples); got 1")
+        if self.batch_size != 0 or type(self.batch_size) is not int:
+            check_batch_size(self.batch_size)
         for name in ("lr", "weight_decay", "warmup", "step_factor", "task_weight", "index_weight"):
             value = getattr(self, name)
             if not _is_real(value) or not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
@@ -88,6 +88,20 @@ class TrainConfig:
         return {k: v for k, v in asdict(self).items() if k != "asked"} | {"betas": list(self.betas)}
 
 
+def check_batch_size(value: Any) -> int:
+    """A batch size as people may ask for it: BatchNorm compares samples, so one is not enough.
+
+    >>> check_batch_size(64)
+    64
+    """
+    if not isinstance(value, int) or not 2 <= value <= LARGEST_BATCH:
+        raise UsageError(
+            f"batch_size (--batch-size) must be a whole number from 2 to {LARGEST_BATCH:,}, got {value!r}; "
+            "leave it out to have it chosen"
+        )
+    return value
+
+
 def _is_real(value: Any) -> bool:
     return isinstance(value, numbers.Real)
 
@@ -102,8 +116,8 @@ def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
     >>> train_config("paper", epochs=40).batch_size
     128
     """
-    if changes.get("batch_size") == 0:
-        raise UsageError("batch_size must be 2 or more, got 0; leave it out to have it chosen")
+    if changes.get("batch_size") is not None:
+        check_batch_size(changes["batch_size"])
     known = {f.name for f in fields(TrainConfig)} - {"asked"}
     for name in changes:
         if name not in known:

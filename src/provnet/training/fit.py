@@ -97,7 +97,7 @@ def fit(
     shape, index_map = plan(data, network, backbone, config.preset, key_type=key_type, key_width=key_width, **wishes)
     index_map = indexed.map(index_map)
     with ExitStack() as stack, float32_default():
-        parameters = check_memory(shape, index_map, config, custom)
+        parameters = check_memory(shape, index_map, config, custom, device, devices)
         fabric = make_fabric(device, devices, config.precision)
         check_shares(len(data), config.batch_size, fabric.world_size)
         if shape.head == "exemplar-trained" and fabric.world_size > 1:

@@ -11,12 +11,12 @@ from typing import Any
 
 from provnet.atomic import remove, sweep, write_bytes
 from provnet.data.files import shown
-from provnet.errors import IntegrityError, ProvnetError, UsageError
+from provnet.errors import IntegrityError, UsageError
 from provnet.fileset import NAME as MANIFEST
-from provnet.fileset import NEXT, read_set
-from provnet.modelfile import FILES, Run, has_run, write_run
-from provnet.safefile import open_checked, read_layouts
+from provnet.fileset import NEXT, staged_is_ours
+from provnet.modelfile import FILES, Run, has_run, is_run, write_run
 from provnet.training import checkpoint as checkpoints
+from provnet.training.checkpoint import is_step
 from provnet.training.lock import NAME as LOCK
 from provnet.training.loop import SUMS
 
@@ -27,10 +27,6 @@ REPORTS = ("evaluation.json", "membership.json", "report.html", "course.png")  #
 OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, SAMPLES)
 NAMED = 5  # strangers in a refusal
 _LOCKED = re.compile(r"\d*\n?")
-_STEP = re.compile(r"step-\d{10,}")
-_STEP_FILE = re.compile(
-    rf"(?:{checkpoints.MODEL}|{checkpoints.PROGRESS}|{checkpoints.OPTIMIZER}\w+){checkpoints.TENSORS}"
-)
 
 
 def prepare(folder: Path, *, overwrite: bool) -> None:
@@ -49,7 +45,7 @@ def refuse_strangers(folder: Path, *, overwrite: bool) -> None:
     be such as provnet writes. What has another name is left alone, and allowed where there is or was a run.
     """
     sweep(folder)
-    whole = _is_run(folder)
+    whole = is_run(folder)
     if whole and not finished(folder) and not overwrite:
         raise UsageError(f"{folder} holds a run that was being replaced; replace it with --overwrite")
     steps = has_checkpoints(folder)
@@ -70,33 +66,16 @@ def _is_strange(path: Path, *, whole: bool, steps: bool, begun: bool) -> bool:
         return not _LOCKED.fullmatch(_lock_text(path.parent))
     if path.name == checkpoints.FOLDER:
         inside = [name for name in _names(path) if not name.startswith(".tmp-")]
-        if any(name.startswith("step-") and not _is_step(path / name) for name in inside):
+        if any(name.startswith("step-") and not is_step(path / name) for name in inside):
             return True  # the names that training drops when it has newer ones
         return not path.is_dir() or bool(inside and not whole and not steps)
+    if path.name == NEXT:
+        return not whole or not staged_is_ours(path.parent, FILES)
     if path.name in OURS:
-        if path.name != NEXT and path.is_dir():
+        if path.is_dir():
             return True
         return not (whole or (path.name == LOG and _is_log(path)))  # a run without a manifest has only its log
     return not begun
-
-
-def _is_run(folder: Path) -> bool:
-    """Whether the manifest is ours; or the sample table, which a killed --overwrite removes last."""
-    with suppress(ProvnetError):
-        read_set(folder, FILES)
-        return True
-    with suppress(ProvnetError), open_checked(folder / SAMPLES) as file:
-        return read_layouts(file).keys() >= {"labels", "sha256", "pixel_sha256", "sample_ids.text"}
-    return False
-
-
-def _is_step(folder: Path, *, whole: bool = False) -> bool:
-    """Whether a folder is a checkpoint of ours; one that is not `whole` may have lost files."""
-    if folder.is_symlink() or not _STEP.fullmatch(folder.name):
-        return False
-    names, least = set(_names(folder)), {checkpoints.META, checkpoints.MANIFEST}
-    found = names >= least if whole else bool(names & least)
-    return found and all(name in least or _STEP_FILE.fullmatch(name) for name in names)
 
 
 def _is_log(path: Path) -> bool:
@@ -134,7 +113,7 @@ def finished(folder: Path) -> bool:
 def has_checkpoints(folder: Path) -> bool:
     """Whether there are checkpoints of ours; a folder of that name alone is not enough."""
     place = folder / checkpoints.FOLDER
-    return any(_is_step(place / name, whole=True) for name in _names(place))
+    return any(is_step(place / name, whole=True) for name in _names(place))
 
 
 def has_begun(folder: Path) -> bool:
@@ -196,7 +175,7 @@ def clear_checkpoints(folder: Path) -> None:
         return
     sweep(place)
     for name in _names(place):
-        if _is_step(place / name):
+        if is_step(place / name):
             remove(place / name)
     with suppress(OSError):  # somebody else's files are in it
         place.rmdir()

@@ -17,9 +17,11 @@ from provnet.indexing import IndexMap
 from provnet.models.backbones import output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import build, parameter_count
+from provnet.training.activations import kept_bytes
 from provnet.training.config import TrainConfig
 
 DEVICES = ("auto", "cpu", "cuda")
+AS_ONE = 2**26  # values whose mean and spread are taken at once; those of more pictures are added up part by part
 
 
 def make_fabric(device: str, devices: int, precision: str) -> Any:
@@ -85,18 +87,41 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
     if known is not None and scale == 255.0 and len(known[0]) == data.shape[0]:
         return (*known, scale)
     values = data.images if len(data) <= 10_000 else data.images[:: len(data) // 10_000]
-    values = values.double() / scale
-    axes = [0, *range(2, values.ndim)]
-    mean, std = values.mean(axes), values.std(axes, correction=0)
+    mean, std = _mean_and_spread(values, scale)
     std = torch.where(std > 1e-6, std, torch.ones_like(std))  # a constant feature stays at zero
     return tuple(mean.tolist()), tuple(std.tolist()), scale
 
 
-def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig, custom: nn.Module | None) -> int:
-    """Refuse a network that cannot fit, with the figure, before anything is allocated; return its parameter count."""
+def _mean_and_spread(values: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
+    axes = [0, *range(2, values.ndim)]
+    if values.numel() <= AS_ONE:
+        values = values.double() / scale
+        return values.mean(axes), values.std(axes, correction=0)
+    parts = torch.split(values, max(1, AS_ONE // (16 * values[0].numel())))
+    count = values.numel() // values.shape[1]
+    mean = torch.stack([part.double().div_(scale).sum(axes) for part in parts]).sum(0) / count
+    middle = mean.view(-1, *[1] * (values.ndim - 2))
+    squares = [part.double().div_(scale).sub_(middle).square_().sum(axes) for part in parts]
+    return mean, (torch.stack(squares).sum(0) / count).sqrt()
+
+
+def check_memory(
+    config: NetworkConfig,
+    index_map: IndexMap,
+    train: TrainConfig,
+    custom: nn.Module | None,
+    device: str = "auto",
+    devices: int = 1,
+) -> int:
+    """Refuse a network that cannot fit, with the figure, before anything is allocated; return its parameter count.
+
+    Counted are weights, gradients, moments, keys or scores, and what is kept of a batch (`training.activations`): less
+    than training takes in the end, so that nothing is refused that fits.
+    """
     own = None if custom is None else _StandIn(output_shape(custom, config.input_shape))
     with torch.device("meta"):
-        count = parameter_count(build(config, index_map, own)) + (parameter_count(custom) if custom else 0)
+        net = build(config, index_map, own)
+    count = parameter_count(net) + (parameter_count(custom) if custom else 0)
     batch = min(train.batch_size, index_map.n)
     # weights, gradients, two moments; then either keys and the scores of a part, or all scores and their gradients
     if config.head != "plain":
@@ -107,13 +132,27 @@ def check_memory(config: NetworkConfig, index_map: IndexMap, train: TrainConfig,
         slots = index_map.n if config.network in ("single", "class-independent") else index_map.largest
         table = index_map.n * index_map.classes if config.network == "single" else 0  # which sample is in which class
         need = count * 16 + 12 * batch * slots + 4 * table
-    free = available_memory()
-    if need > free:
+    free = available_memory(device)
+    kept = _kept(kept_bytes(net, custom), batch, train.precision, device, devices)
+    # gradients of the weights are made while what was kept is let go
+    if max(need, need - 4 * count + kept) > free:
+        need = max(need, need - 4 * count + kept)
+        advice = "use a smaller backbone or batch, or head exemplar"
+        if kept > 4 * count:
+            advice = "use smaller batches, smaller pictures or a smaller backbone"
         raise MemoryLimitError(
-            f"training needs about {need / 2**30:.1f} GiB ({count:,} parameters, {index_map.n:,} samples), "
-            f"{free / 2**30:.1f} GiB are free; use a smaller backbone or batch, or head exemplar"
+            f"training needs about {need / 2**30:.1f} GiB ({count:,} parameters, {index_map.n:,} samples), of which "
+            f"{kept / 2**30:.1f} are kept of each batch of {batch}; {free / 2**30:.1f} GiB are free; {advice}"
         )
     return count
+
+
+def _kept(each: int, batch: int, precision: str, device: str, devices: int) -> int:
+    """Bytes kept of one process's part of a batch; mixed precision halves most of them."""
+    processes = max(devices, int(os.environ.get("WORLD_SIZE", "1")))
+    cuda = device != "cpu" and torch.cuda.is_available()
+    halved = precision != "32-true" if cuda else precision not in ("auto", "32-true")
+    return each * -(-batch // processes) // (2 if halved else 1)
 
 
 class _StandIn(nn.Module):
@@ -128,9 +167,9 @@ class _StandIn(nn.Module):
         return x.new_zeros(len(x), *self.features)
 
 
-def available_memory() -> int:
-    """Bytes that can be allocated: of the GPU where there is one, else of main memory, `ulimit -v` included."""
-    if torch.cuda.is_available():
+def available_memory(device: str = "auto") -> int:
+    """Bytes that can be allocated: of the GPU where one is used, else of main memory, `ulimit -v` included."""
+    if device != "cpu" and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[0])
     import resource
 

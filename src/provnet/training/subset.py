@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.data.files import shown
+from provnet.data.files import brief
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.data.targets import TargetSampler
@@ -157,7 +157,7 @@ def _checked(data: ImageData, subset: IndexSubset) -> np.ndarray:
     bare = np.flatnonzero((sizes > 0) & (there == 0))
     if len(bare):
         raise UsageError(
-            f'{len(bare)} classes have no indexed sample, the first "{shown(data.class_names[int(bare[0])])}"; every '
+            f'{len(bare)} classes have no indexed sample, the first "{brief(data.class_names[int(bare[0])])}"; every '
             "class needs one, or it could never be explained"
         )
     return rows
