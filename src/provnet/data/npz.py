@@ -37,7 +37,7 @@ def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
     if unused:
         warnings.warn(f"{path}: arrays not used: {shown(', '.join(unused))[:200]}", DataWarning, stacklevel=2)
     if split == "test" and not has_test:
-        raise UsageError(f"{path}: no test split (`test_images`, `test_labels`); use split train or all")
+        raise UsageError(f"{path}: no test split (`test_images`, `test_labels`); add them, or use split train or all")
     parts = ["train"] if split == "train" or not has_test else ["train", "test"] if split == "all" else ["test"]
     prefix = {"train": "", "test": "test_"}
     every = ["train", "test"] if has_test else ["train"]

@@ -225,7 +225,8 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
     else:
         if spec.split == "test" and not _HAS_TEST[spec.kind](place):
             raise UsageError(
-                f"{shown(spec.source)}: no test split found under {shown(str(place))}; use split train or all"
+                f"{shown(spec.source)}: no test split found under {shown(str(place))}; "
+                "give data with one, or use split train or all"
             )
         split = "train" if spec.split == "all" and not _HAS_TEST[spec.kind](place) else spec.split
         named = NAMES[spec.source].class_names if spec.source in NAMES else None
