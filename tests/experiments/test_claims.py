@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from provnet.experiments.beside import judged
-from provnet.experiments.records import Figure, Result, Results
-from provnet.experiments.robustness_words import CNN, difference, gains
-from provnet.experiments.sharing_claims import CLAIMS, Look, papers
+from provnet.experiments.beside import apart, judged
+from provnet.experiments.pairs import Known, difference, kept_hits, known, less
+from provnet.experiments.records import Result, Results
+from provnet.experiments.robustness_words import CNN, gains
+from provnet.experiments.sharing_claims import CLAIMS, PAIRS, Claim, Look, papers
 from provnet.experiments.sharing_curves import convergence
 from provnet.experiments.table2_claims import findings
 
@@ -33,7 +36,7 @@ OWN = {  # what the paper's sentences are worth by its own tables
 @pytest.mark.parametrize("words", OWN)
 def test_sentences_on_the_papers_own_tables(words: str) -> None:
     (claim,) = [claim for claim in CLAIMS if words in claim.sentence]
-    assert judged(claim.cases(papers)) == OWN[words]
+    assert judged(claim.cases(papers, claim.data), claim.said) == OWN[words]
 
 
 def test_every_sentence_is_expected_above() -> None:
@@ -43,30 +46,29 @@ def test_every_sentence_is_expected_above() -> None:
 def level_by_level(*rates: float) -> Look:
     """The same rates at levels 1 to 4 for all sizes and data."""
 
-    def look(data: str, size: str, level: int, figure: str) -> Figure:
-        return rates[level - 1], 60_000
+    def look(data: str, size: str, level: int, figure: str) -> Known:
+        return Known((rates[level - 1], 60_000))
 
     return look
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.cases.__name__)
-def test_no_sentence_holds_where_nothing_differs_or_nothing_was_run(claim: object) -> None:
-    cases = claim.cases  # type: ignore[attr-defined]
-    same = "confirmed" if "minimal degradation" in claim.sentence else "undecided"  # type: ignore[attr-defined]
-    assert judged(cases(level_by_level(0.9, 0.9, 0.9, 0.9))) == same
-    assert judged(cases(lambda *cell: None)) == "not tested"
+def test_no_sentence_holds_where_nothing_differs_or_nothing_was_run(claim: Claim) -> None:
+    same = "confirmed" if "minimal degradation" in claim.sentence else "undecided"
+    assert judged(claim.cases(level_by_level(0.9, 0.9, 0.9, 0.9), PAIRS), claim.said) == same
+    assert judged(claim.cases(lambda *cell: None, PAIRS), claim.said) == "not tested"
 
 
 def test_level_3_is_best_only_where_it_is() -> None:
     best = next(claim for claim in CLAIMS if "optimal" in claim.sentence)
-    assert judged(best.cases(level_by_level(0.9, 0.9, 0.95, 0.9))) == "confirmed"
-    assert judged(best.cases(level_by_level(0.9, 0.9, 0.95, 0.99))) == "contradicted"
+    assert judged(best.cases(level_by_level(0.9, 0.9, 0.95, 0.9), PAIRS)) == "confirmed"
+    assert judged(best.cases(level_by_level(0.9, 0.9, 0.95, 0.99), PAIRS)) == "contradicted"
 
 
 def test_degradation_is_minimal_only_below_a_point() -> None:
     slight = next(claim for claim in CLAIMS if "minimal degradation" in claim.sentence)
-    assert judged(slight.cases(level_by_level(0.9, 0.9, 0.9, 0.85))) == "contradicted"
-    assert judged(slight.cases(level_by_level(0.9, 0.9, 0.9, 0.895))) == "confirmed"
+    assert judged(slight.cases(level_by_level(0.9, 0.9, 0.9, 0.85), PAIRS)) == "contradicted"
+    assert judged(slight.cases(level_by_level(0.9, 0.9, 0.9, 0.895), PAIRS)) == "confirmed"
 
 
 def test_curves_decide_on_convergence() -> None:
@@ -90,6 +92,35 @@ def test_a_gain_is_sure_only_where_seeds_agree() -> None:
     assert difference([(worse, theirs), (worse, theirs)], 11).sign == -1
     few = slice(0, 40)
     assert difference([(better[few], theirs[few])], 11).sign == 0
+
+
+def test_cells_that_kept_their_answers_are_compared_sample_by_sample() -> None:
+    base = np.random.default_rng(0).random(10_000)
+    hits = {"mnist/small-1": base < 0.990, "mnist/small-2": base < 0.992}
+    cells = {
+        cell: {
+            seed: Result(
+                {"class_accuracy": (float(right.mean()), 10_000)}, told() | kept_hits({"class_accuracy": right}), ORIGIN
+            )
+            for seed in (0, 1)
+        }
+        for cell, right in hits.items()
+    }
+    kept = Results("sharing", "full", cells, {})
+    bare = Results("sharing", "full", {cell: {0: replace(one[0], told=told())} for cell, one in cells.items()}, {})
+    found = [
+        less(*(known(results, cell, "class_accuracy") for cell in ("mnist/small-2", "mnist/small-1")))
+        for results in (kept, bare)
+    ]
+    assert found[0] is not None and found[1] is not None
+    assert found[0].value == pytest.approx(found[1].value)
+    assert (found[0].sign, found[1].sign) == (1, 0)  # two of a thousand are beyond chance only in pairs
+    assert less(known(kept, "mnist/small-2", "class_accuracy"), known(kept, "mnist/none", "class_accuracy")) is None
+
+
+def test_answers_to_other_samples_are_no_pairs() -> None:
+    few, many = Known((0.5, 2), {0: np.array([True, False])}), Known((0.5, 4), {0: np.array([True, False] * 2)})
+    assert less(few, many) == apart((0.5, 2), (0.5, 4))
 
 
 def test_networks_are_paired_with_the_cnn_of_their_seed() -> None:

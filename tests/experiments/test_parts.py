@@ -13,7 +13,7 @@ from provnet.data.targets import TargetSampler
 from provnet.evaluation import NEVER
 from provnet.experiments import mixing, vae
 from provnet.experiments.drawings import DRAWINGS
-from provnet.experiments.pair_figures import pair_figures
+from provnet.experiments.pair_figures import pair_hits, rates
 from provnet.experiments.pictures import joined, packed, unpacked
 from provnet.experiments.records import SCALES, Job
 from provnet.experiments.two_cnns import BRANCHES, TwoCnns, _Step, alternating, built, pair, shared_share, trained
@@ -30,7 +30,7 @@ def test_both_networks_learn() -> None:
     course = trained(net, FEW, recipe, 0)
     assert course[-1]["class_loss"] < 0.6 * course[0]["class_loss"]
     assert course[-1]["index_loss"] < 0.9 * course[0]["index_loss"]
-    figures = pair_figures(net, FEW, FEW)
+    figures = rates(pair_hits(net, FEW, FEW))
     assert figures["class_accuracy"][0] > 0.6
     assert figures["any_at_1"][0] <= figures["any_at_5"][0] <= figures["any_at_10"][0]
     assert figures["index_accuracy"][1] == len(FEW)
@@ -92,7 +92,7 @@ def test_a_recorded_step_learns_on_a_gpu() -> None:
     net = built(FEW, recipe, 0, "cuda")
     course = trained(net, FEW, recipe, 0)
     assert course[-1]["class_loss"] < 0.6 * course[0]["class_loss"]
-    assert pair_figures(net, FEW, FEW)["class_accuracy"][0] > 0.6
+    assert rates(pair_hits(net, FEW, FEW))["class_accuracy"][0] > 0.6
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 4, 4), (2, 3, 5, 5), (0, 1, 4, 4)])

@@ -101,7 +101,7 @@ def test_all_experiments_at_a_glance(tmp_path: Path) -> None:
     assert list(rows) == list(EXPERIMENTS)
     assert rows["table2"].endswith("| 12 of 20 | 3 | 30 met | 1 not tested, 2 confirmed, 1 contradicted |  |")
     assert rows["cost"].endswith("| 1 of 3 | 1 |  |  | 2 confirmed |")
-    assert rows["vae"].endswith("| 0 of 5 |  |  |  |  |")
+    assert rows["vae"].endswith("| 0 of 7 |  |  |  |  |")
 
 
 def test_how_it_was_done_is_on_the_page(tmp_path: Path) -> None:

@@ -15,19 +15,21 @@ from provnet.stats import Z95
 OURS = "*Our question.* "
 CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
 NOT_CONFIRMED, UNDECIDED, NOT_TESTED = "not confirmed", "undecided", "not tested"
+ALL, MOST, SOME = "all", "most", "some"  # of its cases a sentence may speak of
 CHANCE = (
     "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared as if "
     "each had samples of its own, which makes intervals of differences wider than need be."
+)
+PAIRED = (
+    "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared sample "
+    "by sample."
 )
 ONE_SEED = "With one seed the luck of one training is not in them: another may differ by some tenths of a point."
 
 
 @dataclass(frozen=True)
 class Apart:
-    """A difference of two rates with its 95 % interval as if each were counted on samples of its own.
-
-    Where both are asked the same samples, that is wider than need be: how often they differ is not kept.
-    """
+    """A difference of two rates with its 95 % interval."""
 
     value: float
     low: float
@@ -58,7 +60,7 @@ class Finding:
 
 
 def apart(one: Figure, other: Figure) -> Apart:
-    """The first rate less the second.
+    """The first rate less the second, as if each were counted on samples of its own; `pairs.less` is narrower.
 
     >>> str(apart((0.99, 10_000), (0.98, 10_000)))
     '+1.00 points (+0.66 to +1.34)'
@@ -68,22 +70,27 @@ def apart(one: Figure, other: Figure) -> Apart:
     return Apart(value, value - half, value + half)
 
 
-def judged(signs: Iterable[int | None]) -> str:
+def judged(signs: Iterable[int | None], said: str = ALL) -> str:
     """One verdict of many cases: 1 surely as claimed, -1 surely not, 0 too near to say, None not run.
 
-    Confirmed and contradicted need more than half of the cases, and none against.
+    Confirmed and contradicted need more than half of the cases, and none against. A sentence that speaks of MOST cases
+    is confirmed by more than half, one that speaks of SOME by any, if fewer are against.
 
     >>> judged([1, 1, 0]), judged([1, -1]), judged([1, 0]), judged([-1, -1, 0])
     ('confirmed', 'holds in part', 'holds in part', 'contradicted')
-    >>> judged([-1, 0]), judged([0]), judged([None])
-    ('not confirmed', 'undecided', 'not tested')
+    >>> judged([-1, 0]), judged([0]), judged([None]), judged([1, None, None])
+    ('not confirmed', 'undecided', 'not tested', 'holds in part')
+    >>> judged([1, 1, -1], MOST), judged([1, 0, 0], SOME), judged([1, -1], SOME)
+    ('confirmed', 'confirmed', 'holds in part')
     """
-    found = [sign for sign in signs if sign is not None]
+    cases = list(signs)
+    found = [sign for sign in cases if sign is not None]
     if not found:
         return NOT_TESTED
-    yes, no, half = found.count(1), found.count(-1), len(found) / 2
+    yes, no, half = found.count(1), found.count(-1), len(cases) / 2
     if yes:
-        return CONFIRMED if yes > half and not no else MIXED
+        enough = {ALL: yes > half and not no, MOST: yes > half, SOME: yes > no}
+        return CONFIRMED if enough[said] else MIXED
     return CONTRADICTED if no > half else NOT_CONFIRMED if no else UNDECIDED
 
 
@@ -91,15 +98,17 @@ def counted(signs: Iterable[int | None], *, sure: bool = True) -> str:
     """The same in numbers; `sure` where signs were told from chance.
 
     >>> counted([1, 0, -1, None])
-    'surely so in 1, surely not in 1, too near to say in 1, of 3 compared'
+    'surely so in 1, surely not in 1, too near to say in 1, of 3 compared, 1 not run'
     >>> counted([1, 0, 1], sure=False)
     'so in 2, not in 0, alike in 1, of 3 compared'
     """
-    found = [sign for sign in signs if sign is not None]
+    cases = list(signs)
+    found = [sign for sign in cases if sign is not None]
     yes, no, near = (found.count(sign) for sign in (1, -1, 0))
+    of = f"of {len(found)} compared" + (f", {len(cases) - len(found)} not run" if len(found) < len(cases) else "")
     if not sure:
-        return f"so in {yes}, not in {no}, alike in {near}, of {len(found)} compared"
-    return f"surely so in {yes}, surely not in {no}, too near to say in {near}, of {len(found)} compared"
+        return f"so in {yes}, not in {no}, alike in {near}, {of}"
+    return f"surely so in {yes}, surely not in {no}, too near to say in {near}, {of}"
 
 
 def told(findings: Sequence[Finding], results: Results) -> list[str]:
@@ -107,7 +116,8 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
     if results.scale != "full" or not results.cells:
         return []
     lines = [f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
-    chance = [CHANCE] if any("points (" in line for line in lines) else []
+    pairs = any("hits" in one.told for seeds in results.cells.values() for one in seeds.values())
+    chance = [PAIRED if pairs else CHANCE] if any("points (" in line for line in lines) else []
     alone = [ONE_SEED] if chance and all(len(seeds) == 1 for seeds in results.cells.values()) else []
     return ["", *lines, *(["", " ".join([*chance, *alone])] if chance else [])]
 

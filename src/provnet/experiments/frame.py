@@ -109,7 +109,10 @@ def _absent(plan: Plan, cells: list[Cell]) -> dict[str, str]:
 
 
 def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
-    """What is not kept, seed by seed; times of other seeds, with as many jobs, correct what a cell is said to take."""
+    """What is not kept, seed by seed; times of other seeds, with as many jobs, correct what a cell is said to take.
+
+    Cells say what they take alone: where nothing is measured, several on one device are taken to be slower by as much.
+    """
     there = kept(plan.out, plan.name, plan.scale, cells)
     took = {
         name: [float(one.told["seconds"]["all"]) for one in seeds.values() if one.origin["jobs"] == plan.jobs]
@@ -117,7 +120,7 @@ def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
     }
     measured = {cell.name: max(took[cell.name]) for cell in cells if took[cell.name]}
     said = sum(cell.seconds for cell in cells if cell.name in measured)
-    ratio = sum(measured.values()) / said if said else SCALES[plan.scale].share
+    ratio = sum(measured.values()) / said if said else SCALES[plan.scale].share * plan.jobs
     return [
         Todo(cell, seed, measured.get(cell.name, cell.seconds * ratio))
         for seed in range(plan.seeds)

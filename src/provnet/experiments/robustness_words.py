@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import Any
 
-import numpy as np
-
 from provnet.applications.conditions import CONDITIONS
-from provnet.applications.paired import paired_difference
-from provnet.experiments.beside import Apart, Finding, counted, counts, judged, mean, percent_of, told
+from provnet.experiments.beside import MOST, Apart, Finding, counted, counts, judged, mean, percent_of, told
 from provnet.experiments.markdown import table
+from provnet.experiments.pairs import difference
 from provnet.experiments.paper import half_width
 from provnet.experiments.pictures import unpacked
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
@@ -44,26 +41,6 @@ def gains(results: Results, data: str) -> dict[tuple[str, float], Apart]:
                 pairs = [(mine[number], theirs[seed][number]) for seed, mine in zip(both, ours, strict=True)]
                 found[condition, alpha] = difference(pairs, compared)
     return found
-
-
-def difference(pairs: list[tuple[np.ndarray, np.ndarray]], comparisons: int) -> Apart:
-    """Of (ours, theirs), right or wrong on the same samples, one pair a seed.
-
-    >>> ours, theirs = np.array([True] * 90 + [False] * 10), np.array([True] * 60 + [False] * 40)
-    >>> difference([(ours, theirs)], 1).sign
-    1
-    """
-    if len(pairs) == 1:
-        one = paired_difference(*pairs[0], comparisons)
-        return Apart(one.value, one.low, one.high)
-    each = np.stack([ours.astype(float) - theirs for ours, theirs in pairs])
-    mean_of = each.mean(0)
-    value = float(mean_of.mean())
-    half = NormalDist().inv_cdf(1 - 0.025 / comparisons) * float(mean_of.std(ddof=1)) / len(mean_of) ** 0.5
-    signs = np.sign(each.mean(1))
-    if not (signs == np.sign(value)).all():  # seeds disagree: not sure, whatever the interval
-        half = max(half, abs(value))
-    return Apart(value, value - half, value + half)
 
 
 def section(results: Results) -> list[str]:
@@ -135,7 +112,7 @@ def findings(results: Results) -> list[Finding]:
                 gap = last.value - first.value
                 rises.append(1 if gap > half else -1 if gap < -half else 0)
     claim = "More mixing generally improves accuracy (α = 1 against 0, all conditions):"
-    return [*found, Finding(claim, judged(rises), counted(rises))]
+    return [*found, Finding(claim, judged(rises, MOST), counted(rises))]
 
 
 def _any_better(found: dict[tuple[str, float], Apart], condition: str, alphas: tuple[float, ...]) -> int | None:

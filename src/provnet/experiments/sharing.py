@@ -6,11 +6,12 @@ Command: provnet reproduce sharing --data-dir DIR --device cuda --seeds 1
 Expected: class accuracy near the paper's; memorisation complete for large models; several of the paper's sentences hold
     neither in its own tables nor in ours, and are named below.
 Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 60 minutes for one seed: 25 s a small or medium pair, 70 s a large, 320 s an XLarge, 4 minutes for
+Time: an estimated 65 minutes for one seed: 25 s a small or medium pair, 75 s a large, 320 s an XLarge, 4 minutes for
     the two pairs with the batches as printed.
 
 Layers, dropout, 150 epochs and rates as app. 7.6 prints them. To fit the time batches are 8 times larger (XLarge 16
 times: 512 and 256 for all) and rates larger by the root of that; two pairs are trained with the printed batches, too.
+Which answers are right is kept, so that pairs are compared sample by sample.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from __future__ import annotations
 from functools import partial
 
 from provnet.experiments import networks, runs
+from provnet.experiments.copies import copy_figures
 from provnet.experiments.origin import resolved
-from provnet.experiments.pair_figures import pair_figures, point
+from provnet.experiments.pair_figures import answers, pair_hits, point, rates
+from provnet.experiments.pairs import kept_hits
 from provnet.experiments.records import Cell, Experiment, Job, Scale, Told
 from provnet.experiments.sharing_claims import LEVELS, PAIRS
 from provnet.experiments.sharing_plots import sharing_figures
@@ -28,14 +31,15 @@ from provnet.experiments.two_cnns import TwoCnns, built, pair, shared_share, tra
 from provnet.models.provenance import parameter_count
 
 EPOCHS = 150
-POINTS = 30  # of a convergence curve
+EARLY, EVERY = 20, 5  # a point of the curves every epoch at first, then every fifth
+PAIRED = ("class_accuracy", "index_accuracy", "any_at_1", "any_at_5")
 RAISED = {"small": 8, "medium": 8, "large": 8, "xlarge": 16}
 SECONDS = {"small": 25.0, "medium": 30.0, "large": 75.0, "xlarge": 320.0}
 AS_PRINTED = {"mnist/small-3": 105.0, "fashion-mnist/medium-1": 150.0}  # also run with the printed batches
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A pair each, small ones first; `tiny` has two.
+    """A pair each, small ones first, the largest last; `tiny` has two.
 
     >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
     (['mnist/small-1', 'mnist/small-4'], 34)
@@ -43,11 +47,13 @@ def cells(scale: Scale) -> list[Cell]:
     if scale.name == "tiny":
         return [_cell("mnist", "small", level, scale) for level in (1, 4)]
     found = [_cell(data, size, level, scale) for size in RAISED for data in PAIRS for level in LEVELS]
+    printed = []
     for name in AS_PRINTED:
         data, setting = name.split("/")
         size, level = setting.split("-")
-        found.append(_cell(data, size, int(level), scale, printed=True))
-    return found
+        printed.append(_cell(data, size, int(level), scale, printed=True))
+    large = len(PAIRS) * len(LEVELS)
+    return [*found[:-large], *printed, *found[-large:]]
 
 
 def _cell(data: str, size: str, level: int, scale: Scale, *, printed: bool = False) -> Cell:
@@ -62,21 +68,26 @@ def run(data: str, recipe: TwoCnns, job: Job) -> Told:
     """Train one pair and ask it; curves on the way."""
     train, test = networks.opened(data, job)
     net = built(train, recipe, job.seed, resolved(job.device))
-    every = max(1, recipe.epochs // POINTS)
     curve: list[dict[str, float]] = []
 
     def ended(epoch: int) -> None:
-        if epoch == 1 or epoch % every == 0 or epoch == recipe.epochs:
+        if epoch <= EARLY or epoch % EVERY == 0 or epoch == recipe.epochs:
             curve.append({"epoch": epoch, **point(net, train, test)})
         job.tell(0.97 * epoch / recipe.epochs)
 
     course = trained(net, train, recipe, job.seed, ended)
+    hits = pair_hits(net, train, test)
+    copies = copy_figures(train, job.seed, lambda images: answers(net, images, 1)[1][:, 0])
     return {
-        "figures": pair_figures(net, train, test),
+        "figures": rates(hits) | copies,
+        **kept_hits({name: hits[name] for name in PAIRED}),
         "parameters": parameter_count(net),
         "shared": round(shared_share(net), 5),
         "curve": [{key: round(value, 5) for key, value in row.items()} for row in curve],
-        "loss": {name: [float(f"{row[f'{name}_loss']:.5g}") for row in course] for name in ("class", "index")},
+        **{
+            kind: {name: [float(f"{row[f'{name}_{kind}']:.5g}") for row in course] for name in ("class", "index")}
+            for kind in ("loss", "accuracy")  # as trained, epoch by epoch
+        },
         "samples": {"train": len(train), "test": len(test)},
     }
 

@@ -10,6 +10,8 @@ from provnet.experiments.sharing_claims import LEVELS, PAIRS, SIZES, papers
 from provnet.experiments.sharing_curves import curve_of
 
 STYLES = {1: (GREY, ":"), 2: ("#3b9e8f", "--"), 3: (BLUE, "-"), 4: (ORANGE, "-.")}
+MARKS = {1: "s", 2: "^", 3: "o", 4: "D"}
+SETTLED = 5  # epochs
 NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 
 
@@ -26,7 +28,7 @@ def _there(results: Results, data: str) -> list[str]:
 def _curves(results: Results, data: str) -> Any:
     plt, sizes = pyplot(), _there(results, data)
     drawing, every = plt.subplots(
-        2, len(sizes), figsize=(2.2 + 2.6 * len(sizes), 5.2), squeeze=False, sharex=True, layout="constrained"
+        2, len(sizes), figsize=(max(6.0, 2.2 + 2.6 * len(sizes)), 5.2), squeeze=False, sharex=True, layout="constrained"
     )
     for column, size in enumerate(sizes):
         for row, (branch, words) in enumerate((("index", "CNN2, own index"), ("class", "CNN1, class of unseen"))):
@@ -40,8 +42,7 @@ def _curves(results: Results, data: str) -> Any:
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
             if branch == "class":
-                top = max(100 * one["class"] for level in LEVELS for one in curve_of(results, f"{data}/{size}-{level}"))
-                axes.set_ylim(top - 6, top + 0.6)
+                _settled(axes, [curve_of(results, f"{data}/{size}-{level}") for level in LEVELS])
                 axes.set_xlabel("epoch")
             if column == 0:
                 axes.set_ylabel(f"{words}, %")
@@ -51,22 +52,33 @@ def _curves(results: Results, data: str) -> Any:
     return drawing
 
 
+def _settled(axes: Any, curves: list[list[dict[str, Any]]]) -> None:
+    """Room for the values from SETTLED epochs on; what is below in the first epochs is cut off."""
+    late = [100 * one["class"] for curve in curves for one in curve if one["epoch"] >= SETTLED or one is curve[-1]]
+    margin = 0.08 * (max(late) - min(late)) + 0.1
+    axes.set_ylim(min(late) - margin, max(late) + margin)
+
+
 def _last(results: Results) -> Any:
-    """Bars of level 1 to 4 a size, the paper's as a mark."""
+    """Marks of level 1 to 4 a size, the paper's as dashes."""
     plt = pyplot()
     figures = {"class_accuracy": "class", "index_accuracy": "own index", "any_at_1": "consistency, top 1"}
     drawing, every = plt.subplots(2, 3, figsize=(11.5, 6), squeeze=False, layout="constrained")
     for row, data in enumerate(PAIRS):
         for column, (figure, words) in enumerate(figures.items()):
-            _bars(every[row][column], results, data, figure)
+            _marks(every[row][column], results, data, figure)
             every[row][column].set_title(f"{PAIRS[data]}: {words}", fontsize=10)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=STYLES[level][0], label=f"level {level}") for level in LEVELS]
+        every[row][0].set_ylabel("accuracy, %")
+    handles = [
+        plt.Line2D([], [], ls="", marker=MARKS[level], ms=7, color=STYLES[level][0], label=f"level {level}")
+        for level in LEVELS
+    ]
     handles.append(plt.Line2D([], [], ls="", marker="_", ms=10, mew=2, color="black", label="paper"))
     drawing.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
     return drawing
 
 
-def _bars(axes: Any, results: Results, data: str, figure: str) -> None:
+def _marks(axes: Any, results: Results, data: str, figure: str) -> None:
     from provnet.experiments.beside import mean
 
     values: list[float] = []
@@ -75,11 +87,10 @@ def _bars(axes: Any, results: Results, data: str, figure: str) -> None:
             at = place + (level - 2.5) * 0.2
             ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(data, size, level, figure)
             if ours is not None:
-                axes.bar(at, 100 * ours[0], width=0.18, color=STYLES[level][0])
+                axes.plot(at, 100 * ours[0], marker=MARKS[level], ms=7, color=STYLES[level][0])
                 values.append(100 * ours[0])
-            assert theirs is not None
-            axes.plot(at, 100 * theirs[0], marker="_", ms=8, mew=2, color="black")
-            values.append(100 * theirs[0])
+            axes.plot(at, 100 * theirs.figure[0], marker="_", ms=9, mew=2, color="black")
+            values.append(100 * theirs.figure[0])
     low, high = min(values), max(values)
     margin = 0.12 * (high - low) + 0.2
     axes.set_ylim(low - margin, min(100.5, high + margin))

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from provnet.experiments.beside import (
     Finding,
-    apart,
     chapter,
     counted,
     judged,
-    mean,
     percent_of,
     summary,
     told,
 )
+from provnet.experiments.copies import HEAD, copies_of
 from provnet.experiments.markdown import table
-from provnet.experiments.records import Results
-from provnet.experiments.sharing_claims import CLAIMS, LEVELS, PAIRS, SIZES, ours, papers
+from provnet.experiments.pairs import known, less
+from provnet.experiments.records import Result, Results
+from provnet.experiments.sharing_claims import CLAIMS, CLOTHES, DIGITS, LEVELS, PAIRS, SIZES, ours, papers
 from provnet.experiments.sharing_curves import convergence
 
 FIGURES = {
@@ -25,7 +27,8 @@ FIGURES = {
     "any_at_5": "consistency, any of 5",
 }
 NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
-MORE = {
+MORE: dict[str, Callable[[Result], str]] = {
+    HEAD: copies_of,
     "shared": lambda one: f"{100 * one.told['shared']:.1f} %",
     "parameters": lambda one: f"{one.told['parameters'] / 1e6:.1f} M",
     "seconds": lambda one: f"{one.told['seconds']['all']:.0f}",
@@ -52,9 +55,11 @@ def _sentences(results: Results) -> list[Finding]:
     look = ours(results)
     found = []
     for claim in CLAIMS:
-        here, there = list(claim.cases(look)), list(claim.cases(papers))
-        evidence = f"{counted(here)} (the paper's own tables: {judged(there)}, {counted(there)})"
-        found.append(Finding(f"{claim.sentence} ({claim.where}):", judged(here), evidence))
+        here, there = list(claim.cases(look, claim.data)), list(claim.cases(papers, claim.data))
+        evidence = f"{counted(here)} (the paper's own tables: {judged(there, claim.said)}, {counted(there)})"
+        if claim.data == DIGITS:
+            evidence += f"; on FashionMNIST {counted(claim.cases(look, CLOTHES))}"
+        found.append(Finding(f"{claim.sentence} ({claim.where}):", judged(here, claim.said), evidence))
     return found
 
 
@@ -67,12 +72,13 @@ def _batches(results: Results) -> list[str]:
             continue
         other = cell.removesuffix("-as-printed")
         for figure, words in FIGURES.items():
-            raised, printed = mean(results, other, figure), mean(results, cell, figure)
-            gap = None if raised is None or printed is None else apart(raised, printed)
+            raised, printed = known(results, other, figure), known(results, cell, figure)
+            gap = less(raised, printed)
             signs += [] if gap is None else [gap.sign]
-            rows.append((f"`{other}`", words, percent_of(printed), percent_of(raised), "" if gap is None else str(gap)))
+            values = [percent_of(None if one is None else one.figure) for one in (printed, raised)]
+            rows.append((f"`{other}`", words, *values, "" if gap is None else str(gap)))
     if not rows:
         return []
-    head = ("pair", "number", "batches as printed", "larger batches", "difference")
+    head = ("pair", "number", "batches as printed", "larger batches", "larger less printed")
     sure = f"surely higher with larger batches: {signs.count(1)}, surely lower: {signs.count(-1)}"
     return ["", "### Larger batches", "", f"Of {len(signs)} numbers {sure}.", "", *table(head, rows, left=2)]

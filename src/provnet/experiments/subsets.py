@@ -22,7 +22,7 @@ from typing import Any
 from provnet.applications.subset_choice import index_subset
 from provnet.experiments import networks, runs
 from provnet.experiments.origin import resolved
-from provnet.experiments.pair_figures import pair_figures
+from provnet.experiments.pair_figures import pair_hits, rates
 from provnet.experiments.records import Cell, Experiment, Job, Scale, Told
 from provnet.experiments.subsets_words import CHOSEN, PAIRS, PRINTED, SHARES, WAYS, section, subsets_figures
 from provnet.experiments.two_cnns import TwoCnns, built, pair, trained
@@ -65,7 +65,7 @@ def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:
     net = built(few, recipe, job.seed, device)
     trained(net, few, recipe, job.seed, lambda epoch: job.tell(0.95 * epoch / recipe.epochs))
     return {
-        "figures": pair_figures(net, few, test),
+        "figures": rates(pair_hits(net, few, test)),
         "parameters": parameter_count(net),
         "index_head": parameter_count(net.index_head),
         "samples": {"train": len(train), "indexed": len(few), "test": len(test)},

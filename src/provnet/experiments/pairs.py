@@ -1,0 +1,83 @@
+"""Two cells asked the same samples: their difference sample by sample, where a result kept which were right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import NormalDist
+
+import numpy as np
+
+from provnet.applications.paired import paired_difference
+from provnet.experiments.beside import Apart, apart, mean
+from provnet.experiments.pictures import packed, unpacked
+from provnet.experiments.records import Figure, Results, Told
+
+
+@dataclass(frozen=True)
+class Known:
+    """A rate with n, and which samples were right, seed by seed, where that was kept."""
+
+    figure: Figure
+    right: Mapping[int, np.ndarray] = field(default_factory=dict)
+
+
+def kept_hits(hits: Mapping[str, np.ndarray]) -> Told:
+    """What a cell keeps of (n,) right or wrong answers, to be compared with other cells later.
+
+    >>> sorted(kept_hits({"class_accuracy": np.array([True, False])}))
+    ['hits']
+    """
+    return {"hits": {name: packed(values) for name, values in hits.items()}}
+
+
+def known(results: Results, cell: str, figure: str) -> Known | None:
+    """A figure of a cell, None where it was not measured.
+
+    >>> known(Results("x", "full", {}, {}), "mnist/0", "any_at_1") is None
+    True
+    """
+    found = mean(results, cell, figure)
+    if found is None:
+        return None
+    seeds = results.cells[cell].items()
+    there = {seed: one.told["hits"][figure] for seed, one in seeds if figure in one.told.get("hits", {})}
+    return Known(found, {seed: unpacked(value) for seed, value in there.items()})
+
+
+def less(one: Known | None, other: Known | None) -> Apart | None:
+    """The first less the second, sample by sample where both kept them; None where one is missing.
+
+    >>> right = np.array([True] * 90 + [False] * 10)
+    >>> str(less(Known((0.9, 100), {0: right}), Known((0.88, 100), {0: right & (np.arange(100) > 1)})))
+    '+2.00 points (-1.35 to +5.27)'
+    >>> str(less(Known((0.9, 100)), Known((0.88, 100))))
+    '+2.00 points (-6.78 to +10.78)'
+    """
+    if one is None or other is None:
+        return None
+    both = sorted(set(one.right) & set(other.right))
+    pairs = [(one.right[seed], other.right[seed]) for seed in both]
+    if not pairs or any(mine.shape != theirs.shape for mine, theirs in pairs):
+        return apart(one.figure, other.figure)
+    return difference(pairs)
+
+
+def difference(pairs: list[tuple[np.ndarray, np.ndarray]], comparisons: int = 1) -> Apart:
+    """Of (ours, theirs), right or wrong on the same samples, one pair a seed; surely apart only if all seeds agree.
+
+    >>> ours, theirs = np.array([True] * 90 + [False] * 10), np.array([True] * 60 + [False] * 40)
+    >>> difference([(ours, theirs)]).sign
+    1
+    """
+    if len(pairs) == 1:
+        one = paired_difference(*pairs[0], comparisons)
+        return Apart(one.value, one.low, one.high)
+    each = np.stack([ours.astype(float) - theirs for ours, theirs in pairs])
+    mean_of = each.mean(0)
+    value = float(mean_of.mean())
+    half = NormalDist().inv_cdf(1 - 0.025 / comparisons) * float(mean_of.std(ddof=1)) / len(mean_of) ** 0.5
+    signs = np.sign(each.mean(1))
+    if not (signs == np.sign(value)).all():  # seeds disagree: not sure, whatever the interval
+        half = max(half, abs(value))
+    return Apart(value, value - half, value + half)
