@@ -1,4 +1,4 @@
-"""Calibration: the threshold turns away the stated share of distorted training samples, and nothing else is moved."""
+"""Calibration: the threshold turns away the stated share of distorted samples held out, and nothing else is moved."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from torch import Tensor
 
 import provnet
 from provnet import bank
-from provnet.attribution import attribute
 from provnet.data.distort import add_noise, shift
 from provnet.indexing import IndexMap
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import ProvenanceNet, build
+from provnet.models.support import held_out
 from provnet.support import calibrate
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
 from .digits import training
 from .models.made import NETWORKS, UNEVEN
+
+Found = tuple[Tensor, Tensor]
 
 
 def network(kind: str, shape: tuple[int, ...], index_map: IndexMap) -> ProvenanceNet:
@@ -33,7 +35,9 @@ def network(kind: str, shape: tuple[int, ...], index_map: IndexMap) -> Provenanc
 @pytest.mark.parametrize("kind", NETWORKS)
 @pytest.mark.parametrize("level", [0.05, 0.3])
 def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of distorted copies, each measured without the sample that it is a copy of."""
     copies: list[Tensor] = []
+    asked: list[tuple[Tensor, ...]] = []
 
     def keep(distort: Callable[[Tensor, int], Tensor]) -> Callable[[Tensor, int], Tensor]:
         def kept(images: Tensor, seed: int) -> Tensor:
@@ -42,17 +46,46 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
 
         return kept
 
+    def measured(features: Tensor, labels: Tensor, some: Tensor, claimed: Tensor, of: Tensor, n: int) -> Found:
+        asked.append((features, labels, some, of, *held_out(features, labels, some, claimed, of, n)))
+        return asked[-1][-2], asked[-1][-1]
+
     monkeypatch.setattr("provnet.support.add_noise", keep(add_noise))
     monkeypatch.setattr("provnet.support.shift", keep(shift))
+    monkeypatch.setattr("provnet.support.held_out", measured)
     net = network(kind, (1, 28, 28), IndexMap(training().labels, 10))
     facts = calibrate(net, training().images, seed=3, level=level)
     assert [copy.shape for copy in copies] == [training().images.shape] * 2
     with torch.inference_mode():
-        support = torch.cat([attribute(net, net(copy), 1).support for copy in copies])
+        whole = net(training().images).support_features
+        distorted = torch.cat([net(copy).support_features for copy in copies])
+    ((features, labels, some, of, support, known),) = asked
+    assert known.all()
+    assert torch.allclose(distorted, some, atol=1e-5)
+    assert of.tolist() == [*range(len(features)), *range(len(features))]
+    rows = torch.cdist(features, whole).argmin(1)  # in another order
+    assert torch.equal(labels, training().labels[rows])
+    assert torch.cdist(some, features).argmin(1).eq(of).float().mean() > 0.5  # copies of their own
     assert facts["n"] == len(support)
     assert facts["level"] == level
     below = float((support < facts["threshold"]).float().mean())
     assert below == pytest.approx(level, abs=1.5 / len(support))
+
+
+def test_unseen_digits_are_supported_however_few_were_trained_on() -> None:
+    data, test = provnet.open_data("embedded", limit=100), provnet.open_data("embedded", split="test", limit=300)
+    run = fit(data, network="class-independent", head="exemplar", config=train_config("robust", epochs=3))
+    noise = torch.randint(0, 256, (100, 1, 28, 28), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    assert provnet.explain(run, test.images, k=1).supported.mean() > 0.9
+    assert provnet.explain(run, noise, k=1).supported.mean() < 0.05
+
+
+def test_classes_of_one_are_calibrated_on_what_can_be_held_out() -> None:
+    images = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+    alone = calibrate(network("class-independent", (4,), IndexMap(torch.arange(9))), images, seed=5)
+    assert alone["n"] == 9  # nothing can: as they are
+    assert alone["calibrated_on"] == "noisy training samples"
+    assert np.isfinite(alone["threshold"])
 
 
 def test_it_measures_the_features_of_the_training_samples_by_their_labels() -> None:
@@ -75,8 +108,8 @@ def test_the_same_seed_gives_the_same_numbers_and_the_callers_randomness_is_kept
         facts.append(calibrate(net, images, seed=5))
         assert torch.equal(torch.random.get_rng_state(), before)
     assert facts[0] == facts[1]
-    assert facts[0]["n"] == 9  # vectors cannot be shifted
-    assert facts[0]["calibrated_on"] == "noisy training samples"
+    assert 0 < facts[0]["n"] <= 9  # vectors cannot be shifted, and a class of one cannot be held out
+    assert facts[0]["calibrated_on"] == "noisy training samples, each held out"
 
 
 def rare(classes: int = 12) -> tuple[Tensor, Tensor]:

@@ -43,9 +43,9 @@ LAYERS = (
     "modelfile",
     # arrays as people give them
     "inputs",
-    "labelled",
     # training and what is measured
     "training",
+    "labelled",
     "stats",
     "curves",
     "bootstrap",

@@ -2,7 +2,8 @@
 
 For runs with an exemplar head, where a sample is a key. Each function takes a run and gives back a new one, or the same
 where there is nothing to change; `write_run` keeps it. The network stays as it was trained: an added sample taught it
-nothing, and what it learned from an erased one stays in its weights.
+nothing (unless it was trained on before, without an index or until it was erased), and what it learned from an erased
+one stays in its weights.
 """
 
 from __future__ import annotations

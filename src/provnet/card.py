@@ -50,7 +50,7 @@ def model_card(
         "A model that answers and names the training samples behind every answer.",
         _WARNING,
         _network(network, parameters),
-        _data(samples, data, added, erased, (training or {}).get("subset")),
+        _data(samples, data, added, erased, training or {}),
         _evaluation(evaluation),
         _checks(checks, samples),
         _audit(audit, samples),
@@ -82,6 +82,24 @@ def bank_state(samples: SampleTable) -> str:
     64
     """
     return hashlib.sha256(samples.fingerprint.encode() + samples.withheld.tobytes()).hexdigest()
+
+
+def maybe_trained(training: Mapping[str, Any] | None, erased: int) -> str:
+    """Why nobody can tell whether a sample that was added had been trained on before; empty where none was.
+
+    A run that indexes some samples keeps one hash of all others, and nothing of an erased one: either may come back.
+
+    >>> maybe_trained({"subset": {"of": 150, "indexed": 40, "rest_content": "a hash"}}, 0)
+    'the run was trained on 150 samples, of which 40 were indexed'
+    """
+    subset, words = (training or {}).get("subset"), []
+    if isinstance(subset, Mapping) and subset.get("rest_content") is not None:
+        words.append(
+            f"the run was trained on {subset.get('of')} samples, of which {subset.get('indexed')} were indexed"
+        )
+    if erased:
+        words.append(f"{erased:,} {'was' if erased == 1 else 'were'} erased since training")
+    return "; ".join(words)
 
 
 def audit_figures(found: Mapping[str, Any], samples: SampleTable) -> dict[str, Any]:
@@ -116,7 +134,10 @@ def _network(network: NetworkConfig, parameters: int) -> str:
     return "## Network\n\n" + _table(("what", "value"), rows)
 
 
-def _data(samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec], erased: int, subset: Any) -> str:
+def _data(
+    samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec], erased: int, training: Mapping[str, Any]
+) -> str:
+    subset, unsure = training.get("subset"), maybe_trained(training, erased)
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
     named = zip(samples.class_names[:_NAMES], sizes, strict=False)
     more = len(samples.class_names) - _NAMES
@@ -133,11 +154,13 @@ def _data(samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec]
             "all of them" if subset.get("classes_on") == "all" else "the indexed ones"
         )
     since = {
-        "of these added since training, never trained on": int(samples.added.sum()),
+        f"of these added since training, {'may have been' if unsure else 'never'} trained on": int(samples.added.sum()),
         "of these withheld: explanations do not name them": int(samples.withheld.sum()),
         "erased since training; what was learned from them stays": erased,
     }
     rows |= {words: f"{count:,}" for words, count in since.items() if count}
+    if unsure and samples.added.any():
+        rows["why they may have been trained on"] = unsure
     rows |= {f"added from ({number})": spec.source for number, spec in enumerate(added, 1)}
     classes = ["| class | training samples |", "|---|---|", *(f"| {escape(name)} | {n:,} |" for name, n in named)]
     rest = ["", f"and {more:,} classes more."] if more > 0 else []

@@ -2,7 +2,8 @@
 
 A network sees no difference between samples whose pictures are equal, pixel by pixel, yet an output layer has a neuron
 for each, and how their weight falls on these neurons is how training happened to go. So each gets the mean of its
-group. An exemplar head needs none of this: equal pictures have equal keys.
+group. An exemplar head needs none of this: at the end of training equal pictures get one key (`training.keys`), and a
+picture that the bank of a run has already is not added to it.
 
 Letters: B queries, S slots, D slots whose samples have equals, R rows: classes, or 1 where a head covers all of them.
 """

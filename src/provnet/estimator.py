@@ -6,7 +6,6 @@ import copy
 import math
 import numbers
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +17,6 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
-from torch.utils.data import Dataset
 
 from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData
@@ -26,9 +24,22 @@ from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
 from provnet.explanation import Explanation, active_network, explain
 from provnet.inputs import row_shape, to_input
-from provnet.labelled import answers_of, classes_of, feature_names_of, flatten, labelled, picture_shape, positions
+from provnet.labelled import (
+    answers_of,
+    check_shape,
+    classes_of,
+    feature_names_of,
+    flatten,
+    labelled,
+    many,
+    pair_of,
+    picture_shape,
+    positions,
+    recipe_of,
+    refuse_unopened,
+)
 from provnet.modelfile import Run, read_run, write_run
-from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
+from provnet.training.config import TrainConfig, train_config
 from provnet.training.fit import fit
 from provnet.training.folder import refuse_strangers
 from provnet.training.plan import auto_head
@@ -55,9 +66,10 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     Attributes:
         classes_: the labels, in the order of the columns of `predict_proba`, of the type that y had; for an ImageData
-            its class names, text.
+            its class names, text: `predict` gives those, where the data's own `labels` are positions among them.
         n_features_in_, feature_names_in_: values of one sample, and their names where X was a data frame.
-        run_: the Run: network, sample table, settings, per-sample losses.
+        run_: the Run: network, sample table, settings, per-sample losses. The functions that take a run (`debug`,
+            `audit`, `credit`, ...) take this.
 
     >>> from sklearn.datasets import load_digits
     >>> X, y = load_digits(n_class=3, return_X_y=True)
@@ -109,12 +121,12 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if y is not None:
                 raise UsageError("an ImageData has its own labels; call fit(data) without y")
             data = X
+            if self.image_shape is not None:
+                check_shape(self.image_shape, data.shape)
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
-        elif isinstance(X, (str, os.PathLike, Dataset)):
-            given = f"a {type(X).__name__}"
-            raise UsageError(f"fit takes samples with labels, or an ImageData; open {given} first: fit(open_data(...))")
         else:
+            refuse_unopened(X, "samples with labels, or an ImageData,", "fit(open_data(...))")
             data = self._training_data(X, y)
         run = fit(
             data,
@@ -130,7 +142,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self._take(run)
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """(N,) the most probable label of each sample."""
+        """(N,) the most probable label of each sample, one of `classes_`: names where an ImageData was fitted."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -140,15 +152,18 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return _probabilities(self.run_, images)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Accuracy on samples with labels, or on an ImageData."""
+        """Accuracy on samples with labels, as `classes_` has them, or on an ImageData."""
         check_is_fitted(self, "run_")
         if y is None and isinstance(X, ImageData):
             names = np.array(X.class_names)[X.samples.labels]
             y = self.classes_[positions(names, np.array(self.run_.samples.class_names))]
-        return float(super().score(X, answers_of(y), sample_weight))
+        return float(super().score(X, answers_of(y, self.classes_), sample_weight))
 
     def explain(self, X: Any, k: int = 5, weights: str = "plain") -> Explanation:  # noqa: N803
-        """Predictions with the k training samples behind each, `weights` plain or joint; iterate for single ones."""
+        """Predictions with the k training samples behind each, `weights` plain or joint; iterate for single ones.
+
+        Of a run on pictures X may be a single one, an array or of PIL.
+        """
         images = self._input(X)
         return explain(self.run_, images, k=k, weights=weights, warn=False)  # `_input` has looked at the range
 
@@ -172,6 +187,12 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         tags.input_tags.three_d_array = True
         return tags
 
+    def __getattr__(self, name: str) -> Any:
+        """Only for names that are not there: those of a Run are asked for by functions that want one."""
+        if name in ("config", "samples", "history", "folder"):
+            raise AttributeError(f"a classifier has no .{name}, its run has: where a run is wanted, give model.run_")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
     def _train_config(self) -> TrainConfig:
         seed = self.random_state
         if not isinstance(seed, numbers.Integral):
@@ -183,7 +204,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         rows, shape = flatten(given)
         rows, labels = validate_data(self, rows, answers_of(answers))
         check_classification_targets(labels)
-        if shape is None and self.image_shape is not None:
+        if self.image_shape is not None and shape is not None:
+            check_shape(self.image_shape, shape)
+        elif self.image_shape is not None:
             shape = picture_shape(self.image_shape, rows.shape[1])
         return labelled(rows, shape, labels, np.unique(labels), features=getattr(self, "feature_names_in_", None))
 
@@ -199,7 +222,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "run_")
         if isinstance(given, ImageData):
             return to_input(self.run_, given)
-        rows, shape = flatten(given)
+        rows, shape = flatten(many(given, self.run_.config.network.input_shape))
         rows = validate_data(self, rows, reset=False)
         return to_input(self.run_, rows if shape is None else rows.reshape(len(rows), *shape))
 
@@ -209,24 +232,25 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             return None
         data: ImageData = given
         if not isinstance(given, ImageData):
-            samples, answers = given
+            samples, answers = pair_of(given)
             rows, shape = flatten(samples)
             rows = validate_data(self, rows, reset=False)
             if shape is None and len(self.run_.config.network.input_shape) == 3:
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
-            data = labelled(rows, shape, column_or_1d(answers_of(answers)), self.classes_, names=names)
+            data = labelled(rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names)
         return replace(data, images=to_input(self.run_, data))
 
 
 def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier:
-    """The fitted classifier of a run folder, whether `save` or `provnet train` wrote it.
+    """The fitted classifier of a run folder, whether `save` or `provnet train` wrote it; its Run is `.run_`.
 
+    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take `load(folder).run_`.
     Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A run
     whose backbone was given as object needs it again.
     """
     run = read_run(folder, copy.deepcopy(backbone))
-    network, recipe = run.config.network, _recipe(run)
+    network, recipe = run.config.network, recipe_of(run)
     given_shape = run.config.data is not None and "sample_shape" in run.config.data.options
     model = ProvenanceClassifier(
         network=network.network,
@@ -241,19 +265,6 @@ def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceCla
     if names is not None:
         model.feature_names_in_ = names
     return model._take(run)
-
-
-def _recipe(run: Run) -> dict[str, Any]:
-    """How the run was trained, as parameters; what its preset says anyway is left out."""
-    found = run.config.training.get("training")
-    recipe: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    preset = str(recipe.get("preset", "fast"))
-    named = PRESETS.get(preset, PRESETS["fast"])
-    chosen = for_samples(named, len(run.samples), run.config.network.input_shape)
-    usual = {**named.to_json(), "augment": chosen.augment}
-    names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
-    own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
-    return {"preset": preset if preset in PRESETS else "fast", **own}
 
 
 def _number(value: Any) -> Any:

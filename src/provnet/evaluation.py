@@ -20,7 +20,7 @@ from provnet.data.imagedata import ImageData
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
 from provnet.explanation import Explanation, explain
-from provnet.inputs import range_problem
+from provnet.inputs import Fitted, range_problem, run_of
 from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
@@ -79,7 +79,7 @@ class Evaluation:
 
 
 def evaluate(
-    run: Run,
+    run: Run | Fitted,
     test: ImageData | None = None,
     train: ImageData | None = None,
     *,
@@ -88,8 +88,9 @@ def evaluate(
     progress: bool = False,
     warn: bool = True,
 ) -> Evaluation:
-    """Evaluate a run on unseen data and on its own training samples; what is not given has n = 0.
+    """Evaluate a run, or that of a fitted classifier, on unseen data and on its own training samples.
 
+    What is not given has n = 0.
     `index` says which training sample each row of `train` is, where some are missing; None means all, in order.
     Withheld samples cannot be named, so they are left out. Test data whose values cannot lie in the range trained on
     get a UserWarning, unless `warn` is False because they were looked at before.
@@ -101,16 +102,13 @@ def evaluate(
     >>> evaluate(fit(data, config=train_config(epochs=1)), train=data).index_accuracy.n
     40
     """
+    run = run_of(run)
     if test is not None:
         _check_classes(run, test)
         problem = range_problem(run.config.network, test.images) if warn and len(test) else None
         if problem is not None:
             warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=2)
-    own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
-    if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
-        raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")
-    if train is not None and train.samples.fingerprint != run.samples.select(own).fingerprint:
-        raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+    own = trained_rows(run, train, index)
     if run.samples.withheld.any():
         active = np.flatnonzero(~run.samples.withheld[own])
         own, train = own[active], None if train is None else train.select(active)
@@ -131,6 +129,26 @@ def evaluate(
         index_ceiling=run.samples.select(np.flatnonzero(~run.samples.withheld)).index_ceiling,
         extra={**on_test["extra"], **on_train["extra"]},
     )
+
+
+def trained_rows(run: Run, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
+    """(n,) int64, which training sample each row of `train` is: `index`, or all in order.
+
+    Other data, also the same in another order, are refused: their rows would be taken for other samples.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> trained_rows(fit(data, config=train_config(epochs=1)), data.select([3, 7]), np.array([3, 7])).tolist()
+    [3, 7]
+    """
+    own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
+    if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
+        raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")
+    if train is not None and train.samples.fingerprint != run.samples.select(own).fingerprint:
+        raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+    return own
 
 
 def _rate(hits: np.ndarray) -> Interval:

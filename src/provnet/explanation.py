@@ -21,7 +21,7 @@ from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.equal import equal_slots
 from provnet.errors import NonFiniteError, UsageError
-from provnet.inputs import range_problem, raw_tensor, whole
+from provnet.inputs import Fitted, range_problem, raw_tensor, run_of, whole
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
 from provnet.models.rekey import restricted
@@ -169,8 +169,8 @@ def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
 
 
 def explain(
-    run: Run,
-    images: Tensor | np.ndarray,
+    run: Run | Fitted,
+    images: Tensor | np.ndarray | ImageData,
     *,
     k: int = 5,
     classes: Tensor | np.ndarray | None = None,
@@ -178,7 +178,9 @@ def explain(
     weights: str = "plain",
     warn: bool = True,
 ) -> Explanation:
-    """Explain raw images (B, ...) of the run's input shape; k above N is cut to N. Withheld samples are never named.
+    """Explain raw images (B, ...) of the run's input shape, or those of an ImageData; k above N is cut to N.
+
+    `run` may be a fitted classifier, as `provnet.load` gives it. Withheld samples are never named.
 
     With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
     ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
@@ -194,7 +196,7 @@ def explain(
     >>> explain(run, data.images[:3], k=2).index.shape
     (3, 2)
     """
-    queries = _queries(images)
+    run, queries = run_of(run), _queries(images.images if isinstance(images, ImageData) else images)
     problem = range_problem(run.config.network, queries) if warn else None
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)

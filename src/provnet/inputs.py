@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,26 @@ from provnet.models.config import NetworkConfig
 BYTES = 255.0  # the scale of a network that was trained on bytes
 DARK = 2.1  # mean + 3 std of zeros and ones is 2.09 at most: more than that, and larger values were among them
 FAR = 16.0  # values so many times larger than those trained on have another unit: halfway from 1 to 255, as factors
+
+
+class Fitted(Protocol):
+    """A fitted classifier, as `provnet.load` gives it."""
+
+    run_: Run
+
+
+def run_of(model: Run | Fitted) -> Run:
+    """The run itself, or that of a fitted classifier; anything else is refused.
+
+    >>> run_of("runs/digits")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    UsageError: a run or a fitted classifier is wanted, got str; provnet.load(folder) reads one
+    """
+    run = getattr(model, "run_", model)
+    if not isinstance(run, Run):
+        unfitted = "; fit it first" if hasattr(model, "fit") else "; provnet.load(folder) reads one"
+        raise UsageError(f"a run or a fitted classifier is wanted, got {type(model).__name__}{unfitted}")
+    return run
 
 
 def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool = False) -> Tensor:
@@ -40,7 +60,7 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples)
     check_array(raw)
     values = _arrange(raw, network.input_shape, row_shape(config))
-    typed = _typed(values, is_bytes=network.scale == BYTES and len(network.input_shape) == 3)
+    typed = _typed(values, is_bytes=takes_bytes(network))
     problem = range_problem(network, typed if values.dtype.kind == "b" else values)
     if problem is not None and strict:
         raise DataError(problem)
@@ -67,6 +87,40 @@ def raw_tensor(values: Any) -> Tensor:
     if given.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has few operations
         given = given.float()  # as the network does anyway
     return given.reshape(1) if given.ndim == 0 else given
+
+
+def takes_bytes(network: NetworkConfig) -> bool:
+    """Whether a network was trained on pictures of bytes; what is hashed of a sample then are bytes, too."""
+    return network.scale == BYTES and len(network.input_shape) == 3
+
+
+def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
+    """Raw samples in the type trained on, as `open_data` gives it: bytes where all values fit into them, else float32.
+
+    The numbers stay the same, but for booleans: in pictures of bytes they stand for 0 and 255.
+
+    >>> network = NetworkConfig("single", "small", (1, 1, 2), classes=2, scale=255.0)
+    >>> [as_trained(network, torch.full((1, 1, 1, 2), value)).dtype for value in (255.0, 0.5)]
+    [torch.uint8, torch.float32]
+    """
+    if not takes_bytes(network):
+        return values.float()
+    if values.dtype == torch.bool:
+        return values.to(torch.uint8) * 255
+    return values.to(torch.uint8) if bool(fit_bytes(values).all()) else values.float()
+
+
+def fit_bytes(values: Tensor) -> Tensor:
+    """(N,) bool, whether all values of a sample are whole numbers in 0..255.
+
+    >>> fit_bytes(torch.tensor([[0.0, 255.0], [0.5, 1.0], [-1.0, 1.0]])).tolist()
+    [True, False, False]
+    """
+    flat = values.reshape(len(values), -1)
+    if values.dtype in (torch.uint8, torch.bool):
+        return torch.ones(len(values), dtype=torch.bool, device=values.device)
+    fits = ((flat >= 0) & (flat <= 255)).all(1)
+    return fits & (flat == flat.round()).all(1) if values.is_floating_point() else fits
 
 
 def whole(name: str, value: Any, least: int = 1) -> int:

@@ -8,17 +8,23 @@ have text labels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
+from torch.utils.data import Dataset
 
 from provnet.data.arrays import to_numpy
 from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.images import picture_array
+from provnet.data.rules import DecodeRule
 from provnet.data.sources import open_data
 from provnet.errors import DataError, IntegrityError, UsageError
 from provnet.modelfile import Run
+from provnet.training.config import PRESETS, for_samples
 
 NAMES_KEPT = 100_000  # characters of feature names that a run keeps
 
@@ -38,13 +44,69 @@ def flatten(samples: Any) -> tuple[Any, tuple[int, ...] | None]:
     return samples, None
 
 
-def answers_of(labels: Any) -> Any:
+def many(samples: Any, shape: tuple[int, ...]) -> Any:
+    """Samples for a run that takes `shape`: one picture becomes a batch of one, arrays of another size are refused.
+
+    >>> many(np.zeros((8, 6, 3)), (3, 8, 6)).shape, many(Image.new("L", (6, 8)), (1, 8, 6)).shape
+    ((1, 8, 6, 3), (1, 8, 6))
+    """
+    refuse_unopened(samples, "arrays, an ImageData or a PIL picture", "provnet.open_data(...) or PIL.Image.open(...)")
+    if isinstance(samples, Image.Image):
+        samples = picture_array(samples, "the picture", DecodeRule())
+    if isinstance(samples, torch.Tensor | list | tuple):
+        samples = to_numpy(samples)
+    if len(shape) != 3 or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
+        return samples
+    values, wanted = math.prod(samples.shape[1:]), math.prod(shape)
+    if samples.size == 0 or values == wanted:
+        return samples
+    if samples.shape in (shape, (*shape[1:], shape[0])) or (1, *samples.shape) == shape:
+        return samples[None]
+    raise DataError(
+        f"X has {values} features, but ProvenanceClassifier is expecting {wanted} features as input: pictures of shape "
+        f"{shape}, one or many, (N, ...); got an array of shape {samples.shape}"
+    )
+
+
+def refuse_unopened(given: Any, wanted: str, way: str) -> None:
+    """Refuse paths and Datasets, which must be opened first."""
+    if isinstance(given, str | os.PathLike | Dataset):
+        raise UsageError(f"{wanted} are wanted; open a {type(given).__name__} first: {way}")
+
+
+def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
     """Labels that scikit-learn can read: tensors become arrays, anything else stays as it is.
+
+    Numbers are refused where the classes are names: they may be the positions of an ImageData, whose order of the
+    classes need not be that of the run.
 
     >>> answers_of(torch.tensor([1, 0]))
     array([1, 0])
     """
-    return to_numpy(labels) if isinstance(labels, torch.Tensor) else labels
+    given = to_numpy(labels) if isinstance(labels, torch.Tensor) else labels
+    if classes is None or given is None or not isinstance(classes.tolist()[0], str):
+        return given
+    if np.asarray(given).dtype.kind in "biuf":
+        raise UsageError(
+            f"the labels given are numbers, the classes of this run are names ({_some(classes)}); labels of an "
+            "ImageData are positions: give the data as they are, score(data) or evaluate(data), or the names, "
+            "np.array(data.class_names)[data.labels]"
+        )
+    return given
+
+
+def pair_of(given: Any) -> tuple[Any, Any]:
+    """Samples and labels; what is no pair is refused with the way.
+
+    >>> pair_of(([[1.0]], [3]))
+    ([[1.0]], [3])
+    """
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise UsageError(
+            f"evaluate takes an ImageData or a pair (X, y), got {type(given).__name__}: evaluate(data) or "
+            "evaluate((X, y)); the second argument is the training data, in the same form"
+        )
+    return given[0], given[1]
 
 
 def picture_shape(wanted: Any, features: int) -> tuple[int, ...]:
@@ -53,12 +115,32 @@ def picture_shape(wanted: Any, features: int) -> tuple[int, ...]:
     >>> picture_shape([8, 8], 64)
     (8, 8)
     """
+    sides = _sides(wanted)
+    if math.prod(sides) != features:
+        raise UsageError(f"image_shape {sides} has {math.prod(sides)} values, a row of X has {features}")
+    return sides
+
+
+def _sides(wanted: Any) -> tuple[int, ...]:
     sides = tuple(wanted) if isinstance(wanted, tuple | list | np.ndarray) else ()
     if len(sides) not in (2, 3) or not all(isinstance(side, int | np.integer) and side > 0 for side in sides):
         raise UsageError(f"image_shape must be (H, W), (H, W, C) or (C, H, W), got {wanted!r}")
-    if math.prod(sides) != features:
-        raise UsageError(f"image_shape {sides} has {math.prod(sides)} values, a row of X has {features}")
     return tuple(int(side) for side in sides)
+
+
+def check_shape(wanted: Any, shape: tuple[int, ...]) -> None:
+    """Refuse an `image_shape` that is not the shape of the pictures given, channels first or last.
+
+    >>> check_shape((8, 8), (1, 8, 8))
+    """
+    sides = _sides(wanted)
+    one, other = ([side for side in form if side != 1] for form in (sides, shape))  # a single channel may be left out
+    turned = len(one) == len(other) == 3 and one in ([*other[1:], other[0]], [other[2], *other[:2]])
+    if one != other and not turned:
+        raise UsageError(
+            f"image_shape is {sides}, but the samples given have the shape {shape}; leave it out, it is for "
+            "flattened pictures in an array"
+        )
 
 
 def labelled(
@@ -96,9 +178,12 @@ def positions(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     given = labels.tolist()
     unknown = next((label for label in given if label not in place), None)
     if unknown is not None:
-        known = ", ".join(repr(name) for name in classes.tolist()[:8]) + (", ..." if len(classes) > 8 else "")
-        raise DataError(f"label {unknown!r} is not among the {len(classes)} classes of the run ({known})")
+        raise DataError(f"label {unknown!r} is not among the {len(classes)} classes of the run ({_some(classes)})")
     return np.array([place[label] for label in given], dtype=np.int64)
+
+
+def _some(classes: np.ndarray) -> str:
+    return ", ".join(repr(name) for name in classes.tolist()[:8]) + (", ..." if len(classes) > 8 else "")
 
 
 def _text(label: Any) -> str:
@@ -128,6 +213,19 @@ def feature_names_of(run: Run) -> np.ndarray | None:
     if not isinstance(names, list | tuple) or len(names) != count or not all(isinstance(n, str) for n in names):
         raise IntegrityError(f"config.json: data.options.feature_names must be {count} names")
     return np.array(names, dtype=object)
+
+
+def recipe_of(run: Run) -> dict[str, Any]:
+    """How the run was trained, as parameters; what its preset says anyway is left out."""
+    found = run.config.training.get("training")
+    recipe: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
+    preset = str(recipe.get("preset", "fast"))
+    named = PRESETS.get(preset, PRESETS["fast"])
+    chosen = for_samples(named, len(run.samples), run.config.network.input_shape)
+    usual = {**named.to_json(), "augment": chosen.augment}
+    names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
+    own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
+    return {"preset": preset if preset in PRESETS else "fast", **own}
 
 
 _KINDS: dict[str, Callable[[str], Any]] = {"b": {"False": False, "True": True}.__getitem__, "i": int, "u": int}

@@ -1,8 +1,8 @@
 """Calibration: when to say "no supporting sample".
 
 After training the features of training samples are measured (`models.support`), then a threshold is set on distorted
-copies of training samples (noise and one-pixel shifts): the level is the share of such copies that would be turned
-away.
+copies of training samples (noise and one-pixel shifts), each measured without the sample that it is a copy of: means
+and spread are nearer to their own samples than to any other. The level is the share of such copies turned away.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from provnet.chunks import at_once
 from provnet.data.batches import fold, keyed_generator
 from provnet.data.distort import add_noise, shift
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.models.support import held_out, place_in_class
 
 LEVEL = 0.05
 MEASURED = 10_000
 LEAST = 5  # of each class at least, or all that it has: a mean of none, or of one, would not support its own samples
 CALIBRATED = 2_000
+Columns = tuple[Tensor, ...]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]  # title, total -> (done, text)
 
 
@@ -39,43 +41,55 @@ def calibrate(
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
     Uses up to 10,000 training samples to measure, with a few more of classes that are rare among them, and up to 2,000
-    distorted ones to set the threshold. `labels` are those of the images, where not all of them are indexed.
+    distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
+    used, unless there are no others. `labels` are those of the images, where not all of them are indexed.
     `progress` makes the bar that is moved meanwhile (`training.progress`): of large pictures it takes minutes.
     """
     device = next(net.parameters()).device
     pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
-    known = net.index_map.labels if labels is None else labels
-    chosen = _measured(pick, known.cpu())
-    distorted = pick[:CALIBRATED]
+    given = net.index_map.labels if labels is None else labels
+    chosen = _measured(pick, given.cpu())
+    distorted = chosen[:CALIBRATED]
     copiers = [add_noise, shift] if images.ndim == 4 else [add_noise]
     total, done = len(chosen) + len(copiers) * len(distorted), 0
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
 
-        def passed(given: Tensor, rows: Tensor, read: Callable[[ProvenanceOutput], Tensor]) -> Tensor:
+        def passed(pictures: Tensor, rows: Tensor, read: Callable[[ProvenanceOutput], Columns]) -> Columns:
             nonlocal done
             parts = []
             with torch.inference_mode():
-                for some in torch.split(rows, at_once(given.shape[1:], device.type)):
-                    parts.append(read(net(given[some].to(device))))
+                for some in torch.split(rows, at_once(pictures.shape[1:], device.type)):
+                    parts.append(read(net(pictures[some].to(device))))
                     done += len(some)
                     update(done, "")
-                return torch.cat(parts)
+                return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
-        features = passed(images, chosen, lambda output: output.support_features)
+        (features,) = passed(images, chosen, lambda output: (output.support_features,))
+        own = given[chosen.to(given.device)].to(device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(fold(seed, 6))
-            net.support.fit(features.clone(), known[chosen.to(known.device)].to(device))
-        every = torch.arange(len(distorted))
-        copies = (copier(images[distorted], seed) for copier in copiers)  # one at a time: they may be large
-        support = torch.cat([passed(c, every, lambda out: attribute(net, out, 1).support.cpu()) for c in copies])
+            net.support.fit(features.clone(), own)
+            every = torch.arange(len(distorted))
+            pictures = (copier(images[distorted], seed) for copier in copiers)  # one at a time: they may be large
+            parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
+            seen, copies, claimed = (torch.cat(column) for column in zip(*parts, strict=True))
+            of = every.repeat(len(copiers)).to(device)
+            unseen, measured = held_out(features, own, copies, claimed, of, len(net.support.mean))
+    support = (unseen[measured] if bool(measured.any()) else seen).cpu()
+    kinds = "distorted training samples (noise, shift)" if len(copiers) == 2 else "noisy training samples"
     return {
         "statistic": "minus the Mahalanobis distance from the training samples of the predicted class",
         "threshold": float(torch.quantile(support.double(), level)),
         "level": level,
-        "calibrated_on": "distorted training samples (noise, shift)" if len(copiers) == 2 else "noisy training samples",
+        "calibrated_on": kinds + (", each held out" if bool(measured.any()) else ""),
         "n": len(support),
     }
+
+
+def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
+    """Support as it will be measured, features and predicted class; what is not finite is refused."""
+    return attribute(net, output, 1).support, output.support_features, output.classes
 
 
 def _unseen(done: int, text: str) -> None:
@@ -86,9 +100,5 @@ def _measured(pick: Tensor, labels: Tensor) -> Tensor:
     """The first samples of a random order, and the first of each class: no class that has samples goes without."""
     if len(pick) <= MEASURED:
         return pick
-    given = labels[pick]
-    by_class = given.argsort(stable=True)
-    sizes = torch.bincount(given)
-    place = torch.empty_like(pick)  # of each sample among those of its class
-    place[by_class] = torch.arange(len(pick)) - (sizes.cumsum(0) - sizes)[given[by_class]]
+    place = place_in_class(labels[pick])
     return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]

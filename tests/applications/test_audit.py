@@ -13,8 +13,10 @@ from sklearn.metrics import roc_auc_score
 from provnet.applications.audit import audit, lookup
 from provnet.applications.audit_records import Audit, audit_scores, thinned
 from provnet.applications.membership import SCORES, member_scores
+from provnet.applications.redrawn import untrained_with_keys
 from provnet.curves import roc
 from provnet.errors import UsageError
+from provnet.models.rekey import exemplar_head
 from tests import banked, digits
 
 MEMBERS, OTHERS = banked.vectors(60, seed=1), banked.vectors(90, seed=2)
@@ -37,12 +39,61 @@ def test_keys_of_members_tell_them_apart_and_nothing_else_does(found: Audit) -> 
     assert found.left_out == dict.fromkeys(found.left_out, 0)
 
 
+def test_keys_without_training_say_what_storing_alone_gives_away(found: Audit) -> None:
+    assert found.null_keys is not None
+    assert found.null_keys["similarity"].value == 1.0  # as much as the run: nothing of it is memory
+    assert found.null["similarity"].high < 0.9  # type: ignore[operator]
+    assert found.null_keys["class_confidence"].low < 0.5 < found.null_keys["class_confidence"].high  # type: ignore[operator]
+    told = found.to_json()["null_keys"]
+    assert told["about"] == "the same network, weights drawn anew, with a key of its own for each member"
+    assert set(told["auc"]) == set(SCORES)
+
+
+@pytest.mark.parametrize("network", ["single", "class-conditional"])
+@pytest.mark.parametrize("kind", ["fp32", "int8"])
+def test_every_network_with_keys_has_that_control(network: str, kind: str) -> None:
+    run = banked.banked_run(MEMBERS, network, key_type=kind)
+    own, null = MEMBERS.select(np.arange(40)), banked.banked_run(banked.vectors(40, seed=8))
+    found, other = (audit(run, own, OTHERS, null=one, distort=False).null_keys for one in (None, null))
+    assert found is not None
+    assert found == other  # whoever stands for a network that saw neither
+    assert found["similarity"].value > 0.95  # type: ignore[operator]
+    made = untrained_with_keys(run, own.samples, own.images)
+    assert made is not None
+    assert made.index_map.labels.tolist() == own.samples.labels.tolist()
+    assert exemplar_head(made).stored == kind
+    assert made.support is not run.network.support
+
+
+def test_an_output_layer_stores_no_samples() -> None:
+    found = audit(digits.trained("class-independent"), digits.training(), digits.unseen(), distort=False)
+    assert found.null_keys is None
+    assert found.to_json()["null_keys"] is None
+
+
+def test_keys_are_made_of_members_that_the_run_knows() -> None:
+    run = banked.banked_run(MEMBERS)
+    mixed = MEMBERS.select(np.arange(60)[::-1].copy())
+    made = untrained_with_keys(run, mixed.samples, mixed.images)
+    assert made is not None
+    assert made.index_map.labels.tolist() == MEMBERS.samples.labels[::-1].tolist()
+    assert untrained_with_keys(run, OTHERS.samples, OTHERS.images) is None
+
+
 def test_distorted_members_stand_against_nonmembers_distorted_alike(found: Audit) -> None:
     assert set(found.distorted) == {"noise-0.05", "noise-0.1"}
     weak, strong = (found.distorted[name]["similarity"].auc.value for name in ("noise-0.05", "noise-0.1"))
     assert weak > strong > 0.7  # type: ignore[operator]
     assert len(found.copies) == 120 and len(found.heldout) == 90
     assert (np.diff(found.copies) >= 0).all() and (np.diff(found.heldout) >= 0).all()
+
+
+def test_figures_do_not_depend_on_the_batch(found: Audit) -> None:
+    for size in (1, 7):
+        other = audit(banked.banked_run(MEMBERS), MEMBERS, OTHERS, batch_size=size)
+        assert other.copies == pytest.approx(found.copies, abs=0.01)  # logs of small distances
+        for name, one in other.distorted.items():
+            assert one["contrast"].auc.value == pytest.approx(found.distorted[name]["contrast"].auc.value, abs=1e-3)
 
 
 def test_json_is_plain_and_whole(found: Audit) -> None:

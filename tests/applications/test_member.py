@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from provnet.applications.audit import audit
-from provnet.applications.member import COPY, MEMBER, STRANGER, UNKNOWN, Heldout, memberships
+from provnet.applications.member import ADDED, COPY, MEMBER, STRANGER, UNKNOWN, Heldout, memberships
 from provnet.applications.membership import member_scores
+from provnet.bank import add
 from provnet.errors import IntegrityError, UsageError
 from provnet.modelfile import Run
 from tests import banked
@@ -88,6 +89,32 @@ def test_withheld_samples_are_never_named(run: Run, heldout: Heldout) -> None:
     (one,) = memberships(hidden, MEMBERS.images[9:10], [MEMBERS.samples.hex(9)], heldout=heldout)
     assert one.verdict != MEMBER
     assert one.match is None or one.match.index != 9
+
+
+def test_what_was_added_after_training_is_no_member(run: Run) -> None:
+    both = banked.vectors(65, seed=1)
+    new = both.select(np.arange(60, 65))
+    more = add(run, new)
+    before, later = memberships(more, torch.cat([both.images[:1], new.images[:1]]))
+    assert (before.verdict, later.verdict) == (MEMBER, ADDED)
+    assert later.agrees == "pixels" and later.match is not None and later.match.sample_id == new.samples.sample_ids[0]
+    assert "not trained on it" in later.why
+    found = audit(more, both, OTHERS, distort=False)
+    assert found.members == 60
+    assert found.left_out["samples added after training, which are no members"] == 5
+
+
+def test_nobody_is_called_a_stranger_where_some_that_were_trained_on_cannot_be_compared(
+    run: Run, heldout: Heldout
+) -> None:
+    strangers = banked.vectors(40, seed=5).images
+    verdicts = [one.verdict for one in memberships(run, strangers, heldout=heldout)]
+    assert STRANGER in verdicts
+    training = {**run.config.training, "subset": {"of": 90, "indexed": 60, "rest_content": "a hash"}}
+    for changes in ({"erased": 3}, {"training": training}):
+        found = memberships(replace(run, config=replace(run.config, **changes)), strangers, heldout=heldout)
+        assert STRANGER not in {one.verdict for one in found}
+        assert "not all that were trained on can be compared" in found[verdicts.index(STRANGER)].why
 
 
 def test_equal_samples_are_counted() -> None:

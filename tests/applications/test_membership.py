@@ -153,6 +153,20 @@ def test_copies_are_seeded_and_keep_their_form() -> None:
         assert not torch.equal(once, images), name
 
 
+@pytest.mark.parametrize("name", ["noise-0.1", "noise-0.05"])
+def test_what_is_drawn_does_not_depend_on_the_batch(name: str) -> None:
+    data = banked.vectors(129, seed=3)  # the last one is a batch of its own
+    run = banked.banked_run(data)
+    clean = member_scores(run, data.images).values["similarity"]
+    whole = member_scores(run, data.images, copy=COPIES[name]).values["similarity"]
+    assert (whole < clean - 1e-6).all()
+    for size in (1, 2, 64, 500):
+        found = member_scores(run, data.images, copy=COPIES[name], batch_size=size).values["similarity"]
+        assert found == pytest.approx(whole, abs=1e-6)
+    few = member_scores(run, data.images[:1], copy=copies_of(data.images)[name])  # with the spread of all of them
+    assert few.values["similarity"][0] < clean[0] - 1e-6
+
+
 def test_a_crop_enlarges_what_is_inside() -> None:
     image = torch.zeros(1, 1, 28, 28, dtype=torch.uint8)
     image[:, :, 0] = 255  # the margin that is cut

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from provnet.errors import DataError, NonFiniteError, UsageError
 from provnet.evaluation import evaluate
 from provnet.generation import fit_generator, rebuild_pictures
 
+from ..banked import banked_run
 from ..digits import trained, training, unseen
 
 ASK: dict[str, Callable[..., Any]] = {
@@ -32,6 +34,13 @@ CHECKED: dict[str, Callable[[Any], Any]] = {
     **ASK,
     "abstention, strangers": lambda x: abstention(trained(), None, {"mine": x}),
     "abstention, own": lambda x: abstention(trained(), x, {"mine": unseen().images}),
+}
+TYPES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "float16": lambda x: x.half(),
+    "float32": lambda x: x.float(),
+    "float64, numpy": lambda x: x.double().numpy(),
+    "int64": lambda x: x.long(),
+    "int16, numpy": lambda x: x.numpy().astype(np.int16),
 }
 
 
@@ -110,3 +119,54 @@ def test_other_data_do_not_replace_the_strangers_that_are_made(name: str) -> Non
 def test_what_is_no_hash_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="a SHA-256 has 64 digits"):
         memberships(trained(), unseen().images[:1], [text])
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_bytes_given_as_another_type_get_the_same_answers(name: str) -> None:
+    run, data, change = trained(), training(), TYPES[name]
+    images = torch.cat([data.images[3:5], unseen().images[:2]])
+    assert memberships(run, change(images)) == memberships(run, images)
+    assert memberships(run, change(images))[0].agrees == "pixels"
+    heldout = unseen().images[9:15]
+    found, wanted = (attribute_generated(each, run, data=data, heldout=heldout) for each in (change(images), images))
+    assert found.exact.tolist() == wanted.exact.tolist() == [True, True, False, False]
+    assert found.to_records() == wanted.to_records()
+
+
+def test_held_out_pictures_of_another_type_are_known_as_training_samples() -> None:
+    data = training()
+    both = torch.cat([data.images, unseen().images[:6]])
+    floats = provnet.open_data(both.float(), [0] * len(both), class_names=list(data.class_names))
+    for heldout in (both, both.float(), both.long(), floats):
+        found = attribute_generated(unseen().images[:2], trained(), data=data, heldout=heldout)
+        assert found.heldout_trained == len(data)
+
+
+def test_a_picture_with_fractions_changes_no_other_answer() -> None:
+    run, data = trained(), training()
+    alone = torch.cat([data.images[3:5], unseen().images[:1]])
+    mixed = torch.cat([alone[:2].float(), alone[2:] / 2])
+    assert memberships(run, mixed)[:2] == memberships(run, alone)[:2]
+    heldout = unseen().images[9:15]
+    found, wanted = (attribute_generated(each, run, data=data, heldout=heldout) for each in (mixed, alone))
+    assert found.to_records()[:2] == wanted.to_records()[:2]
+    assert 0 < found.controls["pixels"].distance[2] < 1  # on the scale of the bytes
+
+
+def test_vectors_of_another_type_are_known() -> None:
+    values = np.random.default_rng(0).integers(-9, 9, (30, 6))
+    data = provnet.open_data(values, np.arange(30) % 4, class_names=[f"class {c}" for c in range(4)])
+    run = banked_run(data)
+    for given in (values, values.astype(np.float64), values.astype(np.float32), values.astype(np.int8)):
+        (one,) = memberships(run, given[7:8])
+        assert one.agrees == "pixels" and one.match is not None and one.match.index == 7
+    double = np.random.default_rng(1).normal(size=(30, 6))
+    run = banked_run(provnet.open_data(double, np.arange(30) % 4, class_names=[f"class {c}" for c in range(4)]))
+    assert memberships(run, double[7:8])[0].agrees == "pixels"
+
+
+def test_booleans_are_black_and_white() -> None:
+    sharp = training().images > 127
+    data = provnet.open_data(sharp, training().samples.labels, class_names=list(training().class_names))
+    (one,) = memberships(replace(trained(), samples=data.samples), sharp[3:4])
+    assert one.agrees == "pixels"

@@ -15,10 +15,12 @@ import provnet
 from provnet import bank
 from provnet.applications.abstention import abstention
 from provnet.applications.confidence import calibrated, index_calibration
+from provnet.applications.copies import copies_of
 from provnet.applications.strangers import letters, strangers
 from provnet.applications.trust import LeftOut, Trust, check
 from provnet.card import bank_state, model_card
 from provnet.curves import auc
+from provnet.data.batches import fold
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
 from provnet.modelfile import Run, read_run, write_run
@@ -104,6 +106,26 @@ def test_equal_pictures_count_as_one_sample() -> None:
     twins = replace(run.samples, pixel_sha256=run.samples.pixel_sha256[np.zeros(62, dtype=np.int64)])
     assert index_calibration(replace(run, samples=twins), training().images[:10], np.arange(10)).right.value == 1
     assert alone.right.n == 50
+
+
+@pytest.mark.parametrize("head", ["plain", "exemplar"])
+@pytest.mark.parametrize("network", ["class-independent", "class-conditional"])
+def test_the_confidence_of_equal_pictures_is_that_of_all_of_them(head: str, network: str) -> None:
+    data = training().select(np.arange(20))
+    labels = np.concatenate([data.samples.labels, data.samples.labels, (data.samples.labels[:5] + 1) % 10])
+    images = torch.cat([data.images, data.images, data.images[:5]])  # twice, and five with another label
+    twice = provnet.open_data(images.numpy(), labels, class_names=data.class_names)
+    run = fit(twice, network=network, head=head, config=train_config(epochs=2))
+    if head == "exemplar":
+        run = bank.withhold(run, ["train/3", "train/24"])
+    rows = np.arange(10)
+    found = index_calibration(run, images[:10], rows)
+    sure, groups = [], run.samples.groups
+    for number, copy in enumerate(copies_of(images[:10]).values()):
+        every = provnet.explain(run, copy(images[:10], fold(0, number)), k=len(twice))
+        same = groups[np.maximum(every.index, 0)] == groups[every.index[:, :1]]
+        sure.append(np.where(same & (every.index >= 0), every.weight, 0).sum(1))
+    assert found.confidence == pytest.approx(np.concatenate(sure).mean(), abs=1e-5)
 
 
 @cache

@@ -59,7 +59,7 @@ def refused(row: int, words: str, name: str, blob: bytes | np.ndarray, *says: st
     def asked(place: Place) -> list[object]:
         return ["explain", place.kit.run, write_folder(place.tmp, {name: blob}) / name]
 
-    left_out = f"1 bad files left out; the first: a/{name}: "
+    left_out = f"1 bad file left out; the first: a/{name}: "
     return [
         Entry(row, words, given, 3, (f"a/{name}: ", *says)),
         Entry(row, f"{words}, --skip-bad", skipped, 0, (left_out, *says), lambda place, _: has_samples(place, 6)),

@@ -181,6 +181,15 @@ def never_predicted(place: Place, said: Said) -> None:
     assert figures["class_accuracy"] == {"value": None, "n": 0, "low": None, "high": None}
 
 
+def named_alone(place: Place, said: Said) -> None:
+    """What is taken for the class of one sample names that sample, with all weight."""
+    assert said.json["samples"] == 3
+    for record in place.call("explain", place.out, *sorted((place.tmp / "data").rglob("*.png")), "--json").json:
+        names = {item["sample_id"] for item in record["exemplars"]}
+        assert names == ({"b/0.png"} if record["predicted"] == "b" else {"a/0.png", "a/1.png"})
+    assert place.call("verify", place.out).code == 0
+
+
 def works_after(count: int) -> Callable[[Place, Said], None]:
     """The run names its samples."""
 
@@ -239,12 +248,12 @@ ROWS = [
     Entry(
         27,
         "class with one sample",
-        lambda place: only(place, "a/0.png", "a/1.png", "b/0.png"),
+        lambda place: [*only(place, "a/0.png", "a/1.png", "b/0.png"), "--network", "class-conditional"],
         0,
-        ("1 classes have one sample", ": b"),
-        works_after(3),
+        ("1 class has one sample", ": b"),
+        named_alone,
     ),
-    Entry(28, "empty class folder", empty_class, 0, ("1 of 3 classes have no sample", "nobody"), never_predicted),
+    Entry(28, "empty class folder", empty_class, 0, ("1 of 3 classes has no sample", "nobody"), never_predicted),
     Entry(
         29,
         "single class",

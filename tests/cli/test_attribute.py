@@ -118,3 +118,17 @@ def test_without_a_test_split_the_right_option_is_named(run: Path, made: Path, t
     assert found.code == 0, found.err
     assert "pictures that it never saw with --heldout" in found.err
     assert "--nonmembers" not in found.err
+
+
+def test_one_array_of_floats_changes_no_other_answer(run: Path, made: Path, tmp_path: Path, call: Call) -> None:
+    copy, fresh = made / "=copy.png", made / "fresh.png"
+    alone = call("attribute", run, copy, fresh, fresh, fresh, "--json").json["inputs"]  # as many: rounded alike
+    whole, odd = tmp_path / "whole.npy", tmp_path / "odd.npy"
+    pixels = np.asarray(Image.open(fresh)).astype(np.float32)
+    np.save(whole, pixels)
+    np.save(odd, pixels * 0.9)
+    beside = call("attribute", run, copy, fresh, whole, odd, "--json").json["inputs"]
+    assert beside[:2] == alone[:2]
+    assert alone[0]["near_copy"]["equal_pixels"]
+    assert {**beside[2], "input": ""} == {**alone[2], "input": ""}
+    assert 0 < beside[3]["control"]["pixels"]["distance"] < 1

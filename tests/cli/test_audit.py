@@ -43,6 +43,8 @@ def test_an_audit_writes_what_it_says(audited: Path) -> None:
     values = json.loads((audited / "out/audit.json").read_text())
     assert (values["members"], values["nonmembers"]) == (24, 120)
     assert values["scores"]["similarity"]["auc"]["value"] == 1.0
+    assert values["null"]["auc"]["similarity"]["value"] < 1.0
+    assert values["null_keys"]["auc"]["similarity"]["value"] > 0.95  # keys that are stored need no training
     assert values["about"]["seed"] == 0
     assert set(values["distorted"]) == {"noise-0.05", "noise-0.1", "shift", "jpeg-50", "crop"}
     assert (audited / "out/report.html").read_text().startswith("<!doctype html>")
@@ -204,3 +206,43 @@ def test_members_may_be_given_as_a_folder(run: Path, tmp_path: Path, call: Call)
     assert found.code == 0
     assert found.json["members"] == 24
     assert found.json["lookup"]["bytes"]["members"]["value"] == 1.0
+
+
+def test_one_array_of_floats_changes_no_other_verdict(audited: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    pixels = np.asarray(Image.open(data / "train/digit-1/2.png"))
+    Image.fromarray(pixels).save(tmp_path / "again.bmp")
+    np.save(tmp_path / "same.npy", pixels.astype(np.float64))
+    np.save(tmp_path / "fractions.npy", pixels.astype(np.float32) * 0.9 + 3)
+    names = [tmp_path / name for name in ("again.bmp", "same.npy", "fractions.npy")]
+    alone = call("member", audited / "run", *names[:1] * 3, "--json").json  # as many: sums are rounded alike
+    assert (alone[0]["verdict"], alone[0]["agrees"]) == ("member", "pixels")
+    beside = call("member", audited / "run", *names, "--json").json
+    assert beside[0] == alone[0]
+    assert {**beside[1], "input": ""} == {**alone[1], "input": ""}
+    assert beside[2]["agrees"] != "pixels"
+
+
+def test_a_class_that_is_wholly_withheld(data: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
+    own = tmp_path / "run"
+    wishes = ["--network", "class-conditional", "--head", "exemplar", "--epochs", "3", "--batch-size", "8"]
+    assert call("train", data, "--out", own, *wishes).code == 0
+    told = [one["predicted"] for one in call("explain", own, strangers, "--json").json]
+    gone = max(set(told), key=told.count)
+    ids = [word for number in range(6) for word in ("--id", f"train/{gone}/{number}.png")]
+    assert call("withhold", own, *ids).code == 0
+    found = call("member", own, strangers, "--json")
+    assert found.code == 0, found.err
+    assert "no sample may be named" in found.err  # of the test split, which is compared with
+    none = [one["why"].startswith("no sample may be named") for one in found.json]
+    assert none == [each == gone for each in told]
+    assert {one["value"] is None for one, skipped in zip(found.json, none, strict=True) if skipped} == {True}
+    audited = call("audit", own, "--nonmembers", strangers, "--out", tmp_path / "audit", "--json")
+    assert audited.code == 0, audited.err
+    assert f"{told.count(gone)} nonmembers for which no sample may be named are left out" in audited.err
+    assert audited.json["nonmembers"] == len(told) - told.count(gone)
+    drawn = call("map", own, "--out", tmp_path / "map", "--engine", "scikit-learn", "--perplexity", 3, "--json")
+    assert drawn.code == 0, drawn.err
+    assert drawn.json["unnamed"] > 0
+    assert drawn.json["misattributed"]["n"] == 8 - drawn.json["unnamed"]
+    assert f"for {drawn.json['unnamed']} test samples none may be named" in drawn.err
+    assert "more no sample may be named" in (tmp_path / "map/report.html").read_text("utf-8")

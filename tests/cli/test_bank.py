@@ -145,6 +145,47 @@ def test_an_added_file_that_changed_or_is_gone(place: Path, call: Call) -> None:
     assert json.loads((run / "evaluation.json").read_text())["index_accuracy"]["n"] == 24
 
 
+def test_an_edit_is_seen_where_an_added_source_is_gone(place: Path, own_data: Path, call: Call) -> None:
+    run, more = place / "run", place / "more"
+    assert call("add", run, more).code == 0
+    more.rename(place / "elsewhere")
+    found = call("verify", run, "--data", own_data)
+    assert found.code == 0
+    assert "the same data: 24 samples" in found.out
+    assert "not compared: 8 of 32 samples: " in found.out
+    assert str(more) in found.out
+    assert found.out.splitlines()[-1] == "the files are whole; the data are not verified, or not all of them"
+    assert call("verify", run, "--data", own_data, "--strict").code == 6
+    image = own_data / "train/digit-1/1.png"
+    shutil.copy(own_data / "test/digit-0/0.png", image)
+    found = call("verify", run, "--data", own_data, "--json")
+    assert found.code == 6
+    assert found.json["data"]["status"] == {"edited": 1, "same": 23}
+    assert found.json["data_not_compared"].startswith("8 of 32 samples: ")
+    image.unlink()
+    found = call("verify", run, "--data", own_data, "--json")
+    assert (found.code, found.json["data"]["status"]) == (6, {"missing": 1, "same": 23})
+
+
+def test_added_samples_are_compared_where_the_training_data_are_gone(place: Path, own_data: Path, call: Call) -> None:
+    run, more = place / "own", place / "more"
+    options = ["--network", "class-independent", "--head", "exemplar", "--epochs", "1"]
+    assert call("train", own_data, "--out", run, *options).code == 0
+    assert call("add", run, more).code == 0
+    own_data.rename(place / "elsewhere")
+    found = call("verify", run, "--json")
+    assert (found.code, found.json["data"]["status"]) == (0, {"same": 8})
+    shutil.copytree(place / "elsewhere", own_data)
+    third = place / "third"
+    (third / "train").mkdir(parents=True)
+    shutil.copytree(place / "elsewhere" / "test" / "digit-0", third / "train" / "digit-0")
+    assert call("add", run, third).code == 0
+    shutil.rmtree(third)
+    shutil.copy(more / "train/digit-0/0.png", more / "train/digit-1/1.png")
+    found = call("verify", run, "--json")
+    assert (found.code, found.json["data"]["status"]) == (6, {"edited": 1, "same": 31})
+
+
 def test_all_data_in_one_new_place(place: Path, data: Path, call: Call) -> None:
     run = place / "run"
     assert call("add", run, place / "more").code == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import provnet
 
@@ -189,3 +190,14 @@ def test_a_folder_of_pictures_is_the_same_as_its_files(run: Path, data: Path, tm
     assert whole.json["about"]["queries"] == f"2 pictures in {folder}"
     (tmp_path / "empty").mkdir()
     assert "no pictures found under" in call("credit", run, tmp_path / "empty", "--by", by).last_line
+
+
+def test_training_samples_beside_floats_are_noticed(run: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    own = data / "train/digit-0/0.png"
+    pixels = np.asarray(Image.open(own)).astype(np.float32)
+    np.save(tmp_path / "same.npy", pixels)
+    np.save(tmp_path / "odd.npy", pixels * 0.9)
+    given = (own, tmp_path / "same.npy", tmp_path / "odd.npy")
+    found = call("credit", run, *given, "test:0..1", "--by", sources(tmp_path), "--out", tmp_path / "out")
+    assert found.code == 0, found.err
+    assert "2 of 5 queries are training samples" in found.err

@@ -14,6 +14,7 @@ import provnet
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
 
 pytestmark = pytest.mark.usefixtures("fast_disk")
+LOW = "0.000001"  # flags every label
 COLUMNS = ["index", "sample_id", "label", "suggested_label", "mislabel", "anomaly", "typicality", "duplicate_group"]
 
 
@@ -49,16 +50,19 @@ def test_the_page_stands_alone(call: Call, run: Path, tmp_path: Path) -> None:
 
 def test_an_idle_terminal_gets_a_summary(call: Call, run: Path, tmp_path: Path) -> None:
     found = call("debug", run, "--out", tmp_path / "d")
-    assert "labels flagged" in found.out
+    assert "labels flagged         0 (0 %" in found.out
+    assert "next:" not in found.out  # the same labels once more would change nothing
+    found = call("debug", run, "--out", tmp_path / "d", "--threshold", LOW)
     assert "next: provnet train" in found.out
 
 
 def test_the_next_command_opens_the_data_as_they_were(call: Call, tmp_path: Path) -> None:
     train = ["train", "embedded", "--limit", "60", "--holdout", "0.2", "--epochs", "1", "--out", tmp_path / "r"]
     assert call(*train).code == 0
-    found = call("debug", tmp_path / "r", "--out", tmp_path / "d")
+    found = call("debug", tmp_path / "r", "--out", tmp_path / "d", "--threshold", LOW)
     (line,) = [line for line in found.out.splitlines() if line.startswith("next: ")]
     assert line.startswith("next: provnet train embedded --limit 60 --holdout 0.2 --apply ")
+    assert line.endswith("corrected.csv --network class-conditional --epochs 1 --out RUN")
     again = [*line.split()[2:-1], str(tmp_path / "again"), "--epochs", "1"]
     assert call(*again).code == 0
 
@@ -77,11 +81,13 @@ def test_decisions_on_decisions_are_not_suggested(call: Call, tmp_path: Path) ->
     assert "train again with the suggested labels" not in (tmp_path / "d" / "report.html").read_text("utf-8")
 
 
-def test_a_corrected_manifest_trains(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
-    found = call("debug", run, "--out", tmp_path / "d")
+def test_a_corrected_manifest_trains(call: Call, data: Path, tmp_path: Path) -> None:
+    assert call("train", data / "train", "--out", tmp_path / "run", "--epochs", 2, "--batch-size", 8).code == 0
+    found = call("debug", tmp_path / "run", "--out", tmp_path / "d", "--threshold", LOW)
     command = next(line for line in found.out.splitlines() if line.startswith("next: ")).split()[2:]
     assert command[0] == "train"
-    assert command[2:4] == ["--root", str(data)]
+    assert command[2:4] == ["--root", str(data / "train")]
+    assert command[4:-2] == ["--network", "class-conditional", "--epochs", "2", "--batch-size", "8"]
     corrected = rows(tmp_path / "d" / "corrected.csv")
     assert list(corrected[0]) == ["path", "label", "id", "source"]
     assert len(corrected) == PER_CLASS * CLASSES
@@ -205,7 +211,7 @@ def test_withheld_samples_appear_nowhere(call: Call, place: Path, tmp_path: Path
 def test_arrays_and_names_get_decisions_instead_of_a_manifest(call: Call, tmp_path: Path) -> None:
     where = tmp_path / "run"
     assert call("train", "embedded", "--limit", 60, "--epochs", 2, "--out", where).code == 0
-    found = call("debug", where, "--out", tmp_path / "d", "--threshold", "0.01")
+    found = call("debug", where, "--out", tmp_path / "d", "--threshold", LOW)
     assert f"provnet train embedded --limit 60 --apply {tmp_path / 'd' / 'corrected.csv'}" in found.out
     shutil.copy(tmp_path / "d" / "corrected.csv", tmp_path / "c.csv")
     again = call(

@@ -33,8 +33,8 @@ FLOATS, LARGE = np.zeros((9, 9), np.float32), np.zeros((12, 9), np.uint8)
 @pytest.mark.parametrize(
     ("pictures", "given", "words"),
     [
-        ([(GREY, "png"), (LARGE, "png")], [], "pass size (--size)"),
-        ([(GREY, "png"), (COLOUR, "png")], [], "pass mode (--mode), grey or rgb"),
+        ([(GREY, "png"), (LARGE, "png")], [], "pass size (train --size)"),
+        ([(GREY, "png"), (COLOUR, "png")], [], "pass mode (train --mode), grey or rgb"),
         ([(FLOATS, "tif")], [], "pass value_range (train --value-range)"),
         ([(GREY, "png")], ["--size", "0"], "--size N or HxW"),
         ([(GREY, "png")], ["--value-range", "2", "1"], "value_range (--value-range) must"),

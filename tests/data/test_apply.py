@@ -53,10 +53,26 @@ def test_changed_data_open_again_as_they_were() -> None:
         assert again(side).samples.fingerprint == side.samples.fingerprint
 
 
+def test_decisions_change_no_samples_side() -> None:
+    old = data()
+    before, unseen = (set(side.samples.sample_ids) for side in holdout(old, 0.25))
+    rows = [old.samples.id_places[name] for name in sorted(before)[:12]]
+    wrong = [str((int(old.samples.labels[row]) + 1) % 10) for row in rows]
+    changes = [decided(old, row, "relabel", label) for row, label in zip(rows[1:], wrong[1:], strict=True)]
+    new = apply_decisions(old, [decided(old, rows[0], "drop"), *changes])
+    assert set(holdout(new, 0.25)[1].samples.sample_ids) != unseen  # split after the decisions it would be another
+    train, test = holdout(new, 0.25, given=old)
+    assert set(test.samples.sample_ids) == unseen
+    assert set(train.samples.sample_ids) == before - {old.samples.sample_ids[rows[0]]}
+    for side in (train, test):
+        assert again(side).samples.fingerprint == side.samples.fingerprint
+
+
 def test_no_change_leaves_no_trace() -> None:
     old = data()
     assert apply_decisions(old, [decided(old, 3, "keep")]) is old
     assert apply_recorded(old) is old
+    assert "holdout_first" not in holdout(old, 0.25, given=old)[0].spec.options
 
 
 def test_a_row_for_other_content_is_refused_by_name() -> None:

@@ -54,6 +54,18 @@ def test_floats_become_float32(values: Any) -> None:
     assert np.allclose(data.images[:, 0].numpy(), FLOATS, atol=0.02)
 
 
+@pytest.mark.parametrize("shape", [(4, 4, 8, 8), (4, 16, 4, 4), (4, 2, 5, 6), (4, 4, 4, 4), (4, 8, 2, 8), (4, 6, 5, 7)])
+def test_floats_with_channels_first_may_have_any_number_of_them(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    assert (open_data(values, LABELS).images.numpy() == values).all()
+
+
+def test_the_ways_out_of_channels_last_are_ways() -> None:
+    values = np.random.default_rng(0).normal(size=(4, 8, 6, 4))
+    for axes in ((0, 3, 1, 2), (0, 1, 3, 2)):
+        assert open_data(values.transpose(axes), LABELS).shape == values.transpose(axes).shape[1:]
+
+
 def test_read_only_input_is_copied_and_left_alone() -> None:
     values = noise((4, 6, 5))
     values.setflags(write=False)
@@ -92,6 +104,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no samples": (np.zeros((0, 3)), r"0 sample\(s\)"),
     "no features": (np.zeros((4, 0)), r"0 feature\(s\)"),
     "two channels": (noise((4, 6, 5, 2)), "1 or 3 channels"),
+    "channels last": (noise((4, 8, 8, 4)) / 255, r"4 channels last.*\(N, 4, 8, 8\): \.transpose\(0, 3, 1, 2\)"),
+    "few channels last": (noise((4, 8, 6, 2)).astype(np.int64) * 999, "2 channels last"),
+    "many channels last": (torch.from_numpy(noise((4, 4, 4, 16)) / 255), r"16 channels last.*tensor \.permute"),
     "ragged": ([[1, 2], [3]], "do not form an array"),
     "date": (np.zeros((4, 2), "datetime64[s]"), "not supported"),
 }

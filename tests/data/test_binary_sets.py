@@ -202,8 +202,8 @@ def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], words: str) -> None
 
 def test_npz_names_the_arrays_that_it_does_not_use(tmp_path: Path) -> None:
     path, arrays = tmp_path / "x.npz", {"images": noise((2, 3, 3)), "labels": [0, 1]}
-    np.savez(path, **arrays, who=np.array([{}, {}], dtype=object), ids=[7, 8], test_images=noise((2, 3, 3)))  # type: ignore[arg-type]
-    with pytest.warns(DataWarning, match=r"x\.npz: arrays not used: ids, test_images, who$"):
+    np.savez(path, **arrays, who=np.array([{}, {}], dtype=object), test_ids=[7, 8], test_images=noise((2, 3, 3)))  # type: ignore[arg-type]
+    with pytest.warns(DataWarning, match=r"x\.npz: arrays not used: test_ids, test_images, who$"):
         assert len(open_data(path)) == 2
     np.savez(path, **arrays, test_images=noise((2, 3, 3)), test_labels=[0, 1], **{"a\nb": [1]})  # type: ignore[arg-type]
     with pytest.warns(DataWarning, match=r"arrays not used: a\\nb$"):

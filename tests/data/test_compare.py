@@ -168,6 +168,34 @@ def test_duplicates_prefer_their_own_name(tmp_path: Path) -> None:
     assert (evidence(then.samples, open_data(root), [0])[0].picture == same).all()
 
 
+def equal_ones(rows: np.ndarray, labels: np.ndarray) -> ImageData:
+    """Arrays: a few pictures, some of them several times."""
+    return open_data(noise((8, 6, 6))[rows], labels, class_names=["0", "1", "2"])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_another_order_of_equal_pictures_with_different_labels(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    rows, labels = chance.integers(0, 8, 16), chance.integers(0, 3, 16)
+    then, order = equal_ones(rows, labels), chance.permutation(16)
+    now = equal_ones(rows[order], labels[order])
+    found = compare(then.samples, now.samples)
+    assert found.verdict in ("same", "re-ordered")
+    assert sorted(found.positions.tolist()) == list(range(16))
+    assert (now.samples.labels[found.positions] == labels).all()
+
+
+def test_a_new_label_of_one_of_two_equal_pictures_is_told_of_that_one() -> None:
+    rows, labels = np.array([0, 1, 1, 1, 2]), np.array([0, 1, 1, 2, 2])
+    for which, new in ((1, 0), (2, 0), (3, 0), (1, 2), (3, 1)):
+        other = labels.copy()
+        other[which] = new
+        found = compare(equal_ones(rows, labels).samples, equal_ones(rows, other).samples)
+        assert found.verdict == "edited"
+        assert [i for i, status in enumerate(found.status) if status == "relabelled"] == [which]
+        assert found.positions.tolist() == list(range(5))
+
+
 def test_evidence_reads_the_file_again(root: Path) -> None:
     then = open_data(root)
     stale = open_data(root)

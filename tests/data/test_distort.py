@@ -16,7 +16,7 @@ from torch import Tensor
 import provnet
 from provnet.data import distort
 from provnet.data.batches import keyed_generator
-from provnet.data.distort import add_noise, jpeg, perturbations, shift
+from provnet.data.distort import add_noise, jpeg, perturbations, shift, spread_of
 from provnet.errors import UsageError
 from tests.models.made import LAWS
 
@@ -90,6 +90,9 @@ def test_noise_on_floats_follows_the_spread_of_each_feature() -> None:
     assert out.dtype == torch.float32
     np.testing.assert_allclose((out - values).std(0).numpy(), [0.1, 10.0, 0.0], rtol=0.05)
     assert float(add_noise(values[:1], 0).sub(values[:1]).abs().max()) == 0  # one sample has no spread
+    many = torch.cat([add_noise(values[row : row + 1], row, spread=spread_of(values)) for row in range(500)])
+    np.testing.assert_allclose((many - values[:500]).std(0).numpy(), [0.1, 10.0, 0.0], rtol=0.15)
+    assert torch.equal(add_noise(values, 0, spread=spread_of(values)), out)
 
 
 @LAWS

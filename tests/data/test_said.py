@@ -25,8 +25,22 @@ def told(root: Path, **options: Any) -> list[str]:
 
 
 def test_pictures_beside_the_class_folders(tmp_path: Path) -> None:
-    write_folder(tmp_path, pictures("a/1.png", "b/2.png", "stray.png") | {"readme.txt": b"words"})
+    write_folder(tmp_path, pictures("a/1.png", "b/2.png", "stray.png"))
     assert told(tmp_path) == ["1 left out, pictures beside the class folders, in none of them: stray.png"]
+
+
+def test_other_files_beside_the_class_folders(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("train/a/1.png", "train/b/2.png", "test/a/3.png") | {"notes.txt": b"words"})
+    (tmp_path / "train" / "classes.csv").write_text("a,b")
+    assert told(tmp_path) == ["2 left out, not pictures: notes.txt, train/classes.csv"]
+
+
+def test_classes_that_differ_in_how_an_accent_is_kept(tmp_path: Path) -> None:
+    write_folder(tmp_path, pictures("caf\u00e9/1.png", "cafe\u0301/2.png", "tea/3.png"))
+    words = "class names that differ in how accents are kept (Unicode NFC and NFD) only, kept as two classes: "
+    assert told(tmp_path) == [words + r"'cafe\u0301' and 'caf\xe9'"]
+    with pytest.warns(DataWarning, match="how accents are kept"):
+        open_data(np.zeros((2, 3)), ["caf\u00e9", "cafe\u0301"])
 
 
 def test_pictures_beside_the_classes_of_a_split(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from provnet.cli.figures import generator_table
 from provnet.errors import DataError, UsageError
 from provnet.generation import Generated, generate, interpolate, rebuild_pictures, sampling, sources
 from provnet.generation.measures import index_hits, mean_of, measure_generator, rebuilt
@@ -143,10 +144,35 @@ def test_all_figures_of_a_generator(runs: dict[str, Run]) -> None:
     rows = np.arange(3, 20)
     part = measure_generator(runs["modern"], pictures().select(rows), index=rows, made=2)
     assert part["train"]["index_accuracy"]["value"] == found["train"]["index_accuracy"]["value"] == 1.0
+    for given, index in ((pictures().select(np.arange(23)[::-1]), None), (pictures(), np.arange(23)[::-1])):
+        with pytest.raises(UsageError, match="not the ones this run was trained on"):
+            measure_generator(runs["modern"], given, index=index, made=2)
+
+
+def test_figures_of_a_generator_leave_withheld_samples_out(runs: dict[str, Run]) -> None:
+    run = runs["modern"]
+    hidden = replace(run, samples=replace(run.samples, withheld=np.arange(23) < 9))
+    found = measure_generator(hidden, pictures(), made=2)["train"]
+    assert {figure["n"] for figure in found.values()} == {14}
+    assert found["index_accuracy"]["value"] == 1.0
+    hits = index_hits(hidden, pictures(), np.arange(23))["index_at_mean"]
+    assert hits.tolist() == [False] * 9 + [True] * 14
+    everyone = replace(run, samples=replace(run.samples, withheld=np.ones(23, dtype=np.bool_)))
+    assert "train" not in measure_generator(everyone, pictures(), made=2)
 
 
 def test_a_mean_with_its_interval() -> None:
     found = mean_of(np.array([1.0, 2.0, 3.0, 4.0]))
     assert found.value == 2.5
     assert found.low == pytest.approx(2.5 - 3.182446 * 1.290994 / 2, abs=1e-4)
-    assert mean_of(np.array([7.0])).low == 7.0
+    one = mean_of(np.array([7.0]))
+    assert (one.value, one.n, one.low, one.high) == (7.0, 1, None, None)
+    assert one.why == "a single value has no interval"
+
+
+def test_a_table_of_a_single_picture(runs: dict[str, Run]) -> None:
+    rows = np.array([3])
+    found = measure_generator(runs["modern"], pictures().select(rows), index=rows)
+    table = generator_table(found)
+    assert list(table.columns[2].cells)[1] == "-"
+    assert list(table.columns[3].cells)[1] == "1"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import mahalanobis
 
-from provnet.models.support import ALONE, FLOOR, RANK, Support
+from provnet.models.support import ALONE, FLOOR, MANY, RANK, Support, held_out, place_in_class
 
 from .made import LAWS
 
@@ -39,13 +39,21 @@ def means(x: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
     return np.stack([x[labels == c].astype(np.float64).mean(0) for c in range(classes)])
 
 
+def evened(values: np.ndarray | float, mean: float, n: int, imagined: int) -> np.ndarray:
+    """Variances as if so many samples more had been seen, spread evenly."""
+    return np.asarray((n * np.asarray(values) + imagined * mean) / (n + imagined))
+
+
 @LAWS
 @given(st.integers(2, 8), st.integers(1, 4), st.integers(0, 2**16))
 def test_it_is_the_mahalanobis_distance_where_all_directions_are_kept(width: int, classes: int, seed: int) -> None:
     x, labels = clouds(60 * classes, width, classes, seed)
     middle = means(x, labels, classes)
     away = x - middle[labels]
-    inverse = np.linalg.inv(away.T @ away / len(x))  # one spread for all classes, about their own means
+    spread = away.T @ away / len(x)  # one for all classes, about their own means
+    inverse = np.linalg.inv(
+        evened(spread, 0.0, len(x), width) + evened(0.0, np.trace(spread) / width, len(x), width) * np.eye(width)
+    )
     queries, claimed = clouds(12, width, classes, seed + 1)
     found = distance(fitted(x, labels, classes), queries, claimed)
     wanted = [mahalanobis(q, middle[c], inverse) for q, c in zip(queries, claimed, strict=True)]
@@ -60,7 +68,8 @@ def test_beyond_the_directions_kept_one_mean_variance_stands_for_the_rest() -> N
     middle = means(x, labels, 2)
     away = x - middle[labels]
     values, vectors = np.linalg.eigh(away.T @ away / len(x))
-    main, rest = slice(width - RANK, width), values[: width - RANK].mean()
+    rest = evened(values[: width - RANK].mean(), values.mean(), len(x), RANK)
+    values, main = evened(values, values.mean(), len(x), RANK), slice(width - RANK, width)
     queries, claimed = rng.normal(size=(20, width)).astype(np.float32) * 5, np.arange(20) % 2
     off = queries - middle[claimed]
     along = off @ vectors[:, main]
@@ -70,12 +79,12 @@ def test_beyond_the_directions_kept_one_mean_variance_stands_for_the_rest() -> N
 
 def test_directions_without_spread_count_as_a_thousandth_of_the_mean_variance() -> None:
     rng = np.random.default_rng(0)
-    x = np.zeros((400, 4), np.float32)
-    x[:, 0] = rng.normal(size=400)
+    x = np.zeros((8000, 4), np.float32)  # so many that four imagined ones weigh less than the floor
+    x[:, 0] = rng.normal(size=8000)
     total = float(((x - x.mean(0)) ** 2).sum(1).mean())
     middle = x.mean(0, dtype=np.float64).astype(np.float32)
     queries = middle + np.diag([1.0, 1.0, 2.0, 0.0]).astype(np.float32)
-    found = distance(fitted(x, np.zeros(400, np.int64), 1), queries, np.zeros(4, np.int64))
+    found = distance(fitted(x, np.zeros(8000, np.int64), 1), queries, np.zeros(4, np.int64))
     wanted = [1 / np.sqrt(total), 1 / np.sqrt(FLOOR * total / 4), 2 / np.sqrt(FLOOR * total / 4), 0]
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
 
@@ -156,3 +165,68 @@ def test_fitting_again_leaves_nothing_of_the_first_time(first: tuple[int, int]) 
     fresh = fitted(x, labels, 2).state_dict()
     for name, value in support.state_dict().items():
         assert torch.equal(value, fresh[name]), name
+
+
+def held(
+    x: np.ndarray, labels: np.ndarray, classes: int, copies: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    torch.manual_seed(0)
+    rows, own = torch.from_numpy(x), torch.from_numpy(labels)
+    some = rows if copies is None else torch.from_numpy(copies)
+    support, known = held_out(rows, own, some, own[: len(some)], torch.arange(len(some)), classes)
+    return -support.numpy(), known.numpy()
+
+
+@pytest.mark.parametrize("n", [100, 200, 400])
+def test_few_samples_are_as_far_as_unseen_ones_when_held_out(n: int) -> None:
+    """More directions than samples: by a spread that was fitted to them all lie near, and equally so."""
+    x, labels = clouds(n + 300, 256, 4)
+    seen, unseen = slice(0, n), slice(n, None)
+    support = fitted(x[seen], labels[seen], 4)
+    fresh = distance(support, x[unseen], labels[unseen])
+    own = distance(support, x[seen], labels[seen])
+    assert (fresh <= np.quantile(own, 0.95)).mean() < 0.5
+    assert (fresh <= np.quantile(held(x[seen], labels[seen], 4)[0], 0.95)).mean() > 0.9
+
+
+@pytest.mark.parametrize("n", [60, 100, 200, MANY])
+def test_an_odd_sample_is_far_however_few_and_uneven_the_classes_are(n: int) -> None:
+    x, _ = clouds(n, 200, 1)
+    labels = (np.arange(n) >= n // 10).astype(np.int64)  # one class of nine times the size of the other
+    x[labels == 1] += 30
+    odd = np.array([1, n // 2, n - 1])
+    x[odd] = 3 * (x[odd] - x[labels == 0].mean(0)) + x[labels == 0].mean(0)
+    found, known = held(x, labels, 2)
+    assert known.all()
+    assert set(np.argsort(-found)[:3]) == set(odd.tolist())
+    rest = np.setdiff1d(np.arange(n), odd)
+    sizes = [np.median(found[rest][labels[rest] == label]) for label in (0, 1)]
+    assert sizes[0] == pytest.approx(sizes[1], rel=0.25)  # the size of its class makes no sample odd
+
+
+def test_a_sample_takes_no_part_in_how_far_it_is() -> None:
+    x, labels = clouds(50, 6, 2)
+    one, _ = held(x, labels, 2)
+    moved = x.copy()
+    moved[7] += 1000
+    other, _ = held(moved, labels, 2, copies=x)
+    assert other[7] == pytest.approx(one[7], rel=1e-3)
+    assert other[9] < one[9] / 2  # another is measured with it
+
+
+def test_the_only_sample_of_its_class_is_not_measured_and_two_are() -> None:
+    x, _ = clouds(24, 5, 1)
+    labels = np.array([0] * 20 + [3, 3, 1, 2])
+    found, known = held(x, labels, 5)
+    assert known.tolist() == [True] * 22 + [False] * 2
+    assert (found[~known] == 0).all()
+    assert (found[known] > 0).all()
+    alone, none = held(x[:1], labels[:1], 5)
+    assert (alone.tolist(), none.tolist()) == ([0.0], [False])
+
+
+@LAWS
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=40))
+def test_the_place_in_its_class_counts_the_samples_before(labels: list[int]) -> None:
+    wanted = [labels[:i].count(label) for i, label in enumerate(labels)]
+    assert place_in_class(torch.tensor(labels)).tolist() == wanted

@@ -71,6 +71,15 @@ def test_without_copies_there_is_no_section_for_them() -> None:
     assert "Distorted copies" not in page.words
 
 
+def test_keys_without_training_stand_beside_the_run() -> None:
+    assert "Stored, but never trained" not in assert_self_contained(audit_html(REPORT)).words
+    stored = {"about": "drawn anew, with keys", "auc": {name: score(0.9321)["auc"] for name in SCORES}}
+    page = assert_self_contained(audit_html(replace(REPORT, values={**values(), "null_keys": stored})))
+    assert "Stored, but never trained" in page.words
+    assert "Drawn anew, with keys." in page.words
+    assert page.words.count("0.9321") == len(SCORES) - 2  # the class branch has no keys
+
+
 def numbers(path: str) -> np.ndarray:
     return np.array([float(x) for x in re.findall(r"-?[\d.]+", path)]).reshape(-1, 2)
 

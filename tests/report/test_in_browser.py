@@ -121,3 +121,20 @@ def test_lift_and_samples_of_contributors_stand_there_on_a_phone_too(opened: Ope
     tab.set_viewport_size({"width": 1280, "height": 900})
     for words in ("1.25", "1,234"):
         assert sum(one.is_visible() for one in tab.locator(".ranking").get_by_text(words).all()) == 1, words
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_name_that_is_copied_from_a_page_is_whole(opened: Open, width: int) -> None:
+    names = [
+        "bars/bild 22 ñ.png",
+        "bars/ two  blanks 0001 .png",
+        "a/犬の写真写真写真写真写真写真.png",
+        "a/" + "long " * 30,
+    ]
+    (first,) = report().suspects
+    tab = opened(debug_html(report(suspects=tuple(replace(first, sample=tile(name)) for name in names))), width)
+    found = tab.locator(".suspect .id[title]:not(.exemplar *)")
+    copied = "(e) => { getSelection().selectAllChildren(e); return getSelection().toString(); }"
+    assert [one.evaluate(copied) for one in found.all()] == names
+    fits = "(e) => e.lastElementChild.getBoundingClientRect().right <= e.getBoundingClientRect().right + 1"
+    assert all(one.evaluate(fits) for one in found.all())

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+import provnet
 from provnet.errors import UsageError
 from provnet.evaluation import evaluate
 from provnet.explanation import explain
 from provnet.modelfile import Run, read_run
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import NETWORKS
+from provnet.training import keys
 from provnet.training import step as one_step
 from provnet.training.keys import features_of
 
@@ -45,6 +47,32 @@ def test_refreshed_keys_are_the_features_of_their_own_samples() -> None:
     with torch.inference_mode():
         features = unit(features_of(run.network, data.images))
     torch.testing.assert_close(head_of(run).keys[head_of(run).rows], features)
+
+
+@pytest.mark.parametrize("head", ["exemplar", "exemplar-trained"])
+@pytest.mark.parametrize("key_type", ["fp32", "bf16", "int8"])
+def test_equal_samples_have_one_key(key_type: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A last piece of another size rounds differently; here by more than a rounding, so that it shows everywhere."""
+    made = pictures()
+    images, labels = made.images.clone(), made.samples.labels.copy()
+    equal = [1, 5, SAMPLES - 1]
+    images[equal], labels[equal] = images[1].clone(), labels[1]
+    images[7], labels[7] = images[2].clone(), (labels[2] + 1) % len(made.class_names)  # equal, but of another class
+    data = provnet.open_data(images.numpy(), labels, class_names=made.class_names)
+    real = keys.features_of
+    monkeypatch.setattr(keys, "features_of", lambda net, some: real(net, some) + 0.1 * (len(some) % 4))
+    monkeypatch.setattr(keys, "features_at_once", lambda images, device: 6)
+    run = fit(data, config=recipe(), network="class-independent", head=head, key_type=key_type)
+    bank = head_of(run).bank.unpacked()[head_of(run).rows]
+    for row, other in ((1, 5), (1, SAMPLES - 1), (2, 7)):
+        assert torch.equal(bank[row], bank[other])
+    assert not torch.equal(bank[1], bank[2])
+    for size in (1, None):
+        found = explain(run, images[equal], k=SAMPLES, batch_size=size)
+        for ranked, weight in zip(found.index, found.weight, strict=True):
+            where = [ranked.tolist().index(i) for i in equal]
+            assert np.diff(where).tolist() == [1, 1]
+            assert len(set(weight[where].tolist())) == 1
 
 
 @pytest.mark.parametrize("key_type", ["fp32", "bf16", "int8"])

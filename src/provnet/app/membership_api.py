@@ -44,7 +44,7 @@ class Verdict(BaseModel):
     agrees: str
     match: Match | None
     score: str
-    value: float
+    value: float | None
     p_value: float | None
     heldout: int
     missed: float | None
@@ -153,7 +153,7 @@ def _verdict(state: State, key: str, origin: str, found: Membership) -> Verdict:
             shown=state.library.is_shown(match.index),
         ),
         score=found.score,
-        value=round(found.value, state.digits),
+        value=None if found.value is None else round(found.value, state.digits),
         p_value=found.p_value,
         heldout=found.heldout,
         missed=found.missed,

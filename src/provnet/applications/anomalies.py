@@ -1,10 +1,11 @@
 """How odd and how typical each sample is among the training samples, and what the index branch's entropy says of it.
 
-Odd is a sample that lies far from the samples of its given class (Mahalanobis distance over the backbone's features),
-far even from its 30 nearest neighbours (so a handful of equal oddities do not vouch for each other), and whose class
-was hard to learn. The paper ranks by the entropy of the index branch and says both that odd samples have a low one and
-that they activate many neurons. On planted oddities neither holds throughout (docs/debugging.md): a sample like no
-other takes the whole weight for itself, but several oddities of a kind share it. So it is reported, not added.
+Odd is a sample that lies far from the other samples of its given class (Mahalanobis distance over the backbone's
+features, measured without the sample itself), far even from its 30 nearest neighbours (so a handful of equal oddities
+do not vouch for each other), and whose class was hard to learn. The paper ranks by the entropy of the index branch and
+says both that odd samples have a low one and that they activate many neurons. On planted oddities neither holds
+throughout (docs/debugging.md): a sample like no other takes the whole weight for itself, but several oddities of a kind
+share it. So it is reported, not added.
 
 Letters: N samples.
 """
@@ -32,8 +33,10 @@ class Anomalies:
 
     Attributes:
         score: (N,) 0..1, one half at 3 robust standard deviations above the median sample.
-        typicality: (N,) 0..1, the share of the samples of the same label that are less typical.
-        parts: name -> (N,) in robust standard deviations: `distance` from the class, `isolation`, `course`.
+        typicality: (N,) 0..1, the share of the samples of the same label that are less typical; one half where there is
+            no other of the label.
+        parts: name -> (N,) in robust standard deviations: `distance` from the class, `isolation`, `course`; 0 where not
+            measured, which is the distance of the only sample of its label, and a course that was not kept.
     """
 
     score: np.ndarray
@@ -42,17 +45,25 @@ class Anomalies:
 
 
 def anomalies(labels: np.ndarray, signals: Signals, near: Neighbours, mislabel: np.ndarray) -> Anomalies:
-    """Score samples (N,) by distance, isolation and course; one whose label is probably wrong is typical of nothing."""
-    n = len(labels)
-    known, level = course_level(signals.course, n)
-    parts = {
-        "distance": robust(np.log(np.maximum(-signals.support, 1e-6))),
-        "isolation": robust(np.log(TINY + _isolation(near))),
-        "course": np.where(known, robust(level, known), 0.0),
+    """Score samples (N,) by distance, isolation and course; one whose label is probably wrong is typical of nothing.
+
+    What was not measured has no weight.
+    """
+    learned, level = course_level(signals.course, len(labels))
+    known = {
+        "distance": np.bincount(labels)[labels] > 1,  # the only sample of its label has nothing to be far from
+        "isolation": np.ones(len(labels), dtype=np.bool_),
+        "course": learned,
     }
-    weight = {name: np.where(known | (name != "course"), value, 0.0) for name, value in WEIGHTS.items()}
+    values = {
+        "distance": np.log(np.maximum(-signals.support, 1e-6)),
+        "isolation": np.log(TINY + _isolation(near)),
+        "course": level,
+    }
+    parts = {name: np.where(known[name], robust(value, known[name]), 0.0) for name, value in values.items()}
+    weight = {name: np.where(known[name], value, 0.0) for name, value in WEIGHTS.items()}
     total = sum(weight.values())
-    combined = robust(sum(weight[name] * part for name, part in parts.items()) / total)
+    combined = robust(np.asarray(sum(weight[name] * part for name, part in parts.items()) / total))
     score = 1 / (1 + np.exp(-np.clip(STEEP * (combined - HALF), -40, 40)))
     oddness = parts["distance"] + parts["isolation"] + UNTYPICAL * mislabel
     return Anomalies(score, _typicality(labels, oddness), parts)
@@ -81,7 +92,7 @@ def _isolation(near: Neighbours) -> np.ndarray:
 
 
 def _typicality(labels: np.ndarray, oddness: np.ndarray) -> np.ndarray:
-    found = np.ones(len(labels))
+    found = np.full(len(labels), 0.5)
     for each in np.unique(labels):
         mine = np.flatnonzero(labels == each)
         if len(mine) > 1:

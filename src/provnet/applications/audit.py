@@ -1,7 +1,8 @@
 """Membership audit: how well members of a training set are told from pictures that were never trained on (§5.4).
 
 Beside every figure stand what it must be compared with: looking the hash up, which needs no network; a network that saw
-neither set, which must not tell them apart; and copies, members and others distorted alike.
+neither set, which must not tell them apart; the same one with keys of its own, which stores the members but has learned
+nothing; and copies, members and others distorted alike.
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from provnet.applications.audit_records import Audit, ScoreAudit, audit_scores
 from provnet.applications.copies import copies_of
 from provnet.applications.membership import SCORES, MemberScores, blank_network, decides, member_scores, network_scores
 from provnet.applications.queries import checked
+from provnet.applications.redrawn import untrained_with_keys
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
+from provnet.equal import equal_slots
 from provnet.errors import UsageError
+from provnet.inputs import as_trained
 from provnet.modelfile import Run
 from provnet.stats import Interval, wilson
 from provnet.training.progress import Update, progress_bar
@@ -41,9 +45,11 @@ def audit(
 ) -> Audit:
     """Audit a run on pictures that it was trained on and on others.
 
-    Members that are withheld and nonmembers that have a training sample's pixels are left out and counted. `null` is a
-    run that saw neither; without it, the same network with weights drawn anew stands for one. Nonmembers whose values
-    cannot lie in the range trained on get a UserWarning, unless `warn` is False because they were looked at before.
+    Members that are withheld or were added after training, nonmembers that have a training sample's pixels, and
+    pictures of either kind for which no sample may be named (all of the class are withheld) are left out and counted.
+    `null` is a run that saw neither; without it, the same network with weights drawn anew stands for one. Nonmembers
+    whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False because they were looked
+    at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -55,20 +61,34 @@ def audit(
     (30, 1.0)
     """
     members, nonmembers, left_out = _sides(run.samples, members, nonmembers)
-    copies = copies_of(members.images) if distort else {}
-    sides = (members.images, checked(run, nonmembers.images, "the nonmembers", warn=warn))
+    own = as_trained(run.config.network, members.images)
+    sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
+    copies = copies_of(own) if distort else {}
     size = sum(map(len, sides))
     settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
     scored = partial(member_scores, run, warn=False, **settings)
-    with progress_bar("auditing", size * (2 + len(copies)), progress) as update:
+    with progress_bar("auditing", size * (3 + len(copies)), progress) as update:
         clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
         unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
+        equal = equal_slots(unseen, (null or run).samples, "plain")
         told = partial(_tell, update, size, "a network that saw neither")
-        blank = _scored(partial(network_scores, unseen, **settings), sides, told)
+        blank = _scored(partial(network_scores, unseen, equal=equal, **settings), sides, told)
         distorted = {}
         for number, (name, copy) in enumerate(copies.items()):
             told = partial(_tell, update, (2 + number) * size, name)
             distorted[name] = _scored(partial(scored, copy=copy), sides, told)
+        untrained, stored = untrained_with_keys(run, members.samples, own, seed), None
+        if untrained is not None:
+            told = partial(_tell, update, (2 + len(copies)) * size, "keys without training")
+            stored = _scored(partial(network_scores, untrained, **settings), sides, told)
+        update(size * (3 + len(copies)), "done")
+    members, nonmembers, kept = _named(clean, members, nonmembers, left_out)
+    clean, blank = ([one.select(rows) for one, rows in zip(of, kept, strict=True)] for of in (clean, blank))
+    distorted = {
+        name: [one.select(rows & one.named) for one, rows in zip(of, kept, strict=True)]
+        for name, of in distorted.items()
+    }
+    distorted = {name: of for name, of in distorted.items() if all(len(one.match) for one in of)}
     chosen = decides(run.network)
     of_copies = [of[0].values[chosen] for of in distorted.values()]
     return Audit(
@@ -77,12 +97,13 @@ def audit(
         left_out=left_out,
         scores=_audited(clean),
         lookup=lookup(run.samples, members, nonmembers),
-        null={name: one.auc for name, one in _audited(blank).items()},
+        null=_aucs(blank),
         null_about="another run, trained on neither" if null is not None else "the same network, weights drawn anew",
         distorted={name: _audited(of) for name, of in distorted.items()},
         decides=chosen,
         heldout=_few(clean[1].values[chosen]),
         copies=_few(np.concatenate(of_copies)) if of_copies else np.empty(0),
+        null_keys=None if stored is None else _aucs([one.select(rows) for one, rows in zip(stored, kept, strict=True)]),
     )
 
 
@@ -116,21 +137,48 @@ def _sides(samples: SampleTable, members: ImageData, others: ImageData) -> tuple
     withheld = {row.tobytes() for row in samples.pixel_sha256[samples.withheld]} - known
     keep = np.array([row.tobytes() not in withheld for row in members.samples.pixel_sha256], dtype=np.bool_)
     known |= withheld
+    later = {row.tobytes() for row in samples.pixel_sha256[samples.added]}
+    later -= {row.tobytes() for row in samples.pixel_sha256[~samples.added]}
+    taught = np.array([row.tobytes() not in later for row in members.samples.pixel_sha256], dtype=np.bool_)
     fresh = np.array([row.tobytes() not in known for row in others.samples.pixel_sha256], dtype=np.bool_)
     left_out = {
         "members that are withheld": int((~keep).sum()),
+        **({"samples added after training, which are no members": n} if (n := int((keep & ~taught).sum())) else {}),
         "nonmembers that have the pixels of a training sample": int((~fresh).sum()),
     }
+    keep &= taught
     if not keep.any() or not fresh.any():
         raise UsageError(
             f"an audit needs members and nonmembers: {int(keep.sum())} and {int(fresh.sum())} are left after leaving "
-            "out withheld samples and nonmembers that have the pixels of a training sample"
+            "out withheld and added samples and nonmembers that have the pixels of a training sample"
         )
     return members.select(np.flatnonzero(keep)), others.select(np.flatnonzero(fresh)), left_out
 
 
+def _named(
+    scored: list[MemberScores], members: ImageData, nonmembers: ImageData, left_out: dict[str, int]
+) -> tuple[ImageData, ImageData, list[np.ndarray]]:
+    """Members and nonmembers for which a sample may be named, and which those are; the others are counted."""
+    kept = [one.named for one in scored]
+    if all(rows.all() for rows in kept):
+        return members, nonmembers, kept
+    for words, rows in zip(("members", "nonmembers"), kept, strict=True):
+        left_out[f"{words} for which no sample may be named"] = int((~rows).sum())
+    if not all(rows.any() for rows in kept):
+        raise UsageError(
+            "an audit needs members and nonmembers: of one kind, all are taken for classes whose samples are all "
+            "withheld; give pictures of other classes, or restore samples: see provnet.bank"
+        )
+    chosen = [data.select(np.flatnonzero(rows)) for data, rows in zip((members, nonmembers), kept, strict=True)]
+    return chosen[0], chosen[1], kept
+
+
 def _audited(sides: list[MemberScores]) -> dict[str, ScoreAudit]:
     return {name: audit_scores(sides[0].values[name], sides[1].values[name]) for name in SCORES}
+
+
+def _aucs(sides: list[MemberScores]) -> dict[str, Interval]:
+    return {name: one.auc for name, one in _audited(sides).items()}
 
 
 def _few(values: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from provnet.stats import Interval
 
 RATES = (0.01, 0.001)
 BINS = 40
+KEYS_ABOUT = "the same network, weights drawn anew, with a key of its own for each member"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +59,8 @@ class Audit:
         scores: name in SCORES -> what it achieves on the pictures as they are.
         lookup: `bytes` and `pixels` -> members and nonmembers whose hash is in the sample table.
         null: name -> AUC on a network that saw neither; `null_about` says what that is.
+        null_keys: name -> AUC on a network with weights drawn anew that keeps a key of its own for each member: what
+            storing them gives away, without any training; None for an output layer, which stores nothing.
         distorted: distortion -> name -> what it achieves on distorted copies of both.
         decides: the score that verdicts on single pictures rest on.
         heldout: (m,) rising, that score of nonmembers; `copies`: (k,) rising, of distorted members, all kinds together.
@@ -74,6 +77,7 @@ class Audit:
     decides: str
     heldout: np.ndarray
     copies: np.ndarray
+    null_keys: Mapping[str, Interval] | None = None
 
     def best(self, distortion: str | None = None) -> str:
         """The score with the largest AUC, clean or under a distortion."""
@@ -89,6 +93,9 @@ class Audit:
             "scores": {name: one.to_json() for name, one in self.scores.items()},
             "lookup": {kind: {side: rate.to_json() for side, rate in of.items()} for kind, of in self.lookup.items()},
             "null": {"about": self.null_about, "auc": {name: one.to_json() for name, one in self.null.items()}},
+            "null_keys": None
+            if self.null_keys is None
+            else {"about": KEYS_ABOUT, "auc": {name: one.to_json() for name, one in self.null_keys.items()}},
             "distorted": {
                 kind: {
                     name: {key: value for key, value in one.to_json().items() if key in ("auc", "tpr_at_fpr")}

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provnet.equal import Equal, shared
 from provnet.models.exemplar import SCORES, ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 from provnet.retrieval import top_k, top_k_within
@@ -56,10 +57,13 @@ def spread_of(scores: Tensor) -> Spread:
 
 
 @torch.no_grad()
-def index_spread(net: ProvenanceNet, output: ProvenanceOutput) -> Spread:
-    """Spread of the index branch."""
+def index_spread(net: ProvenanceNet, output: ProvenanceOutput, equal: Equal | None = None) -> Spread:
+    """Spread of the index branch; with `equal`, see `equal.equal_slots`, equal samples share their weight.
+
+    NaN where the class that is looked at has no sample: all of them are withheld.
+    """
     if output.index_scores is not None:
-        return spread_of(_valid_scores(net, output))
+        return spread_of(_valid_scores(net, output, equal))
     head = _keys(net)
     queries, scale = unit(output.index_features), head.scale
     top = queries.new_full((len(queries),), -1.01 * float(scale))  # below every score
@@ -74,14 +78,14 @@ def index_spread(net: ProvenanceNet, output: ProvenanceOutput) -> Spread:
         drop[rows] = (drop[rows] + rise * total[rows]) * kept + (weights * below).sum(1, dtype=torch.float64)
         total[rows] = total[rows] * kept + weights.sum(1, dtype=torch.float64)
         top[rows] = highest
-    return _spread(total, drop)
+    return _spread(total.where(total > 0, torch.nan), drop)
 
 
 @torch.no_grad()
-def best_match(net: ProvenanceNet, output: ProvenanceOutput) -> Match:
-    """Similarity and contrast of the best match."""
+def best_match(net: ProvenanceNet, output: ProvenanceOutput, equal: Equal | None = None) -> Match:
+    """Similarity and contrast of the best match; with `equal`, and NaN where there is none, as `index_spread`."""
     if output.index_scores is not None:
-        scores = _valid_scores(net, output)
+        scores = _valid_scores(net, output, equal)
         best = scores.topk(min(1 + NEXT, scores.shape[1]), 1).values.double()
         return Match(best[:, 0], best[:, 0] - _mean_of_next(best, best[:, 0]))
     head = _keys(net)
@@ -93,7 +97,10 @@ def best_match(net: ProvenanceNet, output: ProvenanceOutput) -> Match:
         found = top_k(queries, head.bank, min(1 + NEXT, head.index_map.n))
     best = found.score.double().where(found.row >= 0, -torch.inf)
     nearest, others = (1 - best[:, 0]).clamp(min=CLOSEST), 1 - _mean_of_next(best, torch.zeros_like(best[:, 0]))
-    return Match(best[:, 0], (others.clamp(min=CLOSEST) / nearest).log())
+    there = torch.isfinite(best[:, 0])
+    return Match(
+        best[:, 0].where(there, torch.nan), (others.clamp(min=CLOSEST) / nearest).log().where(there, torch.nan)
+    )
 
 
 def _spread(total: Tensor, drop: Tensor) -> Spread:
@@ -109,10 +116,12 @@ def _mean_of_next(best: Tensor, otherwise: Tensor) -> Tensor:
     return torch.where(count > 0, mean, otherwise)
 
 
-def _valid_scores(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+def _valid_scores(net: ProvenanceNet, output: ProvenanceOutput, equal: Equal | None) -> Tensor:
     assert output.index_scores is not None
     scores, valid = output.index_scores.float(), net.index_head.valid(output.classes)
-    return scores if valid is None else scores.masked_fill(~valid, -torch.inf)
+    if valid is not None:
+        scores = scores.masked_fill(~valid, -torch.inf)
+    return scores if equal is None else shared(scores, output.classes, equal)
 
 
 def _keys(net: ProvenanceNet) -> ExemplarHead:

@@ -1,7 +1,7 @@
 """Is the confidence calibrated on distorted copies? Of the copies that a run is 80 % sure of, 80 % should be right.
 
 Two confidences: the class branch's, on copies of unseen pictures (is the class right?), and the index branch's largest
-share, on copies of training samples (is the sample named that the copy was made of?).
+share, on copies of training samples (is the sample named that the copy was made of?); equal samples are one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from provnet.applications.copies import copies_of
@@ -97,12 +98,24 @@ def class_calibration(run: Run, images: Tensor, labels: np.ndarray, *, seed: int
 
 
 def index_calibration(run: Run, images: Tensor, index: np.ndarray, *, seed: int = 0) -> Calibrated:
-    """The index branch on distorted copies of the raw training samples `index` (n,); equal pictures count as one."""
-    groups = run.samples.groups
+    """The index branch on distorted copies of the raw training samples `index` (n,); equal pictures count as one.
+
+    So does their confidence: equal samples share their weight, see `equal`, and that of the picture is the sum.
+    """
+    groups, shared = run.samples.groups, _shared_by(run)
     sure, hits = [], []
     for number, copy in enumerate(copies_of(images).values()):
         found = explain(run, copy(images, fold(seed, number)), k=1)
         named = found.index[:, 0]
-        sure.append(np.where(named >= 0, found.weight[:, 0], 0.0))
+        sure.append(np.where(named >= 0, found.weight[:, 0] * shared[named], 0.0))
         hits.append((named >= 0) & (groups[np.maximum(named, 0)] == groups[index]))
     return calibrated(np.concatenate(sure).clip(0, 1), np.concatenate(hits), seed=seed)
+
+
+def _shared_by(run: Run) -> np.ndarray:
+    """(N,) how many samples that may be named share the weight of each one; a head may look within one class alone."""
+    samples, head = run.samples, run.network.index_head
+    numbers = samples.groups
+    if head.valid(torch.zeros(1, dtype=torch.int64, device=run.network.index_map.labels.device)) is not None:
+        numbers = np.unique(numbers * len(samples.class_names) + samples.labels, return_inverse=True)[1].reshape(-1)
+    return np.asarray(np.bincount(numbers[~samples.withheld], minlength=int(numbers.max()) + 1)[numbers])

@@ -3,16 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from provnet.data.distort import add_noise, jpeg, shift
+from provnet.data.distort import add_noise, jpeg, shift, spread_of
 from provnet.errors import UsageError
 
 SIDE = 28  # a crop takes one pixel off each side of a picture of this size, in proportion of others
 Copy = Callable[[Tensor, int], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Noise of `sigma`: on pixels from 0 to 1, or in units of the `spread` of each feature of floats.
+
+    Attributes:
+        sigma: how much.
+        spread: (1, ...) of each feature; None takes that of the samples given together.
+    """
+
+    sigma: float
+    spread: Tensor | None = None
+
+    def __call__(self, images: Tensor, seed: int) -> Tensor:
+        """Noisy copies of raw samples."""
+        return add_noise(images, seed, self.sigma, self.spread)
+
+
+def of_all(copy: Copy, images: Tensor) -> Copy:
+    """The same distortion for parts of these samples: what it needs to know of all of them is looked at now.
+
+    >>> values = torch.tensor([[0.0], [8.0]])
+    >>> noise = of_all(COPIES["noise-0.1"], values)
+    >>> bool((noise(values[:1], 0) != values[:1]).all())
+    True
+    """
+    if not isinstance(copy, Noise) or copy.spread is not None or images.dtype == torch.uint8:
+        return copy
+    return replace(copy, spread=spread_of(images))
 
 
 def crop(images: Tensor) -> Tensor:
@@ -35,6 +66,8 @@ def crop(images: Tensor) -> Tensor:
 def copies_of(images: Tensor) -> dict[str, Copy]:
     """The distortions that apply to this kind of data, by name: all of bytes, not JPEG of floats, noise of vectors.
 
+    Noise on floats has the spread of these samples, whatever it is applied to: members and others are distorted alike.
+
     >>> sorted(copies_of(torch.zeros(1, 4)))
     ['noise-0.05', 'noise-0.1']
     """
@@ -46,12 +79,12 @@ def copies_of(images: Tensor) -> dict[str, Copy]:
         "crop": is_picture and min(images.shape[2:]) > 2,
     }
     fits["jpeg-50"] = is_picture and images.dtype == torch.uint8
-    return {name: copy for name, copy in COPIES.items() if fits[name]}
+    return {name: of_all(copy, images) for name, copy in COPIES.items() if fits[name]}
 
 
 COPIES: dict[str, Copy] = {
-    "noise-0.05": lambda images, seed: add_noise(images, seed, 0.05),
-    "noise-0.1": lambda images, seed: add_noise(images, seed, 0.1),
+    "noise-0.05": Noise(0.05),
+    "noise-0.1": Noise(0.1),
     "shift": shift,
     "jpeg-50": lambda images, _: jpeg(images, 50),
     "crop": lambda images, _: crop(images),

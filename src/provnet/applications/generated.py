@@ -20,13 +20,13 @@ from provnet.applications.generated_records import Control, Traced
 from provnet.applications.near_copies import copy_ratios
 from provnet.applications.near_copy_threshold import FALSE_ALARMS, calibrate_copies
 from provnet.applications.nearest_training import Nearest, nearest_features, nearest_pixels
-from provnet.applications.queries import checked
+from provnet.applications.queries import checked, pixel_hashes
 from provnet.data.batches import keyed_generator
-from provnet.data.hashing import hash_pixels
 from provnet.data.imagedata import ImageData
 from provnet.data.sources import reopen
 from provnet.errors import DataError, UsageError
 from provnet.explanation import explain
+from provnet.inputs import as_trained, raw_tensor
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -126,8 +126,12 @@ def _fresh(run: Run, heldout: ImageData | Tensor | None) -> tuple[Tensor | None,
     """Held-out pictures without those that are training samples, and how many those were."""
     if heldout is None or len(heldout) == 0:
         return None, 0
-    images = heldout.images if isinstance(heldout, ImageData) else heldout
-    hashes = heldout.samples.pixel_sha256 if isinstance(heldout, ImageData) else hash_pixels(images.numpy())
+    given = heldout.images if isinstance(heldout, ImageData) else raw_tensor(heldout)
+    images = as_trained(run.config.network, given)
+    if isinstance(heldout, ImageData) and images.dtype == given.dtype:
+        hashes = heldout.samples.pixel_sha256
+    else:
+        hashes = pixel_hashes(run, images)
     trained = {row.tobytes() for row in run.samples.pixel_sha256}
     rows = [place for place, row in enumerate(hashes) if row.tobytes() not in trained]
     return (images[torch.tensor(rows)] if rows else None), len(images) - len(rows)
@@ -137,7 +141,7 @@ def _exact(run: Run, queries: Tensor) -> np.ndarray:
     """(B,) the sample with exactly the same pixels, -1 where there is none."""
     active = np.flatnonzero(~run.samples.withheld).tolist()
     known = {run.samples.pixel_sha256[i].tobytes(): i for i in reversed(active)}
-    found = [known.get(row.tobytes(), -1) for row in hash_pixels(queries.cpu().numpy())]
+    found = [known.get(row.tobytes(), -1) for row in pixel_hashes(run, queries)]
     return np.array(found, dtype=np.int64)
 
 
@@ -155,7 +159,7 @@ def _controls(
     source = pictures if fresh is None else fresh
     rows = torch.randperm(len(source), generator=keyed_generator(seed, 62))[:REFERENCE].sort().values
     others = source[rows]
-    by_pixels = [nearest_pixels(each, pictures, device=device) for each in (queries, others)]
+    by_pixels = [nearest_pixels(_scaled(each, pictures), pictures, device=device) for each in (queries, others)]
     with progress_bar("features", len(pictures), progress) as update:
         keys = index_features(run, pictures, report=update)
     by_features = [nearest_features(index_features(run, each), keys, device=device) for each in (queries, others)]
@@ -163,6 +167,11 @@ def _controls(
         name: Control(index[own.row], own.distance, own.following, _reference(other, fresh is None))
         for name, (own, other) in (("pixels", by_pixels), ("features", by_features))
     }
+
+
+def _scaled(images: Tensor, pictures: Tensor) -> Tensor:
+    """Floats beside bytes are on the scale of the bytes, which are compared on 0 to 1."""
+    return images / 255.0 if pictures.dtype == torch.uint8 and images.is_floating_point() else images
 
 
 def _reference(found: Nearest, themselves: bool) -> np.ndarray:

@@ -23,6 +23,7 @@ from provnet.applications.embedding import (
 from provnet.data.assemble import evenly
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
+from provnet.evaluation import trained_rows
 from provnet.explanation import Explanation, explain
 from provnet.modelfile import Run
 from provnet.training.progress import Update, progress_bar
@@ -43,7 +44,8 @@ class SampleMap:
         test_rows: (m,) int64, which test samples are misattributed: the first exemplar is not of the true class.
         test_xy: (m, 2) their places.
         misattributed: their explanations.
-        tested: how many test samples were looked at.
+        tested: how many test samples there are for which a sample may be named.
+        unnamed: how many there are for which none may: all samples of the class that is predicted are withheld.
         withheld: training samples left out because they are not to be named.
         left_out: training samples that are not on the map because of a limit.
         embedding: engine and seconds.
@@ -58,6 +60,7 @@ class SampleMap:
     test_xy: np.ndarray
     misattributed: Explanation | None
     tested: int
+    unnamed: int
     withheld: int
     left_out: int
     embedding: Embedding
@@ -79,8 +82,9 @@ def sample_map(
 ) -> SampleMap:
     """Lay out a run's training samples, and the misattributed ones of some test data among them.
 
-    `index` says which training sample each row of `train` is, where some are missing; None means all, in order. With
-    `limit` so many of them are taken, evenly by class. Withheld samples are left out and counted.
+    `index` says which training sample each row of `train` is, where some are missing; None means all, in order. Data
+    that are not those of the run, or in another order, are refused. With `limit` so many of them are taken, evenly by
+    class. Withheld samples are left out and counted.
 
     >>> import provnet, torch
     >>> from provnet.training.config import train_config
@@ -91,14 +95,14 @@ def sample_map(
     ((40, 2), (40, 5))
     """
     engine = engine_for(engine)
-    own = np.arange(len(train)) if index is None else np.asarray(index, dtype=np.int64)
-    if len(own) != len(train):
-        raise UsageError(f"{len(train)} training samples, but {len(own)} indices of them; give one each")
+    if index is not None and len(index) != len(train):
+        raise UsageError(f"{len(train)} training samples, but {len(index)} indices of them; give one each")
+    own = trained_rows(run, train, index)
     shown = np.flatnonzero(~run.samples.withheld[own])
     rows = shown[evenly(run.samples.labels[own][shown], limit)]
     own, train = own[rows], train.select(rows)
     labels = run.samples.labels[own]
-    missed, wrong = _misattributed(run, test)
+    missed, wrong, unnamed = _misattributed(run, test)
     with progress_bar("features", len(train), progress) as update:
         features = index_features(run, train.images, report=update)
     everything = features
@@ -119,7 +123,8 @@ def sample_map(
         test_rows=missed,
         test_xy=embedding.xy[len(own) :],
         misattributed=wrong,
-        tested=0 if test is None else len(test),
+        tested=0 if test is None else len(test) - unnamed,
+        unnamed=unnamed,
         withheld=int(run.samples.withheld.sum()),
         left_out=len(shown) - len(rows),
         embedding=embedding,
@@ -165,10 +170,11 @@ def others_named(run: Run, train: ImageData, own: np.ndarray) -> np.ndarray:
     return np.pad(found, ((0, 0), (0, K - found.shape[1])), constant_values=-1)
 
 
-def _misattributed(run: Run, test: ImageData | None) -> tuple[np.ndarray, Explanation | None]:
-    """Test samples whose first exemplar is of another class than theirs, and their five exemplars."""
+def _misattributed(run: Run, test: ImageData | None) -> tuple[np.ndarray, Explanation | None, int]:
+    """Test samples whose first exemplar is of another class, their five exemplars, and how many samples have none."""
     if test is None or len(test) == 0:
-        return np.zeros(0, dtype=np.int64), None
+        return np.zeros(0, dtype=np.int64), None, 0
     found = explain(run, test.images, k=K)
-    rows = np.flatnonzero(found.label[:, 0] != test.samples.labels)
-    return rows, found[rows]
+    named = found.index[:, 0] >= 0
+    rows = np.flatnonzero(named & (found.label[:, 0] != test.samples.labels))
+    return rows, found[rows], int((~named).sum())

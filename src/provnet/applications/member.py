@@ -2,7 +2,8 @@
 
 Equal bytes or equal pixels settle it. Else the score that holds best under distortion is compared with those of
 held-out pictures: the p-value is the share of them, this picture counted in, that score as high. Whether it may be said
-that a picture is *not* a member depends on what distorted members score, which an audit measures and keeps.
+that a picture is *not* a member depends on what distorted members score, which an audit measures and keeps; and it is
+never said where some samples that were trained on cannot be compared: those without an index, and erased ones.
 
 Letters: n pictures.
 """
@@ -19,8 +20,8 @@ import numpy as np
 from torch import Tensor
 
 from provnet.applications.membership import decides, member_scores
-from provnet.applications.queries import checked
-from provnet.data.hashing import hash_pixels
+from provnet.applications.queries import checked, pixel_hashes
+from provnet.card import maybe_trained
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UsageError
 from provnet.modelfile import Run
@@ -28,6 +29,8 @@ from provnet.modelfile import Run
 ALPHA = 0.01  # a copy is claimed where so few held-out pictures score as high
 MISSED = 0.05  # and denied where so few distorted members score as low
 MEMBER, COPY, STRANGER, UNKNOWN = "member", "distorted copy of a member", "not a member", "cannot say"
+ADDED = "added after training"  # it is in the index, and the network was not trained on it
+UNNAMED = "no sample may be named: all of the class that it is taken for are withheld"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,7 @@ class Heldout:
 
 @dataclass(frozen=True)
 class Matched:
-    """The training sample behind a verdict; `equal` counts the samples with the same content."""
+    """The training sample behind a verdict; `equal` counts the samples with the same pixels, itself among them."""
 
     sample_id: str
     sha256: str
@@ -83,10 +86,10 @@ class Membership:
     """The verdict on one picture.
 
     Attributes:
-        verdict: `member`, `distorted copy of a member`, `not a member` or `cannot say`.
+        verdict: `member`, `distorted copy of a member`, `added after training`, `not a member` or `cannot say`.
         agrees: what agrees with the match: `bytes`, `pixels`, `content`, or `nothing`.
         match: the training sample; a candidate only where the verdict is `cannot say`, None where it is no member.
-        score, value: the score that was compared.
+        score, value: the score that was compared; None where no sample may be named, all of its class are withheld.
         p_value: how rarely held-out pictures score as high, of how many (`heldout`); None without any.
         missed: the share of distorted members that score as low or lower; None where none were measured.
         why: the reason in a sentence.
@@ -96,7 +99,7 @@ class Membership:
     agrees: str
     match: Matched | None
     score: str
-    value: float
+    value: float | None
     p_value: float | None
     heldout: int
     missed: float | None
@@ -117,8 +120,9 @@ def memberships(
 ) -> list[Membership]:
     """A verdict on each of n raw pictures; `sha256` are the hashes of their raw content, 64 digits each, if known.
 
-    Withheld samples are never named, and their hashes count as unknown. Pictures whose values cannot lie in the range
-    trained on get a UserWarning, unless `warn` is False because they were looked at before.
+    Withheld samples are never named, and their hashes count as unknown; where all samples of a class are withheld, a
+    picture that is taken for it gets `cannot say`. Pictures whose values cannot lie in the range trained on get a
+    UserWarning, unless `warn` is False because they were looked at before.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -139,18 +143,26 @@ def memberships(
         raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{chosen}"; audit it again')
     found = member_scores(run, pictures, warn=False)
     by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
-    pixels = hash_pixels(pictures.cpu().numpy())
+    pixels = pixel_hashes(run, pictures)
+    unseen = maybe_trained(run.config.training, run.config.erased)
     verdicts = []
     for row, (value, match) in enumerate(zip(found.values[chosen].tolist(), found.match.tolist(), strict=True)):
         same_bytes = by_bytes.get(bytes.fromhex(sha256[row]), []) if sha256 is not None else []
         same_pixels = by_pixels.get(pixels[row].tobytes(), [])
-        p_value, missed = _compared(value, heldout)
+        p_value, missed = _compared(value, heldout) if match >= 0 else (None, None)
         verdict, agrees, why = _verdict(bool(same_bytes), bool(same_pixels), p_value, missed, heldout)
+        why = UNNAMED if match < 0 and verdict == UNKNOWN else why
+        if verdict == STRANGER and unseen:
+            verdict, why = UNKNOWN, f"{why}, but not all that were trained on can be compared: {unseen}"
         same = same_bytes or same_pixels or ([match] if match >= 0 and verdict != STRANGER else [])
+        same = [i for i in same if not run.samples.added[i]] or same  # one that was trained on settles it
         place = match if match in same else next(iter(same), None)
-        matched = None if place is None else _matched(run.samples, place, len(same))
+        if place is not None and verdict != UNKNOWN and run.samples.added[place]:
+            verdict, why = ADDED, _added(agrees, unseen)
+        matched = None if place is None else _matched(run.samples, place)
         count = 0 if heldout is None else len(heldout.others)
-        verdicts.append(Membership(verdict, agrees, matched, chosen, value, p_value, count, missed, why))
+        said = value if match >= 0 else None
+        verdicts.append(Membership(verdict, agrees, matched, chosen, said, p_value, count, missed, why))
     return verdicts
 
 
@@ -184,6 +196,14 @@ def _verdict(
     )
 
 
+def _added(agrees: str, unseen: str) -> str:
+    """What is said of a picture that agrees with a sample which was added to the index."""
+    words = {"bytes": "its bytes are those", "pixels": "its pixels are those", "content": "its content is that"}[agrees]
+    if unseen:
+        return f"{words} of a sample that was added; nobody can tell whether it was trained on before: {unseen}"
+    return f"{words} of a sample that was added after training; the network was not trained on it"
+
+
 def _compared(value: float, heldout: Heldout | None) -> tuple[float | None, float | None]:
     if heldout is None or len(heldout.others) == 0:
         return None, None
@@ -201,7 +221,8 @@ def _places(samples: SampleTable, name: str) -> dict[bytes, list[int]]:
     return found
 
 
-def _matched(samples: SampleTable, index: int, equal: int) -> Matched:
+def _matched(samples: SampleTable, index: int) -> Matched:
+    equal = sum(not samples.withheld[i] for i in samples.equal(index))
     label = samples.class_names[int(samples.labels[index])]
     return Matched(samples.sample_ids[index], samples.hex(index), index, label, samples.paths[index], equal)
 

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from provnet.applications.branches import best_match, index_spread, spread_of
-from provnet.applications.copies import Copy
+from provnet.applications.copies import Copy, of_all
 from provnet.applications.queries import checked
 from provnet.attribution import attribute
 from provnet.chunks import at_once
 from provnet.data.batches import fold
+from provnet.equal import Equal, equal_slots
 from provnet.errors import NonFiniteError, UsageError
 from provnet.explanation import active_network
 from provnet.indexing import IndexMap
@@ -40,6 +42,7 @@ class MemberScores:
 
     Attributes:
         values: name in SCORES -> (n,) float64, higher where a picture looks more like a member; entropies are negated.
+            Those of the index branch are NaN where no sample may be named.
         predicted: (n,) int64 class.
         match: (n,) int64, the training sample named first; -1 where all of the class are withheld.
     """
@@ -47,6 +50,16 @@ class MemberScores:
     values: dict[str, np.ndarray]
     predicted: np.ndarray
     match: np.ndarray
+
+    @property
+    def named(self) -> np.ndarray:
+        """(n,) bool, whether a sample may be named."""
+        return np.asarray(self.match >= 0)
+
+    def select(self, rows: np.ndarray) -> MemberScores:
+        """The scores of some of the pictures."""
+        values = {name: value[rows] for name, value in self.values.items()}
+        return MemberScores(values, self.predicted[rows], self.match[rows])
 
 
 def member_scores(
@@ -62,8 +75,8 @@ def member_scores(
 ) -> MemberScores:
     """Score raw pictures (n, ...); with `copy` a distorted copy of each. Withheld samples are neither known nor named.
 
-    Draws of a copy depend on the seed and on where a batch stands, counted from `first`. Pictures whose values cannot
-    lie in the range trained on get a UserWarning, unless `warn` is False.
+    Draws of a copy depend on the seed and on where a picture stands, counted from `first`, not on `batch_size`.
+    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -74,7 +87,8 @@ def member_scores(
     """
     images = checked(run, images, warn=warn)
     net, kept = active_network(run)
-    found = network_scores(net, images, copy=copy, seed=seed, first=first, batch_size=batch_size, update=update)
+    settings: dict[str, Any] = {"seed": seed, "first": first, "batch_size": batch_size, "update": update}
+    found = network_scores(net, images, copy=copy, equal=equal_slots(net, run.samples, "plain"), **settings)
     return found if kept is None else replace(found, match=np.where(found.match >= 0, kept[found.match], -1))
 
 
@@ -83,18 +97,21 @@ def network_scores(
     images: Tensor | np.ndarray,
     *,
     copy: Copy | None = None,
+    equal: Equal | None = None,
     seed: int = 0,
     first: int = 0,
     batch_size: int | None = None,
     update: Callable[[int], None] | None = None,
 ) -> MemberScores:
-    """`member_scores` of a network, whoever made it."""
+    """`member_scores` of a network, whoever made it; with `equal`, see `equal.equal_slots`, as `explain` names them."""
     queries = raw_tensor(images)
     if queries.numel() == 0:
         raise UsageError("there is nothing to score: no pictures were given")
     device = next(net.parameters()).device
-    size = BATCH[device.type] if batch_size is None else whole("batch_size", batch_size)
-    few = at_once(queries.shape[1:], device.type, size) if batch_size is None else size
+    most = BATCH[device.type]
+    few = at_once(queries.shape[1:], device.type, most) if batch_size is None else whole("batch_size", batch_size)
+    size = few if copy is None else most  # what is drawn must not depend on how many the network takes at a time
+    copy = None if copy is None else of_all(copy, queries)
     net.eval()
     parts: list[dict[str, Tensor]] = []
     with torch.inference_mode():
@@ -104,7 +121,7 @@ def network_scores(
                 raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
             batch = batch if copy is None else copy(batch, fold(seed, first + start))
             for some in torch.split(batch, few):
-                parts.append({name: value.cpu() for name, value in _scores(net, some.to(device)).items()})
+                parts.append({name: value.cpu() for name, value in _scores(net, some.to(device), equal).items()})
             if update is not None:
                 update(min(start + size, len(queries)))
     columns = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
@@ -112,10 +129,11 @@ def network_scores(
     return MemberScores(columns, predicted, match)
 
 
-def _scores(net: ProvenanceNet, images: Tensor) -> dict[str, Tensor]:
+def _scores(net: ProvenanceNet, images: Tensor, equal: Equal | None) -> dict[str, Tensor]:
     output = net(images)
-    named = attribute(net, output, 1)  # the one path to a sample, which refuses what is not finite
-    of_index, of_class, match = index_spread(net, output), spread_of(output.logits.float()), best_match(net, output)
+    named = attribute(net, output, 1, equal=equal)  # the one path to a sample, which refuses what is not finite
+    of_index, match = index_spread(net, output, equal), best_match(net, output, equal)
+    of_class = spread_of(output.logits.float())
     return {
         "index_confidence": of_index.confidence,
         "index_entropy": -of_index.entropy,

@@ -9,14 +9,19 @@ import copy
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from provnet.applications.membership import blank_network
 from provnet.chunks import at_once
 from provnet.data.batches import fold
+from provnet.data.identity import SampleTable
+from provnet.keybank import pack
+from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet
-from provnet.models.rekey import keys_of, restricted
+from provnet.models.rekey import exemplar_head, keys_of, restricted, with_keys
 from provnet.training.keys import features_of
 
 SAMPLES, NUMBERS = 256, 2**24  # of pixels compared at a time: samples, and float64 numbers on each side
@@ -116,8 +121,44 @@ def index_scores(net: ProvenanceNet, images: Tensor, classes: Tensor, chosen: Te
 @torch.no_grad()
 def feature_scores(net: ProvenanceNet, images: Tensor, samples: Tensor) -> Tensor:
     """(Q, n) cosines with keys that are made anew out of raw samples (n, ...), as this network sees them."""
-    queries, keys = (torch.cat([unit(features_of(net, b)) for b in _batches(net, of)]) for of in (images, samples))
-    return (queries @ keys.t()).cpu()
+    return (own_keys(net, images) @ own_keys(net, samples).t()).cpu()
+
+
+@torch.no_grad()
+def own_keys(net: ProvenanceNet, samples: Tensor) -> Tensor:
+    """(n, D) keys out of raw samples (n, ...), as this network sees them: of length one, in fp32."""
+    return torch.cat([unit(features_of(net, batch)) for batch in _batches(net, samples)])
+
+
+def untrained_with_keys(run: Run, members: SampleTable, images: Tensor, seed: int = 0) -> ProvenanceNet | None:
+    """The run's network with weights drawn anew and a key that it makes itself for each member that the run knows.
+
+    At the end of training keys are set to the samples' features. So any network, trained or not, finds a picture whose
+    key it keeps; only what a run finds beyond this one was learned.
+
+    `images` are the members' raw pictures. It looks among all keys, also where the run looks within a class:
+    its own classes mean nothing. None for an output layer, which stores no sample, for a backbone given as an
+    object, which cannot be drawn anew, and where the run knows none of them.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> run = fit(data, head="exemplar", config=train_config(epochs=1))
+    >>> untrained_with_keys(run, data.samples, data.images).index_map.n
+    40
+    """
+    if not isinstance(run.network.index_head, ExemplarHead) or run.config.network.backbone == "custom":
+        return None
+    known = {row.tobytes(): number for number, row in enumerate(run.samples.pixel_sha256)}
+    rows = np.array([known.get(row.tobytes(), -1) for row in members.pixel_sha256], dtype=np.int64)
+    if not (rows >= 0).any():
+        return None
+    net = blank_network(run.config.network, run.network, seed)
+    keys = pack(own_keys(net, images[torch.from_numpy(rows >= 0)]), exemplar_head(net).stored)
+    made = with_keys(net, torch.from_numpy(run.samples.labels[rows[rows >= 0]]), keys)
+    exemplar_head(made).conditional = False
+    return made
 
 
 def pixel_scores(images: Tensor, samples: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from provnet.applications.paired import Difference, paired_difference
 from provnet.attribution import attribute
 from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData
+from provnet.equal import equal_slots
 from provnet.errors import UsageError, choose
 from provnet.explanation import active_network
 from provnet.metrics import any_at_k
@@ -198,11 +199,12 @@ def _changed(
 
 def _ask(run: Run, net: ProvenanceNet, kept: np.ndarray | None, batches: Iterator[Tensor]) -> Answers:
     net.eval()
+    equal = equal_slots(net, run.samples, "plain")
     classes, index, support = [], [], []
     for images in batches:
         with torch.inference_mode():
             output = net(images)
-            found = attribute(net, output, min(K, net.index_map.n))
+            found = attribute(net, output, min(K, net.index_map.n), equal=equal)
             best = output.logits.topk(min(K, output.logits.shape[1]), dim=1).indices
         classes.append(best.cpu().numpy())
         index.append(found.index.cpu().numpy())

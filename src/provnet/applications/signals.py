@@ -19,10 +19,12 @@ from provnet.errors import NonFiniteError
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.models.support import held_out
 from provnet.training.progress import progress_bar
 
 BATCH = {"cpu": 512, "cuda": 4096}  # where samples are small
 SCORES = 2**24  # scores of keys held at a time
+SEED = 0  # of the search for the directions of spread: a run is debugged alike every time
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +35,8 @@ class Signals:
         features: (N, D) float32 on the network's device, length one: what tells which samples are alike.
         logits: (N, C) class scores at the end of training.
         entropy: (N,) of the index branch's distribution, as a share of the largest that it could be (0..1).
-        support: (N,) minus the distance from the training samples of the given class, see `models.support`.
+        support: (N,) minus the distance from the other samples of the given class, each measured without itself, see
+            `models.support.held_out`; 0 for the only sample of its class.
         course: (E, N) class loss in each epoch, NaN for samples that came after training; None without history.
     """
 
@@ -54,17 +57,19 @@ def sample_signals(
     device = next(net.parameters()).device
     step = at_once(images.shape[1:], device.type, BATCH[device.type])
     features: list[Tensor] = []
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
+    raw: list[Tensor] = []
+    parts: list[tuple[Tensor, Tensor]] = []
     net.eval()
     with torch.inference_mode(), progress_bar("samples", len(images), progress) as update:
         for start in range(0, len(images), step):
             given = torch.from_numpy(labels[start : start + step]).to(device)
             output = net(images[start : start + step].to(device), given)
             features.append(unit(alike(net, output)))
-            support = net.support(output.support_features, given)
-            parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu(), support.float().cpu()))
+            raw.append(output.support_features.float())
+            parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu()))
             update(min(start + step, len(images)), "")
-    logits, entropy, support = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    logits, entropy = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    support = _support(torch.cat(raw), torch.from_numpy(labels).to(device), len(net.support.mean))
     for name, values in (("class scores", logits), ("entropy of the index branch", entropy), ("support", support)):
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))[0])
@@ -77,6 +82,14 @@ def sample_signals(
         course = run.history[:, index].astype(np.float32)
         course = np.where(course == NOT_TRAINED, np.nan, course)
     return Signals(torch.cat(features), logits, entropy, support, course)
+
+
+def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:
+    """What a run has stored was fitted to these very samples: among few, each is as near to it as any other."""
+    with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
+        torch.manual_seed(SEED)
+        every = torch.arange(len(labels), device=labels.device)
+        return np.asarray(held_out(features, labels, features, labels, every, classes)[0].cpu().numpy())
 
 
 def alike(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:

@@ -40,6 +40,7 @@ def add(
     Pictures are read by the rules that the training data were read with. Shape, range and classes must be the run's.
     """
     from provnet.bank import add as add_to_bank
+    from provnet.card import maybe_trained
 
     one_of("split", split, ("train", "test", "all"))
     where = pick_device(device)
@@ -57,18 +58,28 @@ def add(
     added = len(found.after.samples) - len(found.before.samples)
     left_out = len(opened[0]) - added
     if opened[0].skipped:
-        note(f"{len(opened[0].skipped):,} bad files left out; the first: {opened[0].skipped[0]}", "warning")
+        bad = opened[0].skipped
+        note(f"{len(bad):,} bad {'file' if len(bad) == 1 else 'files'} left out; the first: {bad[0]}", "warning")
+    why = maybe_trained(found.before.config.training, found.before.config.erased)
     if json:
         counts = bank_counts(found.after.config, found.after.samples)
-        emit_json({"run": str(run), "added": added, "known": left_out, **counts})
+        unsure = {"may_have_been_trained_on": why} if why and added else {}
+        emit_json({"run": str(run), "added": added, "known": left_out, **counts, **unsure})
         note_removed(run, found)
         return
     known = f"; {left_out:,} known ones left out" if left_out else ""
     if added:
         many = "sample" if added == 1 else "samples"
-        say_change(run, found, f"added {added:,} {many}{known}. The network was not trained on what was added")
+        say_change(run, found, f"added {added:,} {many}{known}. {_taught(why)}")
     else:
         say(f"nothing to add{known}")
+
+
+def _taught(why: str) -> str:
+    """Whether the network knows what was added."""
+    if not why:
+        return "The network was not trained on what was added"
+    return f"The network may have been trained on what was added, which it cannot tell: {why}"
 
 
 def _open(run: Run, source: str, data_dir: str | None, split: str, limit: int | None, skip_bad: bool) -> ImageData:

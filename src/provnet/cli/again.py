@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from provnet.data.imagedata import DataSpec
+    from provnet.runconfig import RunConfig
 
 
 def path_word(path: os.PathLike[str] | str) -> str:
@@ -53,10 +54,60 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
     if samples:
         if spec.data_dir is not None:
             words += ["--data-dir", spec.data_dir]
+        if given.get("root"):
+            words += ["--root", given["root"]]
         if given.get("skip_bad"):
             words.append("--skip-bad")
         if given.get("limit"):
             words += ["--limit", str(given["limit"])]
         for share, side in given.get("holdout", ()):
             words += ["--holdout", f"{share:g}"] if side == "train" else []
+    return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def recipe_options(config: RunConfig) -> str:
+    """The network and recipe of a run as `provnet train` takes them, with a blank in front; defaults are left out.
+
+    Which samples got an index is no part of it: they were chosen among labels that may be others now.
+
+    >>> from provnet.models.config import NetworkConfig
+    >>> from provnet.runconfig import RunConfig
+    >>> from provnet.training.config import for_samples, train_config
+    >>> network = NetworkConfig("class-independent", "small", (1, 8, 8), classes=2)
+    >>> recipe = for_samples(train_config("fast", epochs=7), 500, (1, 8, 8)).to_json()
+    >>> recipe_options(RunConfig(network, training={"training": recipe, "data": {"samples": 500}}))
+    ' --network class-independent --epochs 7'
+    """
+    from provnet.generation.recipes import RECIPES
+    from provnet.models.backbones import auto_backbone
+    from provnet.runconfig import CUSTOM
+    from provnet.training.config import PRESETS, for_samples
+    from provnet.training.plan import auto_head
+
+    network, settings, about = config.network, config.training.get("training"), config.training.get("data")
+    if not isinstance(settings, Mapping) or not isinstance(about, Mapping):
+        return ""
+    preset, n = str(settings.get("preset")), int(about.get("samples", 1))
+    generators = {recipe.config.preset: name for name, recipe in RECIPES.items()}
+    if preset in generators:
+        words = ["--task", "generate", "--generator", generators[preset]]
+        usual = RECIPES[generators[preset]].config
+    elif preset in PRESETS:
+        usual = PRESETS[preset]
+        words = ["--network", network.network]
+        own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
+        words += [] if network.backbone in own else ["--backbone", network.backbone]
+        words += [] if network.head == auto_head(preset) else ["--head", network.head]
+        words += [] if network.key_type == "fp32" else ["--keys", network.key_type]
+        words += ["--key-width", str(network.key_width)] if network.key_width else []
+        words += ["--alpha", str(network.alpha)] if network.alpha else []
+        words += [] if network.conditional else ["--no-conditional"]
+        words += [] if network.level == 3 else ["--level", str(network.level)]
+        words += [] if preset == "fast" else ["--preset", preset]
+    else:
+        return ""
+    plain = for_samples(usual, n, network.input_shape).to_json()
+    for name in ("epochs", "batch_size", "lr", "augment", "seed"):
+        if name in settings and settings[name] != plain[name]:
+            words += [f"--{name.replace('_', '-')}", str(settings[name])]
     return "".join(f" {shlex.quote(word)}" for word in words)

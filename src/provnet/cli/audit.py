@@ -171,12 +171,14 @@ def _show(values: dict[str, Any], report: AuditReport) -> None:
     sizes = [(side, f"{values[side]:,} of {source}") for side, source in zip(SIDES, report.sources, strict=True)]
     show(facts(sizes))
     table = Table(title="Membership", title_justify="left", box=None, padding=(0, 2, 0, 0))
-    for name in ("score", "AUC", "95 % interval", "found at 1 % FPR", "at 0.1 % FPR", "null AUC"):
+    stored = values["null_keys"]
+    controls = ("null AUC", *(("untrained, own keys",) if stored else ()))
+    for name in ("score", "AUC", "95 % interval", "found at 1 % FPR", "at 0.1 % FPR", *controls):
         table.add_column(name)
     for name, (words, _, _) in SCORES.items():
         cells = score_cells(values["scores"][name])
-        null = auc_cell(values["null"]["auc"][name])
-        table.add_row(words, cells[0].value, cells[0].ends, *(cell.value for cell in cells[1:]), null.value)
+        nulls = [auc_cell(one["auc"][name]).value for one in (values["null"], stored) if one]
+        table.add_row(words, cells[0].value, cells[0].ends, *(cell.value for cell in cells[1:]), *nulls)
     show(table)
     if values["nonmembers"] < ENOUGH:
         note(f'a rate marked "-" would rest on fewer than ten nonmembers; 0.1 % takes {ENOUGH:,} of them')

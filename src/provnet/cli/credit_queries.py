@@ -71,9 +71,10 @@ def _loose(text: str) -> list[str]:
 
 def _note_members(run: Run, images: np.ndarray) -> None:
     """A query that is a training sample finds itself: its contributor gets nearly all of it."""
-    from provnet.data.hashing import hash_pixels
+    from provnet.applications.queries import pixel_hashes
+    from provnet.inputs import raw_tensor
 
     known = {row.tobytes() for row in run.samples.pixel_sha256[~run.samples.withheld]}
-    own = sum(row.tobytes() in known for row in hash_pixels(images))
+    own = sum(row.tobytes() in known for row in pixel_hashes(run, raw_tensor(images)))
     if own:
         note(f"{own:,} of {len(images):,} queries are training samples: they credit themselves most", "warning")

@@ -46,8 +46,10 @@ def debug(
 ) -> None:
     """Look for wrong labels, anomalies and duplicates among the training samples of a run.
 
-    Writes samples.csv (every sample), report.html and corrected.csv. A run that kept its history of losses (every run
-    that train writes) is judged by the course of its training, also where the network has memorised its wrong labels.
+    Writes samples.csv (every sample), report.html, corrected.csv, and relabel.csv for a run with a test split.
+
+    A run that kept its history of losses (every run that train writes) is judged by the course of its training, also
+    where the network has memorised its wrong labels.
     """
     if not 0 < threshold <= 1:
         raise UsageError(f"--threshold must lie above 0 and be at most 1, got {threshold}")
@@ -59,8 +61,10 @@ def debug(
     check_outputs({out / REPORT: PAGE}, [run])
 
     from provnet.applications.debugging import debug as look
-    from provnet.cli.debug_files import corrected_csv, decisions_for, samples_csv
+    from provnet.cli.debug_files import corrected_csv, decided, decisions_for, samples_csv
+    from provnet.cli.debug_next import RELABEL, next_command
     from provnet.cli.debug_report import debug_page
+    from provnet.data.decisions_file import decisions_csv
     from provnet.modelfile import read_run
 
     where = pick_device(device)
@@ -70,10 +74,14 @@ def debug(
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
     result = look(loaded, resolved.data, index=resolved.index, progress=True)
-    corrected, how = corrected_csv(loaded, result, found, out, threshold)
+    corrected = corrected_csv(loaded, result, found, out, threshold)
+    changes = [one for one in decided(result, threshold) if one.kind == "relabel"]
+    decisions = out / (DECISIONS if review else RELABEL)
+    how, applies = next_command(loaded, found, corrected, changes, out / CORRECTED, decisions)
     files = {
         SAMPLES: samples_csv(result, threshold),
-        CORRECTED: corrected,
+        CORRECTED: corrected.content,
+        **({RELABEL: decisions_csv(changes)} if applies and not review else {}),
         **({DECISIONS: decisions_for(result, threshold)} if review else {}),
         REPORT: debug_page(
             loaded,
@@ -89,6 +97,10 @@ def debug(
     }
     _write(out, files, run, [data, None if loaded.config.data is None else loaded.config.data.source])
     summary = _summary(result, threshold, resolved)
+    summary["corrected_left_out"] = sum(count for count, _ in corrected.left_out)
+    for count, words in corrected.left_out:
+        many = "1 sample" if count == 1 else f"{count:,} samples"
+        note(f"{CORRECTED} leaves out {many}: {words}; training on it would do without", "warning")
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:

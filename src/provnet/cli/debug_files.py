@@ -6,10 +6,12 @@ import csv
 import io
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from provnet.cli.again import data_options
+from provnet.cli.runsources import KEY
 from provnet.data.csvfile import quoted
 
 if TYPE_CHECKING:
@@ -38,8 +40,16 @@ def samples_csv(result: Debugging, threshold: float) -> bytes:
     return _csv([list(columns), *zip(*texts, strict=True)])
 
 
-def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshold: float) -> tuple[bytes, str]:
-    """Labels replaced where a suggestion is sure: a manifest of files, else decisions; and the command that uses it.
+class Corrected(NamedTuple):
+    """corrected.csv, the command that uses it (or none), and what it leaves out: how many of each kind, in words."""
+
+    content: bytes
+    command: str
+    left_out: tuple[tuple[int, str], ...] = ()
+
+
+def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshold: float) -> Corrected:
+    """Labels replaced where a suggestion is sure: a manifest of all files, else decisions; and how to use it.
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where. The command is
     empty where decisions had changed the data before: applied to the first data, these would change right labels.
@@ -57,20 +67,60 @@ def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshol
 
         options = "" if source is None else data_options(source)
         command = f"provnet train {shlex.quote(name)}{options} --apply {shlex.quote(str(place))} --out RUN"
-        return decisions_csv(rows), "" if source is not None and "decisions" in source.options else command
-    labels = [result.samples.class_names[number] for number in _corrected(result, threshold).tolist()]
+        return Corrected(decisions_csv(rows), "" if source is not None and "decisions" in source.options else command)
     below, option = _relative_to(root, out)
-    paths = _paths_now(result, part)
-    rows_out = [
-        [_harmless(f"{below}{path}"), quoted(label), quoted(name), quoted(source_of or "")]
-        for path, label, name, source_of in zip(
-            paths, labels, result.samples.sample_ids, result.samples.sources, strict=True
-        )
-        if path is not None
-    ]
+    lines, left_out = _manifest(run, result, found, part, threshold)
+    rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
-    return _csv([["path", "label", "id", "source"], *rows_out]), command
+    return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out)
+
+
+def _manifest(
+    run: Run, result: Debugging, found: Found, part: ImageData, threshold: float
+) -> tuple[list[tuple[str, str, str, str]], tuple[tuple[int, str], ...]]:
+    """Path, label, id and source of all samples of the data as they are now, and what is left out of them.
+
+    A label is replaced where the sample is what it was and still carries the label that the run knows. Withheld samples
+    are named nowhere; after erasing, samples that the run does not hold may be erased ones, which must not come back.
+    """
+    import numpy as np
+
+    from provnet.data.combine import data_name, free_ids
+    from provnet.data.compare import compare
+
+    table = part.samples if found.table is None else found.table
+    known, names = run.samples, run.samples.class_names
+    places = compare(known, table).positions
+    named = np.array([table.id_places.get(name, -1) for name in known.sample_ids], dtype=np.int64)
+    owner = np.full(len(table), -1, dtype=np.int64)
+    for where in (np.where(places < 0, named, -1), places):  # equal content comes before an equal name
+        there = np.flatnonzero(where >= 0)[::-1]  # of several samples with one content the first is there
+        owner[where[there]] = there
+    given, better = result.samples.labels, _corrected(result, threshold)
+    new = {int(result.index[i]): names[int(better[i])] for i in np.flatnonzero(better != given)}
+    hidden = (owner >= 0) & known.withheld[owner]
+    strange = (owner < 0) & (run.config.erased > 0)
+    used = np.flatnonzero(~hidden & ~strange)
+    own_ids = [known.sample_ids[i] for i in owner[used].tolist() if i >= 0]
+    more = iter(free_ids(own_ids, [table.sample_ids[p] for p in used[owner[used] < 0]], data_name(part.spec)))
+    lines = []
+    for p in used.tolist():
+        i, label = int(owner[p]), table.class_names[int(table.labels[p])]
+        if i >= 0 and places[i] == p and label == names[int(known.labels[i])]:
+            label = new.get(i, label)
+        name = known.sample_ids[i] if i >= 0 else next(more)
+        lines.append((str(table.paths[p]), label, name, table.sources[p] or ""))
+    about = run.config.training.get(KEY) if found.table is None else None
+    of, indexed = (about.get("of"), about.get("indexed")) if isinstance(about, Mapping) else (None, None)
+    unlisted = of - indexed if isinstance(of, int) and isinstance(indexed, int) else 0
+    kinds = (
+        (int(known.withheld.sum()), "withheld"),
+        (len(known) - int(known.withheld.sum()) - len(own_ids), "not among the data any more"),
+        (int(strange.sum()), "not in the run, where erased ones could be among them"),
+        (unlisted, "without an index, as files that were renamed or edited change what --limit and --holdout choose"),
+    )
+    return lines, tuple(kind for kind in kinds if kind[0])
 
 
 def decided(result: Debugging, threshold: float) -> list[Decision]:
@@ -139,16 +189,6 @@ def _relative_to(root: Path, out: Path) -> tuple[str, str]:
     if up == os.pardir or up.startswith(os.pardir + os.sep) or Path(up).is_absolute():
         return "", f" --root {shlex.quote(str(root))}"
     return Path(up).as_posix() + "/", ""
-
-
-def _paths_now(result: Debugging, part: ImageData) -> list[str | None]:
-    """Where each sample's file is now, by content; its own name first."""
-    found: list[str | None] = []
-    for name, digest in zip(result.samples.sample_ids, result.samples.sha256, strict=True):
-        places = part.samples.places.get(digest.tobytes(), ())
-        best = sorted(places, key=lambda place: (part.samples.sample_ids[place] != name, place))
-        found.append(part.samples.paths[best[0]] if best else None)
-    return found
 
 
 def _harmless(path: str) -> str:

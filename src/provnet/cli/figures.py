@@ -63,8 +63,12 @@ def generator_table(values: Mapping[str, Any]) -> Table:
 
 
 def _number_cells(figure: Mapping[str, Any], form: str) -> tuple[str, str, str]:
-    value, low, high = (format(figure[part], form) for part in ("value", "low", "high"))
-    return value, f"{low} to {high}", f"{figure['n']:,}"
+    if figure["value"] is None:
+        return "-", "nothing measured", "0"
+    value, count = format(figure["value"], form), f"{figure['n']:,}"
+    if figure["low"] is None or figure["high"] is None:
+        return value, "-", count
+    return value, f"{figure['low']:{form}} to {figure['high']:{form}}", count
 
 
 def _find(values: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:

@@ -46,7 +46,7 @@ class Query(NamedTuple):
 
 
 def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
-    """All inputs, in the order given; whatever cannot be explained is refused by name."""
+    """All inputs, in the order given, in the type trained on; whatever cannot be explained is refused by name."""
     from provnet.inputs import range_problem
 
     positions = [_positions(text) for text in given]
@@ -74,7 +74,16 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
             note(f"{shown(query.name)}: {problem}", "warning")
     if found_wrong > NAMED:
         note(f"{found_wrong - NAMED:,} more inputs of {len(queries):,} are out of range, too", "warning")
-    return queries
+    return [query._replace(image=_typed(run, query.image)) for query in queries]
+
+
+def _typed(run: Run, image: np.ndarray) -> np.ndarray:
+    """Each input alone: one that holds fractions changes no other."""
+    import numpy as np
+
+    from provnet.inputs import as_trained, raw_tensor
+
+    return np.asarray(as_trained(run.config.network, raw_tensor(image[None]))[0].numpy())
 
 
 def _positions(text: str) -> range | None:

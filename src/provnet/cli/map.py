@@ -97,11 +97,14 @@ def map(  # noqa: A001 - the name of the command
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         progress=not json,
     )
+    if found.unnamed:
+        note(f"for {found.unnamed:,} test samples none may be named: all of the class that is predicted are withheld")
     about = {
         "samples": len(found.index),
         "left_out": len(loaded.samples) - len(found.index) - found.withheld,
         "withheld": found.withheld,
         "misattributed": None if tests is None else _rate(len(found.test_rows), found.tested),
+        "unnamed": found.unnamed,
         "engine": found.embedding.engine,
         "embedding_seconds": round(found.embedding.seconds, 2),
         "perplexity": round(found.embedding.perplexity, 2),

@@ -46,6 +46,7 @@ def map_report(
     missed = about["misattributed"]
     words = "" if missed is None else f"{len(found.test_rows):,} of {missed['n']:,}"
     words += "" if missed is None or missed["low"] is None else f" ({missed['low']:.2%} to {missed['high']:.2%})"
+    words += f"; for {found.unnamed:,} more no sample may be named" if found.unnamed else ""
     facts = [
         ("Made by", f"{about['engine']} in {about['embedding_seconds']:.1f} s, perplexity {about['perplexity']:g}"),
         ("Seed", str(about["seed"])),

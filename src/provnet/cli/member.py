@@ -16,15 +16,19 @@ from provnet.data.files import brief, shown
 from provnet.errors import ProvnetError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from provnet.applications.member import Heldout, Membership
     from provnet.modelfile import Run
 
 EXAMPLE = "Example: [bold]provnet member runs/mnist picture.png --json[/bold]"
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
-STYLES = {"member": "bold", "distorted copy of a member": "bold", "not a member": "", "cannot say": "yellow"}
+STYLES = {
+    "member": "bold",
+    "distorted copy of a member": "bold",
+    "added after training": "bold",
+    "not a member": "",
+    "cannot say": "yellow",
+}
 
 
 def member(
@@ -77,6 +81,8 @@ def member(
 
 
 def _heldout(run: Run, folder: Path, source: str | None, data_dir: str | None) -> Heldout | None:
+    import numpy as np
+
     from provnet.applications.member import Heldout
     from provnet.applications.membership import decides, member_scores
 
@@ -95,20 +101,18 @@ def _heldout(run: Run, folder: Path, source: str | None, data_dir: str | None) -
     if not fresh:
         note("every picture given as held out is a training sample, so none can be compared with", "warning")
         return None
-    chosen = drawn(others.select(_rows(fresh)), MOST, seed=0)
+    chosen = drawn(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
     score = decides(run.network)
-    values = member_scores(run, chosen.images, warn=False).values[score]
-    values.sort()
+    scored = member_scores(run, chosen.images, warn=False)
+    values = np.sort(scored.values[score][scored.named])
+    if len(values) < len(chosen):
+        note(f"for {len(chosen) - len(values):,} held-out pictures no sample may be named: they are not compared with")
+    if not len(values):
+        return None
     if kept is None:
         note(f"what distorted members score is not known; measure it: provnet audit {path_word(folder)} --out DIR")
         return Heldout(score, values, about=str(others.spec.source))
     return Heldout(score, values, kept.copies, about=str(others.spec.source))
-
-
-def _rows(rows: list[int]) -> np.ndarray:
-    import numpy as np
-
-    return np.array(rows, dtype=np.int64)
 
 
 def _show(name: str, one: Membership) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provnet.cli.output import note
-from provnet.cli.runsources import KEY, has_changed, open_sources, rest_words
+from provnet.cli.runsources import KEY, has_changed, open_sources, rest_state
 from provnet.errors import DataError, IntegrityError, ProvnetError
 
 if TYPE_CHECKING:
@@ -29,12 +29,19 @@ class Found:
         why: why there are none, or not all; else empty.
         parts: the same by source; each says where its files are.
         rest: what changed among samples that were trained on without an index; else empty.
+        unsure: why those cannot be compared; else empty.
+        rows: which samples of the run can be looked for where `why` says that not all can; None means all.
+        table: all samples of the training data as the run's settings choose them, those that it does not hold among
+            them; None where they are not there, or where renamed files make the settings choose others.
     """
 
     data: ImageData | None
     why: str = ""
     parts: tuple[ImageData, ...] = ()
     rest: str = ""
+    unsure: str = ""
+    rows: np.ndarray | None = None
+    table: SampleTable | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +67,13 @@ def find_training_data(
     """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
     try:
         if has_changed(config, samples):
-            combined, why = open_sources(config, samples, source, data_dir, progress)
-            return Found(combined.data, why, combined.parts) if combined else Found(None, why)
-        data, rest = _open_training(config, samples, source, data_dir, progress)
-        return Found(data, parts=(data,), rest=rest)
+            opened = open_sources(config, samples, source, data_dir, progress)
+            if opened.combined is None:
+                return Found(None, opened.why)
+            words = rest_state(config, samples, opened.table)
+            together = opened.combined
+            return Found(together.data, opened.why, together.parts, *words, opened.rows, opened.table)
+        return _open_training(config, samples, source, data_dir, progress)
     except ProvnetError as error:
         if source is not None:
             raise
@@ -72,7 +82,7 @@ def find_training_data(
 
 def _open_training(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, progress: bool
-) -> tuple[ImageData, str]:
+) -> Found:
     import numpy as np
 
     from provnet.data.compare import compare, held
@@ -80,13 +90,13 @@ def _open_training(
 
     spec = config.data or _nowhere("train")
     data = reopen(spec, source, data_dir, progress)
-    narrowing, rest = {"limit", "holdout"} & set(spec.options), ""
+    table, narrowing, rest = data.samples, {"limit", "holdout"} & set(spec.options), ""
     if KEY in config.training:
         rows = held(samples, data.samples)
-        rest = rest_words(config, data, rows)
+        rest, _ = rest_state(config, samples, data.samples, rows)
         data = data.select(rows) if len(rows) else data
     if not narrowing or data.samples.fingerprint == samples.fingerprint:
-        return data, rest
+        return Found(data, parts=(data,), rest=rest, table=table)
     # renamed or added files make `limit` and `holdout` choose others: look among all samples instead
     options = {name: value for name, value in spec.options.items() if name not in narrowing}
     everything = reopen(replace(spec, options=options), source, data_dir, progress)
@@ -94,7 +104,8 @@ def _open_training(
     named = [everything.samples.id_places.get(name, -1) for name in samples.sample_ids]
     rows = np.unique(np.concatenate([places, np.array(named, dtype=np.int64)]))
     rows = rows[rows >= 0]
-    return (everything.select(rows) if len(rows) else data), rest
+    data = everything.select(rows) if len(rows) else data
+    return Found(data, parts=(data,), rest=rest)
 
 
 def resolve(samples: SampleTable, data: ImageData) -> Resolved:

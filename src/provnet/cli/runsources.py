@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from provnet.errors import ProvnetError
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 
 
 KEY = "subset"  # of a run's settings, see training.subset
+WAYS, TRIED = 2**19, 2**31  # tried to find out what was left out, and the bytes that are hashed for it: seconds
+_REST = "the other samples, which have no index,"
 
 
 def has_changed(config: RunConfig, samples: SampleTable) -> bool:
@@ -25,10 +30,28 @@ def has_changed(config: RunConfig, samples: SampleTable) -> bool:
     return bool(config.added or config.erased or samples.added.any())
 
 
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What could be opened of a run's sources.
+
+    Attributes:
+        combined: the samples of the run that are there; None where no source can be opened.
+        why: why some sources cannot be opened, if samples are missing then; else empty.
+        rows: the samples that would be there if nothing had changed, as others may lie in a source that cannot be
+            opened; None means all of them.
+        table: all samples of the training data, also those that the run does not hold; None where they are not there.
+    """
+
+    combined: Combined | None
+    why: str = ""
+    rows: np.ndarray | None = None
+    table: SampleTable | None = None
+
+
 def open_sources(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, progress: bool
-) -> tuple[Combined | None, str]:
-    """The run's samples out of all its sources, and why some are not there; `source` stands for the training data.
+) -> Opened:
+    """The run's samples out of all its sources; `source` stands for the training data.
 
     A source that cannot be opened matters only if samples are missing then. Samples of the sources that the run does
     not hold (erased, or never added) are left out.
@@ -39,42 +62,125 @@ def open_sources(
     specs = [config.data or DataSpec("arrays", "arrays"), *config.added]
     parts, why = _open(specs, source, data_dir, progress)
     if source is not None and not _fits(config, parts[0]):  # asked for by name: compared as it is
-        return Combined(parts[0], (parts[0],), len(samples)), ""
-    good = [part for part in parts if _fits(config, part)]
-    why += [f"{part.spec.source} now holds samples of shape {part.shape}" for part in parts if part not in good]
-    found = combine(samples, good) if good else None
+        return Opened(Combined(parts[0], (parts[0],), len(samples)))
+    good = {number: part for number, part in parts.items() if _fits(config, part)}
+    why += [f"{part.spec.source} now holds samples of shape {part.shape}" for n, part in parts.items() if n not in good]
+    if not good:
+        return Opened(None, "; ".join(why))
+    table = good[0].samples if 0 in good else None
+    found = combine(samples, list(good.values()))
     narrowed = [replace(spec, options=_wide(spec)) for spec in specs]
-    if found is not None and found.missing and narrowed != specs:
+    if found.missing and narrowed != specs:
         # renamed or added files make `limit` and `holdout` choose others: look among all samples instead
         parts, _ = _open(narrowed, source, data_dir, progress)
-        found = combine(samples, [part for part in parts if _fits(config, part)])
-    if found is None or found.missing == 0:
-        return found, "" if found else "; ".join(why)
-    return (found if len(found.data) else Combined(good[0], (good[0],), len(samples))), "; ".join(why)
+        good = {number: part for number, part in parts.items() if _fits(config, part)}
+        found = combine(samples, list(good.values()))
+    if found.missing == 0:
+        return Opened(found, table=table)
+    rows = _expected(samples, found, list(good)) if len(good) < len(specs) else None
+    if rows is not None and len(rows) < len(samples):
+        found = combine(samples.select(rows), list(good.values()))
+    else:
+        why, rows = [], None
+    first = next(iter(good.values()))
+    return Opened(found if len(found.data) else Combined(first, (first,), len(samples)), "; ".join(why), rows, table)
 
 
-def rest_words(config: RunConfig, data: ImageData, rows: np.ndarray) -> str:
-    """What became of samples that taught the class branch alone: the run knows their contents as a whole."""
+def _expected(samples: SampleTable, found: Combined, numbers: list[int]) -> np.ndarray:
+    """The rows that are there, or would be if nothing had changed: not those that may lie in a source that is not.
+
+    Where an added sample came from is not kept. If its name now holds other content it was edited, but for names of
+    the training data, which may have been there when the sample was added: then it was another of that name.
+    """
     import numpy as np
 
-    about = config.training[KEY]
-    then = about.get("rest_content") if isinstance(about, Mapping) else None
-    rest = np.setdiff1d(np.arange(len(data)), rows)
-    if then is None or data.samples.select(rest).content_root == then:
-        return ""
-    return f"the other samples, which have no index, are not those of training time: {len(rest):,} now"
+    from provnet.data.compare import compare
+
+    status = np.array(compare(samples, found.data.samples).status)
+    added = {name for n, part in zip(numbers, found.parts, strict=True) if n > 0 for name in part.samples.sample_ids}
+    edited = np.array([name in added for name in samples.sample_ids]) & (status == "edited")
+    there = (status != "missing") & (status != "edited")
+    return np.flatnonzero(there | np.where(samples.added, edited, 0 in numbers))
+
+
+def rest_state(
+    config: RunConfig, samples: SampleTable, table: SampleTable | None, rows: np.ndarray | None = None
+) -> tuple[str, str]:
+    """What became of samples that taught the class branch alone: what changed, and what cannot be compared; in words.
+
+    `table` are the training data of now, `rows` the positions in it of the indexed samples, if they are known already.
+
+    The run knows one hash of all their contents. Erased samples may still be among the data, and added ones, too, and
+    nothing says which they are: leaving out as many as there are too many is tried in every way, if that is not too
+    much work.
+    """
+    import numpy as np
+
+    from provnet.data.compare import held
+
+    kept = config.training.get(KEY)
+    about: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
+    then = about.get("rest_content")
+    if then is None:
+        return "", ""
+    if table is None:
+        return "", f"{_REST} cannot be compared: the training data cannot be opened"
+    if rows is None:
+        rows = held(samples.select(~samples.added), table)
+    rest = np.setdiff1d(np.arange(len(table)), rows)
+    if table.select(rest).content_root == then:
+        return "", ""
+    changed = f"{_REST} are not those of training time: {len(rest):,} now"
+    later = held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
+    if not config.erased and not len(later):
+        return changed, ""
+    of, indexed = about.get("of"), about.get("indexed")
+    if not isinstance(of, int) or not isinstance(indexed, int):
+        return "", f"{_REST} cannot be compared: the run does not say how many there were"
+    extra = len(rest) - (of - indexed)
+    if not 0 < extra <= config.erased + len(later):
+        return changed, ""
+    unsure = False
+    for some in (np.setdiff1d(rest, later), rest):  # added ones came from elsewhere, or had been trained on
+        over = len(some) - (of - indexed)
+        if over < 0:
+            continue
+        few = min(over, len(some) - over) <= 10  # more are too many ways, and take long to count
+        if not few or (ways := math.comb(len(some), over)) > WAYS or ways * len(some) * 32 > TRIED:
+            unsure = True
+        elif _without_some(table.sha256[some], over, then):
+            return "", ""
+    if not unsure:
+        return changed, ""
+    return "", f"{_REST} cannot be compared any more: {extra:,} of {len(rest):,} were erased or added, unknown which"
+
+
+def _without_some(hashes: np.ndarray, extra: int, then: str) -> bool:
+    """Whether leaving out some of the contents gives the contents of then."""
+    rows = sorted(row.tobytes() for row in hashes)
+    blob = memoryview(b"".join(rows))
+    for dropped in itertools.combinations(range(len(rows)), extra):
+        digest, start = hashlib.sha256(), 0
+        for place in (*dropped, len(rows)):
+            digest.update(blob[start * 32 : place * 32])
+            start = place + 1
+        if digest.hexdigest() == then:
+            return True
+    return False
 
 
 def _open(
     specs: list[DataSpec], source: str | None, data_dir: str | None, progress: bool
-) -> tuple[list[ImageData], list[str]]:
+) -> tuple[dict[int, ImageData], list[str]]:
+    """The sources that can be opened, by their number, and why others cannot."""
     from provnet.data.sources import reopen
 
-    parts, why = [], []
+    parts: dict[int, ImageData] = {}
+    why: list[str] = []
     for number, spec in enumerate(specs):
         place = source if number == 0 else None
         try:
-            parts.append(reopen(spec, place, data_dir, progress))
+            parts[number] = reopen(spec, place, data_dir, progress)
         except ProvnetError as error:
             if place is not None:
                 raise

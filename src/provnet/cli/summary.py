@@ -20,16 +20,20 @@ if TYPE_CHECKING:
     from provnet.modelfile import Run
 
 
-def split_off_test(data: ImageData, fraction: float | None) -> tuple[ImageData, DataSpec | None, str]:
-    """Training data, how to open the run's own test split again, and that in words."""
+def split_off_test(
+    data: ImageData, fraction: float | None, *, given: ImageData | None = None
+) -> tuple[ImageData, DataSpec | None, str]:
+    """Training data, how to open the run's own test split again, and that in words; `given`: before decisions."""
     from provnet.data.apply import KEY
     from provnet.data.holdout import holdout
     from provnet.data.sources import has_split
 
     if fraction is not None:
-        kept, held = holdout(data, fraction)
+        kept, held = holdout(data, fraction, given=given)
         if len(held) == 0:
             raise UsageError(f"--holdout {fraction} holds out no sample: every class keeps one; give a larger fraction")
+        if len(kept) == 0:
+            raise UsageError("the decisions drop every sample that is not held out; there is nothing left to train on")
         return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
     if has_split(data.spec, "test"):
         options = {name: value for name, value in data.spec.options.items() if name != KEY}
@@ -37,31 +41,41 @@ def split_off_test(data: ImageData, fraction: float | None) -> tuple[ImageData, 
     return data, None, "none; with --holdout 0.1 a tenth is held out, so that evaluate can tell class accuracy"
 
 
-def data_warnings(data: ImageData) -> list[str]:
-    """What a reader of the figures has to know about the data, one line each."""
+def data_warnings(data: ImageData, network: str = "class-conditional") -> list[str]:
+    """What a reader of the figures has to know about the data, one line each.
+
+    >>> import numpy as np, provnet
+    >>> data = provnet.open_data(np.arange(12.0).reshape(3, 4), ["cat", "cat", "dog"])
+    >>> data_warnings(data)
+    ['1 class has one sample, which is named whatever input is taken for that class: dog']
+    >>> data_warnings(data, "class-independent")
+    []
+    """
     import numpy as np
 
     from provnet.data.duplicates import duplicate_facts
     from provnet.data.files import brief
+    from provnet.models.provenance import NETWORKS
 
     samples = data.samples
     lines = duplicate_facts(samples)
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
     empty = int((sizes == 0).sum())
     if empty:
-        lines.append(f"{empty:,} of {len(sizes):,} classes have no sample and are never predicted")
+        words = "has no sample and is" if empty == 1 else "have no sample and are"
+        lines.append(f"{empty:,} of {len(sizes):,} classes {words} never predicted")
     alone = [brief(samples.class_names[number]) for number in np.flatnonzero(sizes == 1)]
     if len(data) == 1:
         lines.append("there is one sample in all: every accuracy is meaningless")
     elif len(samples.class_names) == 1:
         lines.append("there is a single class: class accuracy is meaningless")
-    elif alone:
-        more = ", ..." if len(alone) > 3 else ""
-        lines.append(
-            f"{len(alone):,} classes have one sample, which is named whatever the input: {', '.join(alone[:3])}{more}"
-        )
+    elif alone and network in NETWORKS and NETWORKS[network].head != "flat":  # else the index is among all samples
+        what = "1 class has" if len(alone) == 1 else f"{len(alone):,} classes have"
+        names = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")
+        lines.append(f"{what} one sample, which is named whatever input is taken for that class: {names}")
     if data.skipped:
-        lines.append(f"{len(data.skipped):,} bad files left out; the first: {data.skipped[0]}")
+        files = "file" if len(data.skipped) == 1 else "files"
+        lines.append(f"{len(data.skipped):,} bad {files} left out; the first: {data.skipped[0]}")
     return lines
 
 

@@ -221,9 +221,8 @@ def train(
         "cache": cache,
     }
     found = _opened(data, {k: v for k, v in opening.items() if v is not None}, out)
-    if apply is not None:
-        found = _decided(found, apply)
-    samples, test, test_words = split_off_test(found, holdout)
+    decided = found if apply is None else _decided(found, apply)
+    samples, test, test_words = split_off_test(decided, holdout, given=found)
     wishes: dict[str, Any] = {
         "network": network,
         "backbone": backbone,
@@ -242,7 +241,7 @@ def train(
     if not json:
         words = network_words(samples if subset is None else samples.select(subset.rows), config.preset, given)
         show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
-    for warning in data_warnings(samples):
+    for warning in data_warnings(samples, given.get("network", "class-conditional")):
         note(warning, "warning")
     done = resume and run_folder.finished(out)
     began = time.perf_counter()

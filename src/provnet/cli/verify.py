@@ -41,26 +41,30 @@ def verify(
     from provnet.modelfile import read_samples
     from provnet.verify import verify as check
 
-    result, found = check(run), Found(None, "the files are not whole")
+    result, found = check(run), Found(None, "--no-data was given" if no_data else "the files are not whole")
+    left: str | None = found.why
     if not result.exit_code and not no_data:
         config, samples = read_samples(run)
         found = find_training_data(config, samples, data, data_dir)
-        if found.data is not None and not found.why:
-            result = replace(result, comparison=compare(samples, found.data.samples))
+        then = samples if found.rows is None else samples.select(found.rows)
+        if found.data is not None and len(then):
+            result = replace(result, comparison=compare(then, found.data.samples))
+        missed = len(samples) - len(then)
+        left = f"{missed:,} of {len(samples):,} samples: {found.why}" if missed else found.why or None
     code = result.exit_code
     if found.rest:
         code = code or IntegrityError.exit_code
-    if strict and result.verdict != "same":
+    if strict and (result.verdict != "same" or found.why or found.unsure):
         code = code or IntegrityError.exit_code
     if json:
-        emit_json(_record(result, found, code))
+        emit_json(_record(result, found, left, code))
     elif is_first_process():
-        _show(result, found, no_data=no_data, code=code)
+        _show(result, found, None if no_data else left, code)
     if code:
         raise typer.Exit(code)
 
 
-def _record(result: Verification, found: Found, code: int) -> dict[str, Any]:
+def _record(result: Verification, found: Found, left: str | None, code: int) -> dict[str, Any]:
     compared = result.comparison
     about = None
     if compared is not None:
@@ -78,12 +82,13 @@ def _record(result: Verification, found: Found, code: int) -> dict[str, Any]:
         "exit_code": code,
         "files": [{"name": check.name, "ok": not check.exit_code, "why": check.why} for check in result.files],
         "data": about,
-        "data_not_compared": found.why if compared is None else None,
+        "data_not_compared": left,
         **({"rest": found.rest} if found.rest else {}),
+        **({"rest_not_compared": found.unsure} if found.unsure else {}),
     }
 
 
-def _show(result: Verification, found: Found, *, no_data: bool, code: int) -> None:
+def _show(result: Verification, found: Found, left: str | None, code: int) -> None:
     from rich.text import Text
 
     out = console()
@@ -97,6 +102,11 @@ def _show(result: Verification, found: Found, *, no_data: bool, code: int) -> No
             out.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
     if found.rest:
         out.print(Text("data    ", "bold red"), Text(shown(found.rest)), sep="", soft_wrap=True)
-    elif result.comparison is None and not no_data:
-        out.print(Text("data    ", "yellow"), Text(f"not compared: {shown(found.why)}"), sep="", soft_wrap=True)
-    out.print(Text("verified", "bold green") if code == 0 else Text(f"not verified (exit code {code})", "bold red"))
+    for words in ([] if left is None else [f"not compared: {left}"]) + ([found.unsure] if found.unsure else []):
+        out.print(Text("data    ", "yellow"), Text(shown(words)), sep="", soft_wrap=True)
+    if code:
+        out.print(Text(f"not verified (exit code {code})", "bold red"))
+    elif left is not None or found.unsure:
+        out.print(Text("the files are whole; the data are not verified, or not all of them", "bold yellow"))
+    else:
+        out.print(Text("verified", "bold green"))

@@ -18,6 +18,11 @@ WEIGHTS = (
     "touched; only training again without it removes what was learned"
 )
 
+MAYBE = (
+    "The trained weights may carry what they learned from it, although it was added after training: {why}. Copies of "
+    "the run and the data themselves are not touched; only training again without it removes what was learned"
+)
+
 
 def withhold(
     run: RunFolder,
@@ -45,6 +50,7 @@ def withhold(
         raise UsageError("no sample was named; give --id ID, more than once for several, or --list FILE")
 
     from provnet import bank
+    from provnet.card import maybe_trained
 
     action = "erase" if erase else "restore" if restore else "withhold"
     act = {"erase": bank.erase, "restore": bank.restore, "withhold": bank.withhold}[action]
@@ -60,8 +66,12 @@ def withhold(
     else:
         say(f"nothing to change: {'none of them is' if restore else 'all of them are'} withheld")
     if erase:
-        if changed > int(before.added.sum()) - int(after.added.sum()):  # an added sample taught the network nothing
+        were_added = int(before.added.sum()) - int(after.added.sum())
+        why = maybe_trained(found.before.config.training, found.before.config.erased)
+        if changed > were_added:  # else all were added, which taught the network nothing if it did not know them
             note(WEIGHTS)
+        elif changed and why:
+            note(MAYBE.format(why=why))
         note_strangers(run)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from provnet.data.decisions_file import Decision
 from provnet.data.files import brief, shown
+from provnet.data.holdout import FIRST, recorded_side
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.errors import DataError, IntegrityError, UsageError, did_you_mean
@@ -81,6 +82,8 @@ def apply_recorded(data: ImageData) -> ImageData:
     entries = _entries(remembered)
     places = _places(data.samples, {CONTENT, *(len(entry) for entry, _, _ in entries)})
     labels, kept = data.samples.labels.copy(), np.ones(len(data), dtype=np.bool_)
+    if data.spec.options.get(FIRST):  # by the labels as they are here
+        kept = recorded_side(data)
     known = {name: number for number, name in enumerate(data.samples.class_names)}
     for entry, label, alone in entries:
         alike = places.get(entry[:CONTENT], [])

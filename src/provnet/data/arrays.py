@@ -2,7 +2,8 @@
 
 Pictures of bytes, (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, become uint8 (N, C, H, W). Where both
 readings are possible, channels first is taken. Whole numbers 0..255 of another type count as bytes, booleans as 0 and
-255. Other numbers become float32; a 2-D array is vectors (N, F), float32.
+255. Other numbers become float32; a 2-D array is vectors (N, F), float32. Pictures of other numbers may have any number
+of channels, first; where they look like channels last they are refused, as 32 channels of 32 x 4 are no 4 of 32 x 32.
 """
 
 from __future__ import annotations
@@ -15,26 +16,27 @@ import numpy as np
 import torch
 from PIL import Image
 
-from provnet.data.assemble import Opened, assemble
+from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
 from provnet.data.images import picture_array
 from provnet.data.labels import encode_labels
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, NonFiniteError, ProvnetError, UsageError
 
 
-def open_arrays(images: Any, labels: Any, split: str, options: OpenOptions) -> Opened:
-    """Arrays with one label a sample; each sample is named `split/position` and hashed by its own bytes."""
+def open_arrays(
+    images: Any, labels: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
+) -> Opened:
+    """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
     if labels is None:
         raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
     raw = to_numpy(images)
     check_array(raw)
     given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
     answers, names = encode_labels(given, options.class_names)
-    ids = [f"{split}/{i}" for i in range(len(raw))]
-    return assemble(raw, answers, names, ids, options=options, convert=converter(raw))
+    return _assembled(raw, answers, names, split, options, ids, sources)
 
 
-def open_dataset(dataset: Any, split: str, options: OpenOptions) -> Opened:
+def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:
     """A map-style Dataset of (picture, label) pairs; pictures are PIL images, arrays or tensors of one shape."""
     pictures, labels = [], []
     for i in range(len(dataset)):
@@ -63,8 +65,20 @@ def open_dataset(dataset: Any, split: str, options: OpenOptions) -> Opened:
         answers, names = encode_labels(labels, options.class_names)
     raw = np.stack(pictures)
     check_array(raw)
-    ids = [f"{split}/{i}" for i in range(len(raw))]
-    return assemble(raw, answers, names, ids, options=options, convert=converter(raw))
+    return _assembled(raw, answers, names, split, options, ids, sources)
+
+
+def _assembled(
+    raw: np.ndarray,
+    labels: np.ndarray,
+    names: tuple[str, ...],
+    split: str,
+    options: OpenOptions,
+    ids: Any,
+    sources: Any,
+) -> Opened:
+    named, givers = sample_ids(ids, split, len(raw)), sample_sources(sources, len(raw))
+    return assemble(raw, labels, names, named, options=options, convert=converter(raw), sources=givers)
 
 
 def to_numpy(values: Any) -> np.ndarray:
@@ -124,6 +138,8 @@ def converter(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         raise DataError(
             f"pictures must have 1 or 3 channels, first or last: (N, C, H, W) or (N, H, W, C); got shape {values.shape}"
         )
+    if values.ndim == 4 and not (first or last):
+        _refuse_channels_last(values.shape)
 
     def convert(rows: np.ndarray) -> np.ndarray:
         if kind == "b":
@@ -132,3 +148,15 @@ def converter(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         return np.ascontiguousarray(rows, dtype=np.uint8 if is_bytes else np.float32)
 
     return convert
+
+
+def _refuse_channels_last(shape: tuple[int, ...]) -> None:
+    """Refuse pictures of floats whose channels seem to stand last; taken as channels first they would be others."""
+    _, one, two, three = shape
+    if not (three < min(one, two) or one == two != three):
+        return
+    raise DataError(
+        f"pictures of shape {shape} look like {three} channels last, (N, H, W, C), which is read where C is 1 or 3; "
+        f"give channels first, (N, {three}, {one}, {two}): .transpose(0, 3, 1, 2), for a tensor .permute(0, 3, 1, 2). "
+        f"If there are {one} channels of {two} x {three}, turn the pictures: .transpose(0, 1, 3, 2)"
+    )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.data.files import brief
 from provnet.data.hashing import hash_pixels, hash_rows
 from provnet.data.identity import SampleTable
 from provnet.data.images import fit
 from provnet.data.rules import OpenOptions
-from provnet.errors import DataError
+from provnet.errors import DataError, UsageError
 
 
 class Opened(NamedTuple):
@@ -40,6 +41,60 @@ def evenly(labels: np.ndarray, limit: int | None) -> np.ndarray:
     return np.sort(first).astype(np.int64)
 
 
+def sample_ids(given: Any, split: str, count: int) -> list[str]:
+    """The ids of samples, as given or else `split/position`: text or whole numbers, none empty, none twice.
+
+    >>> sample_ids(None, "train", 2), sample_ids(["a", 7], "train", 2)
+    (['train/0', 'train/1'], ['a', '7'])
+    """
+    if given is None:
+        return [f"{split}/{i}" for i in range(count)]
+    ids = [str(one) if type(one) is int else one for one in _listed("ids", given, count)]
+    place: dict[str, int] = {}
+    for i, text in enumerate(ids):
+        if not isinstance(text, str) or not text.strip() or not _is_utf8(text):
+            raise DataError(f"ids must be text that is not empty, or whole numbers; number {i} is {brief(repr(text))}")
+        if place.setdefault(text, i) != i:
+            raise DataError(
+                f"ids must be unique: numbers {place[text]} and {i} are both {brief(text)!r}; {count:,} samples have "
+                f"{len(set(ids)):,} different ids. Give every sample its own"
+            )
+    return ids
+
+
+def sample_sources(given: Any, count: int) -> list[str | None]:
+    """Who contributed each sample, text; None or an empty text where nobody is named.
+
+    >>> sample_sources(["ann", ""], 2)
+    ['ann', None]
+    """
+    if given is None:
+        return [None] * count
+    texts = _listed("sources", given, count)
+    for i, text in enumerate(texts):
+        if not (text is None or isinstance(text, str)) or not _is_utf8(text or ""):
+            raise DataError(f"sources must be text, or None where nobody is named; number {i} is {brief(repr(text))}")
+    return [text or None for text in texts]
+
+
+def _listed(name: str, given: Any, count: int) -> list[Any]:
+    """One value a sample, as Python has them."""
+    values = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=object)
+    if values.ndim != 1:
+        raise UsageError(f"{name} must be a list, one a sample; got {type(given).__name__} of shape {values.shape}")
+    if len(values) != count:
+        raise DataError(f"{count:,} samples but {len(values):,} {name}; one a sample is needed")
+    return [one.item() if isinstance(one, np.generic) else one for one in values.tolist()]
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def assemble(
     raw: np.ndarray,
     labels: np.ndarray,
@@ -48,6 +103,7 @@ def assemble(
     *,
     options: OpenOptions,
     convert: Callable[[np.ndarray], np.ndarray] | None = None,
+    sources: Sequence[str | None] | None = None,
 ) -> Opened:
     """Hash the samples' own bytes, convert them to what the network receives, hash that, and build the table.
 
@@ -70,7 +126,7 @@ def assemble(
         labels=labels[rows],
         class_names=tuple(class_names),
         paths=(None,) * count,
-        sources=(None,) * count,
+        sources=(None,) * count if sources is None else tuple(sources[i] for i in rows),
     )
     return Opened(torch.from_numpy(images), samples)
 

@@ -54,8 +54,8 @@ class Comparison:
 def compare(then: SampleTable, now: SampleTable) -> Comparison:
     """Find every sample of then among those of now.
 
-    Equal hashes are one content: of several the one with the same name is taken, then one that no other sample took,
-    of the same class if possible, then any.
+    Equal hashes are one content: of several the one with the same name and class is taken, then one of the same class
+    that no other sample took, then the one with the same name, then one that no other sample took, then any.
 
     >>> import provnet
     >>> table = provnet.open_data("embedded", limit=30).samples
@@ -66,17 +66,32 @@ def compare(then: SampleTable, now: SampleTable) -> Comparison:
     names = [then.class_names[label] for label in then.labels]
     digests = [row.tobytes() for row in then.sha256]
     here = [now.id_places.get(name) for name in then.sample_ids]
-    stayed = [place is not None and raw.digests[place] == digests[i] for i, place in enumerate(here)]
+    kept = [place if place is not None and raw.digests[place] == digests[i] else None for i, place in enumerate(here)]
+    stayed = [place is not None and raw.names[place] == names[i] for i, place in enumerate(kept)]
     positions = np.full(len(then), -1, dtype=np.int64)
     status = ["missing"] * len(then)
     taken: set[int] = set()
-    for i in sorted(range(len(then)), key=lambda i: not stayed[i]):  # those that stayed claim their places first
-        place = here[i] if stayed[i] else raw.find(digests[i], names[i], taken)
-        if place is not None:
-            taken.add(place)
-            positions[i] = place
-            relabelled = raw.names[place] != names[i]
-            status[i] = "relabelled" if relabelled else "same" if stayed[i] else "moved"
+
+    def take(i: int, place: int) -> None:
+        taken.add(place)
+        positions[i] = place
+        status[i] = "relabelled" if raw.names[place] != names[i] else "same" if stayed[i] else "moved"
+
+    for i, place in enumerate(kept):  # those that stayed claim their places first
+        if stayed[i] and place is not None:
+            take(i, place)
+    late = []
+    for i in (i for i in range(len(then)) if not stayed[i]):
+        place = raw.find(digests[i], names[i], taken)
+        if place is not None and place not in taken and raw.names[place] == names[i]:
+            take(i, place)
+        elif place is not None:
+            late.append(i)
+    for i in late:  # no place of its class is free: relabelled, under its own name if nobody took that
+        own = kept[i]
+        place = own if own is not None and own not in taken else raw.find(digests[i], names[i], taken)
+        assert place is not None, "it was found before"
+        take(i, place)
     for i in np.flatnonzero(positions < 0).tolist():
         digest, place = then.pixel_sha256[i].tobytes(), here[i]
         if place is None or pixels.digests[place] != digest:

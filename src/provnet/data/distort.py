@@ -21,8 +21,10 @@ GROUP = 16  # values that torch.randn makes together
 _STEPS = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0)]
 
 
-def add_noise(images: Tensor, seed: int, sigma: float = 0.1) -> Tensor:
+def add_noise(images: Tensor, seed: int, sigma: float = 0.1, spread: Tensor | None = None) -> Tensor:
     """Gaussian noise: sigma on [0, 1] pixels, clamped; for floats, sigma of each feature's spread.
+
+    That is the `spread` given (`spread_of`), as for parts of a whole, else the one among these samples.
 
     >>> add_noise(torch.zeros(2, 1, 4, 4, dtype=torch.uint8), seed=0).dtype
     torch.uint8
@@ -30,8 +32,9 @@ def add_noise(images: Tensor, seed: int, sigma: float = 0.1) -> Tensor:
     generator = keyed_generator(seed, 11)
     if images.dtype != torch.uint8:
         values = images.cpu().float()
+        wide = spread_of(values) if spread is None else spread.cpu()
         noise = torch.randn(images.shape, generator=generator).mul_(sigma)  # becomes what is given back
-        return noise.mul_(values.std(0, correction=0, keepdim=True)).add_(values)
+        return noise.mul_(wide).add_(values)
     given = images.cpu().contiguous()
     out = torch.empty_like(given)
     for part in draws(given.numel(), VALUES):
@@ -39,6 +42,15 @@ def add_noise(images: Tensor, seed: int, sigma: float = 0.1) -> Tensor:
         some.add_(given.view(-1)[part].float().div_(255))
         out.view(-1)[part] = some.clamp_(0, 1).mul_(255).round_().to(torch.uint8)
     return out
+
+
+def spread_of(values: Tensor) -> Tensor:
+    """(1, ...) the standard deviation of each feature over N samples.
+
+    >>> spread_of(torch.tensor([[1.0, 5.0], [3.0, 5.0]])).tolist()
+    [[1.0, 0.0]]
+    """
+    return values.float().std(0, correction=0, keepdim=True)
 
 
 def draws(count: int, most: int) -> Iterator[slice]:

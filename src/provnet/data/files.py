@@ -78,7 +78,7 @@ def check_memory(needed: int, what: str) -> None:
     if free is not None and needed > free:
         raise MemoryLimitError(
             f"{what} need {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free; "
-            "give a smaller size or limit (--size, --limit)"
+            "give a smaller size or limit (train --size, --limit)"
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from provnet.data.assemble import Opened
 from provnet.data.containers import sniff
 from provnet.data.files import DataWarning, clean_text, shown
-from provnet.data.labels import check_names, class_order, warn_blanks
+from provnet.data.labels import check_names, class_order, warn_alike
 from provnet.data.pictures import Entry, bar, load_pictures
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, UsageError
@@ -31,7 +31,7 @@ def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
     clean = unique_names([name for part in parts for name in classes[part]])
     names = class_order(clean.values()) if options.class_names is None else check_names(options.class_names)
     if options.class_names is None:
-        warn_blanks(names)
+        warn_alike(names)
     _warn_parts(root, parts)
     walk = _Walk(root, options.skip_bad)
     walk.look_beside(dict.fromkeys([root, *(parts[part] for part in chosen)]))
@@ -118,11 +118,11 @@ class _Walk:
                 self.other.append(shown(f"{below}/{entry.name}"))
 
     def look_beside(self, folders: Iterable[Path]) -> None:
-        """Keep the pictures that lie beside class folders, in none of them."""
+        """Keep the pictures and other files that lie beside class folders, in none of them."""
         for folder in folders:
-            for entry in self._visible(folder):
-                if _is_file(entry) and _is_picture(entry.path):
-                    self.beside.append(self._name(folder / entry.name))
+            for entry in filter(_is_file, self._visible(folder)):
+                kept = self.beside if _is_picture(entry.path) else self.other
+                kept.append(self._name(folder / entry.name))
 
     def _visible(self, folder: Path) -> list[os.DirEntry[str]]:
         """What is looked at in a folder; hidden pictures, and hidden folders that hold some, are kept to be said."""

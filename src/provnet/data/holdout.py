@@ -10,13 +10,18 @@ import numpy as np
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
 
+FIRST = "holdout_first"  # among a DataSpec's options: samples were held out by their labels before decisions
 
-def holdout(data: ImageData, fraction: float) -> tuple[ImageData, ImageData]:
+
+def holdout(data: ImageData, fraction: float, *, given: ImageData | None = None) -> tuple[ImageData, ImageData]:
     """Split data into (train, test), class by class; about `fraction` of each class is for testing.
 
     Equal pictures always go to the same side, whatever their labels, and every class keeps at least one sample for
     training.
     Each side's DataSpec remembers the split, so that it opens again as it was.
+
+    `given` are the data before decisions changed them (`apply_decisions`): they are split then, and decisions change no
+    sample's side. Else a sample that a network learned from could be one to test the next network on.
 
     >>> import provnet
     >>> train, test = holdout(provnet.open_data("embedded"), 0.1)
@@ -25,17 +30,35 @@ def holdout(data: ImageData, fraction: float) -> tuple[ImageData, ImageData]:
     """
     if not 0 < fraction < 1:
         raise UsageError(f"the fraction held out must lie between 0 and 1, got {fraction}")
-    held = _held(data, fraction)
-    return _side(data, ~held, fraction, "train"), _side(data, held, fraction, "test")
+    if given is None or given is data:
+        held = _held(data, fraction)
+        return _side(data, ~held, fraction, "train"), _side(data, held, fraction, "test")
+    chosen = _held(given, fraction)[[given.samples.id_places[name] for name in data.samples.sample_ids]]
+    marked = replace(data, spec=replace(data.spec, options={**data.spec.options, FIRST: True}))
+    return _side(marked, ~chosen, fraction, "train"), _side(marked, chosen, fraction, "test")
+
+
+def recorded_side(data: ImageData) -> np.ndarray:
+    """(N,) whether a sample is on the side that the data's own DataSpec names.
+
+    >>> import provnet
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> recorded_side(data).all()
+    np.True_
+    """
+    rows = np.arange(len(data))
+    for fraction, side in data.spec.options.get("holdout", ()):
+        held = _held(data.select(rows), float(fraction))
+        rows = rows[held if side == "test" else ~held]
+    return np.isin(np.arange(len(data)), rows)
 
 
 def apply_holdout(data: ImageData) -> ImageData:
     """Take the side that the data's own DataSpec names; data that were never split come back as they are."""
-    for fraction, side in data.spec.options.get("holdout", ()):
-        held = _held(data, float(fraction))
-        rows = np.flatnonzero(held if side == "test" else ~held)
-        data = data.select(rows)
-    return data
+    options = data.spec.options
+    if "holdout" not in options or ("decisions" in options and options.get(FIRST)):  # else `apply_recorded` took it
+        return data
+    return data.select(np.flatnonzero(recorded_side(data)))
 
 
 def _held(data: ImageData, fraction: float) -> np.ndarray:

@@ -13,7 +13,8 @@ from torch import Tensor
 from provnet.data.identity import SampleTable, chosen_rows
 from provnet.errors import DataError
 
-AFTER_READING = ("decisions", "holdout")  # options that choose and relabel among what was read, in this order
+# options that choose and relabel among what was read, in this order; the third says that the second chose first
+AFTER_READING = ("decisions", "holdout", "holdout_first")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,7 +34,7 @@ def encode_text(labels: Sequence[str], class_names: Sequence[str] | None = None)
     """
     names = class_order(labels) if class_names is None else check_names(class_names)
     if class_names is None:
-        warn_blanks(names)
+        warn_alike(names)
     position = {name: i for i, name in enumerate(names)}
     unknown = next((label for label in labels if label not in position), None)
     if unknown is not None:
@@ -92,13 +93,16 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     return values.astype(np.int64), names
 
 
-def warn_blanks(names: Iterable[str]) -> None:
-    """Say where two classes have names that look alike, because they differ in blanks only."""
+def warn_alike(names: Iterable[str]) -> None:
+    """Say where two classes have names that look alike: they differ in blanks, or in how an accent is kept, only."""
     seen: dict[str, str] = {}
     for name in names:
-        other = seen.setdefault(" ".join(name.split()), name)
+        other = seen.setdefault(" ".join(unicodedata.normalize("NFC", name).split()), name)
         if other != name:
-            words = f"class names that differ in blanks only, kept as two classes: {brief(other)!r} and {brief(name)!r}"
+            what, both = "blanks", [repr(brief(other)), repr(brief(name))]
+            if " ".join(other.split()) != " ".join(name.split()):
+                what, both = "how accents are kept (Unicode NFC and NFD)", [ascii(brief(other)), ascii(brief(name))]
+            words = f"class names that differ in {what} only, kept as two classes: {' and '.join(both)}"
             warnings.warn(words, DataWarning, stacklevel=3)
             return
 

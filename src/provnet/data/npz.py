@@ -1,4 +1,4 @@
-""".npz files with `images` and `labels`, and optionally `class_names`, `test_images` and `test_labels`."""
+""".npz files with `images` and `labels`, optionally `ids`, `sources`, `class_names`; with `test_` those for testing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from provnet.data.arrays import check_array, converter
-from provnet.data.assemble import Opened, assemble
+from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
 from provnet.data.files import DataWarning, check_memory, shown
 from provnet.data.labels import encode_labels
 from provnet.data.rules import OpenOptions
@@ -33,7 +33,7 @@ def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
         found = shown(", ".join(sorted([*arrays, *unknown])))[:200]
         raise DataError(f"{path}: needs the arrays `images` and `labels`, found {found}; save them under these names")
     has_test = {"test_images", "test_labels"} <= set(arrays)
-    unused = sorted(unknown if has_test else {*unknown, *({"test_images", "test_labels"} & set(arrays))})
+    unused = sorted(unknown if has_test else {*unknown, *(name for name in arrays if name.startswith("test_"))})
     if unused:
         warnings.warn(f"{path}: arrays not used: {shown(', '.join(unused))[:200]}", DataWarning, stacklevel=2)
     if split == "test" and not has_test:
@@ -49,9 +49,19 @@ def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
         encoded = {p: labels[sizes[i] : sizes[i + 1]] for i, p in enumerate(every)}
         raw = np.concatenate([arrays[f"{prefix[p]}images"] for p in parts])
         check_array(raw)
-        ids = [f"{p}/{i}" for p in parts for i in range(len(arrays[f"{prefix[p]}images"]))]
+        ids, sources = list[str](), list[str | None]()
+        for p in parts:
+            count = len(arrays[f"{prefix[p]}images"])
+            ids += sample_ids(arrays.get(f"{prefix[p]}ids"), p, count)
+            sources += sample_sources(arrays.get(f"{prefix[p]}sources"), count)
         return assemble(
-            raw, np.concatenate([encoded[p] for p in parts]), names, ids, options=options, convert=converter(raw)
+            raw,
+            np.concatenate([encoded[p] for p in parts]),
+            names,
+            ids,
+            options=options,
+            convert=converter(raw),
+            sources=sources,
         )
     except (DataError, ValueError) as error:
         kind = type(error) if isinstance(error, DataError) else DataError
@@ -85,4 +95,5 @@ def _names(values: np.ndarray, path: Path) -> tuple[str, ...]:
     return tuple(str(name) for name in values)
 
 
-_WANTED = ("images", "labels", "class_names", "test_images", "test_labels")
+_COLUMNS = ("images", "labels", "ids", "sources")  # one entry a sample
+_WANTED = ("class_names", *_COLUMNS, *(f"test_{name}" for name in _COLUMNS))

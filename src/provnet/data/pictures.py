@@ -144,10 +144,11 @@ def _mixed(entries: Sequence[Entry], rule: DecodeRule, pool: ThreadPoolExecutor)
     modes = Counter(mode for _, _, mode in found)
     facts = []
     if len(modes) > 1 and rule.mode is None:
-        facts.append(f"grey and colour are mixed ({_counts(modes)}); pass mode (--mode), grey or rgb")
+        facts.append(f"grey and colour are mixed ({_counts(modes)}); pass mode (train --mode), grey or rgb")
     if len(sizes) > 1 and rule.size is None:
-        facts.append(f"the pictures differ in size, height x width ({_counts(sizes)}); pass size (--size)")
-    return DataError(" and ".join(facts) or "the pictures differ in size or mode; pass size and mode (--size, --mode)")
+        facts.append(f"the pictures differ in size, height x width ({_counts(sizes)}); pass size (train --size)")
+    words = " and ".join(facts) or "the pictures differ in size or mode; pass size and mode (train --size, --mode)"
+    return DataError(f"{words}. {_FOR_A_RUN}")
 
 
 def _header(entry: Entry, rule: DecodeRule) -> tuple[int, int, str] | None:
@@ -208,5 +209,6 @@ _WORKERS = min(8, os.cpu_count() or 1)
 _WINDOW = 256  # files under way at once, so that memory stays bounded
 _LONG = 500  # files; fewer are done before a bar could be read
 _REDRAW = 0.1  # seconds
+_FOR_A_RUN = "Pictures for a run that is trained must have its shape (provnet info RUN): resize and convert them first"
 _NOTHING = np.empty(0, dtype=np.uint8)
 _GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N", "F"})

@@ -47,6 +47,8 @@ def open_data(
     root: str | os.PathLike[str] | None = None,
     progress: bool = False,
     cache: str | os.PathLike[str] | bool | None = None,
+    ids: Any = None,
+    sources: Any = None,
 ) -> ImageData:
     """Open a data set, with the identity of every sample.
 
@@ -69,11 +71,18 @@ def open_data(
         progress: show a progress bar on stderr where it takes long.
         cache: a folder that keeps decoded pictures for the next opening of an image folder or manifest; None = that of
             PROVNET_CACHE, if set; False = none.
+        ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
+        sources: of arrays and Datasets, who contributed each sample: text, or None.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]
     (4000, (1, 28, 28), 'train/0')
     """
+    if isinstance(source, ImageData | DataSpec | str | os.PathLike) and not (ids is None and sources is None):
+        raise UsageError(
+            "ids and sources are for arrays and Datasets; a manifest has them in its columns id and source, an .npz in "
+            "arrays of these names"
+        )
     if isinstance(source, ImageData):
         return source
     if isinstance(source, DataSpec):
@@ -100,11 +109,11 @@ def open_data(
         return _open_spec(_spec(source, split, data_dir, options.to_json()), options)
     spec = DataSpec("arrays", "arrays", split, None, options.to_json())
     if isinstance(source, torch.Tensor | list | tuple) or hasattr(source, "__array__"):
-        return _wrap(open_arrays(source, labels, split, options), spec)
+        return _wrap(open_arrays(source, labels, split, options, ids, sources), spec)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, Mapping):
         if labels is not None:
             raise UsageError("labels are only for arrays; a Dataset gives (image, label) pairs")
-        return _wrap(open_dataset(source, split, options), spec)
+        return _wrap(open_dataset(source, split, options, ids, sources), spec)
     raise UsageError(
         f"cannot open {type(source).__name__} as data; give a name, a path, an array with labels or a torch Dataset"
     )

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
 from provnet.data.imagedata import ImageData
+from provnet.evaluation import trained_rows
+from provnet.explanation import active_network
 from provnet.generation.sampling import BATCH, generate, raw_pictures
 from provnet.metrics_generation import frechet
 from provnet.modelfile import Run
@@ -39,7 +41,8 @@ def measure_generator(
 ) -> dict[str, Any]:
     """All figures of a run that makes pictures, as plain values with n and interval.
 
-    `train` are its training samples (`index` says which, where some are missing), `test` others. Reconstruction is
+    `train` are its training samples (`index` says which, where some are missing), `test` others. Withheld samples are
+    left out; data that are not those of the run, or in another order, are refused. Reconstruction is
     measured at the mean of the latents: binary cross-entropy summed over the pixels of a picture, and the mean square
     error of a pixel in [0, 1]. The index is looked for within the given class.
 
@@ -54,7 +57,11 @@ def measure_generator(
     if test is not None and len(test):
         found["test"] = rebuilt(run, test)
     if train is not None and len(train):
-        own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
+        own = trained_rows(run, train, index)
+        if run.samples.withheld.any():
+            active = np.flatnonzero(~run.samples.withheld[own])
+            own, train = own[active], train.select(active)
+    if train is not None and len(train):
         found["train"] = rebuilt(run, train) | named(run, train, own, seed)
     real = test if test is not None and len(test) else train
     count = min(made, 0 if real is None else len(real))
@@ -102,14 +109,19 @@ def named(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str
 
 @torch.inference_mode()
 def index_hits(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
-    """(n,) bool each: class and index right at the mean and at drawn latents."""
-    net, generator = run.network.eval(), keyed_generator(seed, DRAWN, 1)
+    """(n,) bool each: class and index right at the mean and at drawn latents; withheld samples are never found."""
+    net, kept = active_network(run)
+    places = np.arange(len(run.samples))  # of each sample among those that may be named
+    if kept is not None:
+        places = np.full(len(run.samples), -2)
+        places[kept] = np.arange(len(kept))
+    net, generator = net.eval(), keyed_generator(seed, DRAWN, 1)
     device = next(net.parameters()).device
     parts: dict[str, list[np.ndarray]] = {name: [] for name in HITS}
     few = at_once(data.shape, device.type, BATCH)
     for start in range(0, len(data), BATCH):  # so many latents are drawn together, however many go through the network
         rows = slice(start, start + BATCH)
-        labels, wanted = data.labels[rows].to(device), torch.from_numpy(own[rows]).to(device)
+        labels, wanted = data.labels[rows].to(device), torch.from_numpy(places[own[rows]]).to(device)
         seen = [posterior_of(net, images.to(device)) for images in torch.split(data.images[rows], few)]
         posterior = Normal(*(torch.cat(values) for values in zip(*seen, strict=True)))
         for where, z in (("mean", posterior.mean), ("sample", sample(posterior, generator))):
@@ -136,14 +148,16 @@ def latent_means(run: Run, images: np.ndarray) -> np.ndarray:
 
 
 def mean_of(values: np.ndarray) -> Interval:
-    """A mean with its 95 % interval.
+    """A mean with its 95 % interval; a single value has none.
 
     >>> mean_of(np.array([1.0, 2.0, 3.0])).value
     2.0
     """
     n, middle = len(values), float(values.mean())
-    half = t_quantile(n - 1) * float(values.std(ddof=1)) / math.sqrt(n) if n > 1 else math.inf
-    return Interval(middle, n, middle - half, middle + half) if n > 1 else Interval(middle, n, middle, middle)
+    if n < 2:
+        return Interval(middle, n, None, None, "a single value has no interval")
+    half = t_quantile(n - 1) * float(values.std(ddof=1)) / math.sqrt(n)
+    return Interval(middle, n, middle - half, middle + half)
 
 
 def _rate(hits: np.ndarray) -> dict[str, Any]:

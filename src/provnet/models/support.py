@@ -3,7 +3,11 @@
 Index scores cannot say "nothing like this was in the training set": noise excites some neuron of the head as strongly
 as a digit does. A Mahalanobis distance over the backbone's features can, measured within the class that is claimed.
 
-Letters: B batch, C classes, D features, R directions kept.
+Few samples span few directions, and in these each one looks as far away as any other: their own spread was fitted to
+them. So the spread is measured as if as many samples more as there are directions kept had been seen, spread evenly,
+which hardly counts among thousands; and what is said of a sample is measured without it (`held_out`).
+
+Letters: B batch, C classes, D features, R directions kept, n samples.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from torch import Tensor, nn
 RANK = 128
 FLOOR = 1e-3  # of the mean variance: directions without spread must not divide by zero
 ALONE = 1e-9  # of the mean square: one sample, or equal ones, have no spread at all
+FOLDS, FEWER, MANY = 10, 4, 2_000  # parts held out in turn; fewer of them from so many samples on
 
 
 class Support(nn.Module):
@@ -61,9 +66,57 @@ class Support(nn.Module):
         variance = singular.square() / len(x)
         floor = torch.maximum(FLOOR * total / width, ALONE * x.square().mean()).clamp_min(1e-12)
         rest = (total - variance.sum()).clamp_min(0) / max(width - keep, 1)
+        even = rank / (len(x) + rank)  # share of the samples that are imagined
         self.mean.copy_(mean)
         self.basis.zero_()
         self.basis[:, :keep] = basis
         self.spread.fill_(1.0)
-        self.spread[:keep] = variance.clamp_min(floor)
-        self.rest.copy_(rest.clamp_min(floor))
+        self.spread[:keep] = torch.lerp(variance, total / width, even).clamp_min(floor)
+        self.rest.copy_(torch.lerp(rest, total / width, even).clamp_min(floor))
+
+
+@torch.no_grad()
+def held_out(
+    features: Tensor, labels: Tensor, copies: Tensor, claimed: Tensor, of: Tensor, classes: int
+) -> tuple[Tensor, Tensor]:
+    """(B,) support of copies of training samples as if these had not been seen, and (B,) whether it could be measured.
+
+    `copies` (B, D) are claimed to be of the classes (B,); `of` (B,) says which row of the training features (n, D) with
+    labels (n,) each is a copy of. Means and spread come from other samples: a tenth of all, a quarter of many, is left
+    out each time. For the only sample of a class, or a class without others, nothing can be measured: support 0.
+    Uses torch's global randomness.
+
+    >>> _ = torch.manual_seed(0)
+    >>> x, labels = torch.randn(41, 4), torch.arange(41) // 20
+    >>> support, known = held_out(x, labels, x, labels, torch.arange(41), classes=3)
+    >>> bool(support[:40].max() < 0), known[39:].tolist()
+    (True, [True, False])
+    """
+    folds = FOLDS if len(labels) < MANY else FEWER
+    fold = (place_in_class(labels) + labels) % folds  # a class of two or more never lies in one fold alone
+    sizes = torch.bincount(labels, minlength=classes)
+    support, known = features.new_zeros(len(copies), dtype=torch.float32), torch.zeros_like(claimed, dtype=torch.bool)
+    for number in range(folds):
+        out = fold == number
+        mine = out[of]
+        if not bool(mine.any()) or bool(out.all()):
+            continue
+        others = Support(classes, features.shape[1]).to(features.device)
+        others.fit(features[~out], labels[~out])
+        left = sizes - torch.bincount(labels[out], minlength=classes)
+        known[mine] = (left[claimed[mine]] > 0) & (left[labels[of[mine]]] > 0)
+        support[mine] = others(copies[mine], claimed[mine]).where(known[mine], 0.0)
+    return support, known
+
+
+def place_in_class(labels: Tensor) -> Tensor:
+    """(n,) which sample of its class each is, counted from 0.
+
+    >>> place_in_class(torch.tensor([1, 0, 1, 1])).tolist()
+    [0, 0, 1, 2]
+    """
+    by_class = labels.argsort(stable=True)
+    sizes = torch.bincount(labels)
+    place = torch.empty_like(labels)
+    place[by_class] = torch.arange(len(labels), device=labels.device) - (sizes.cumsum(0) - sizes)[labels[by_class]]
+    return place

@@ -67,6 +67,7 @@ def audit_html(report: AuditReport) -> str:
             (kind, [interval_cell(of[side]) for side in ("members", "nonmembers")]) for kind, of in _lookup(values)
         ],
         null=[(SCORES[name][0], auc_cell(one), holds_half(one)) for name, one in _ordered(values["null"]["auc"])],
+        stored=_stored(values),
         rates=[words for words, _ in _rates(values["scores"][best])],
         columns=[SCORES[name][0] for name in SCORES],
         distorted=[
@@ -144,6 +145,15 @@ def holds_half(auc: Mapping[str, Any]) -> bool:
 
 def _lookup(values: Mapping[str, Any]) -> Sequence[tuple[str, Any]]:
     return [(f"{kind} equal", of) for kind, of in values["lookup"].items()]
+
+
+def _stored(values: Mapping[str, Any]) -> list[tuple[str, Cell, Cell]]:
+    """AUC by keys alone, beside that of the run; an output layer stores nothing, and the class branch uses no keys."""
+    found = values.get("null_keys")
+    if not found:
+        return []
+    names = [name for name in SCORES if not name.startswith("class_")]
+    return [(SCORES[name][0], auc_cell(found["auc"][name]), auc_cell(values["scores"][name]["auc"])) for name in names]
 
 
 def _ordered(of: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -59,7 +59,10 @@ def _ends(name: str) -> tuple[str, str]:
     """Split a long name so that a narrow column can cut its middle: the end of a path tells most."""
     if len(name) <= 16 or any(_stays_whole(character) for character in name):
         return name, ""
-    return name[:-9], name[-9:]
+    start, columns = len(name), 0
+    while (columns := columns + 1 + (unicodedata.east_asian_width(name[start - 1]) in "WF")) <= 9:  # as in style.css
+        start -= 1
+    return name[:start], name[start:]
 
 
 def _stays_whole(character: str) -> bool:

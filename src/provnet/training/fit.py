@@ -132,7 +132,7 @@ def fit(
             state = _run(fabric, net, training, sampler, config, session, checkpoint)
             images, bar = training.samples.images, partial(progress_bar, enabled=session.progress)
             if isinstance(net.index_head, ExemplarHead):
-                refresh(net, indexed.images(images), progress=session.progress)
+                refresh(net, indexed.images(images), indexed.table(data.samples).groups, progress=session.progress)
             support = calibrate(net, images, config.seed, labels=training.samples.labels, progress=bar)
         run = Run(
             network=_plain(net),

@@ -23,8 +23,13 @@ from provnet.training.loop import SUMS
 LOG = "log.jsonl"
 FREE = "machine.processes: "
 SAMPLES = "samples.safetensors"  # while our sample table is there, the files beside it are a run's
-REPORTS = ("evaluation.json", "membership.json", "report.html", "course.png")  # what was measured of the run
-OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, SAMPLES)
+COURSE = "course.png"  # the log as a picture
+REPORTS = {  # what was measured of the run as it is, and the command that makes it
+    "evaluation.json": "provnet evaluate RUN",
+    "membership.json": "provnet audit RUN --out DIR",
+    "report.html": "provnet demo --out RUN, which trains anew",
+}
+OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, COURSE, SAMPLES)
 NAMED = 5  # strangers in a refusal
 _LOCKED = re.compile(r"\d*\n?")
 

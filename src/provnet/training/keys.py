@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,8 +32,11 @@ def fill_keys(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> 
             update(done, "")
 
 
-def refresh(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> None:
-    """At the end of training: note how many samples the learned keys find, then set the keys to the features of now."""
+def refresh(net: ProvenanceNet, images: Tensor, groups: np.ndarray, *, progress: bool = False) -> None:
+    """At the end of training: note how many samples the learned keys find, then set the keys to the features of now.
+
+    `groups` (N,) has the same number for equal samples (`SampleTable.groups`): these get one key.
+    """
     head, device = _head(net), next(net.parameters()).device
     queries = torch.arange(0, len(images), -(-len(images) // MEASURED))
     net.eval()
@@ -47,7 +51,31 @@ def refresh(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> No
     head.learned.copy_(torch.stack([found, torch.tensor(len(queries), device=device)]))
     fill_keys(net, images, progress=progress)
     head.join_keys()
+    share_keys(head, groups)
     head.close_keys()
+
+
+@torch.no_grad()
+def share_keys(head: ExemplarHead, groups: np.ndarray) -> None:
+    """Equal samples get the key of the first of them: features round differently in a piece of another size.
+
+    Then their shares are equal to the last bit, and the lower one is named first.
+
+    >>> from provnet.indexing import IndexMap
+    >>> head = ExemplarHead(2, IndexMap([0, 0, 0]), conditional=False)
+    >>> head.open_keys(trained=False)
+    >>> head.set_keys(torch.arange(3), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1e-4]]))
+    >>> share_keys(head, np.array([5, 2, 5]))
+    >>> head.keys[head.rows].tolist()
+    [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    """
+    _, firsts, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    if len(firsts) == len(groups):
+        return
+    first = firsts[inverse.reshape(-1)]
+    others = np.flatnonzero(first != np.arange(len(groups)))
+    here, there = (torch.from_numpy(rows).to(head.rows.device) for rows in (others, first[others]))
+    head.keys[head.rows[here]] = head.keys[head.rows[there]]
 
 
 def features_at_once(images: Tensor, device: torch.device) -> int:

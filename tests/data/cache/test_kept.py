@@ -109,6 +109,7 @@ def test_frames_are_part_of_the_sample_id(tmp_path: Path, kept: Path) -> None:
         assert found.samples.sample_ids == ("a/1.gif#1", "a/2.png")
 
 
+@pytest.mark.filterwarnings("ignore:1 left out, not pictures")
 @pytest.mark.usefixtures("old_enough")
 def test_manifests_and_odd_names(tmp_path: Path, kept: Path, decoded: list[str]) -> None:
     odd = os.fsdecode(b"a/\xff\n.png")

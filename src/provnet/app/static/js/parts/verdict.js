@@ -5,6 +5,7 @@ import { count, el, named } from "../dom.js";
 const VERDICTS = {
   member: ["It was in", "in", "accent", "="],
   "distorted copy of a member": ["A changed copy of one that was in", "changed copies", "warn", "≈"],
+  "added after training": ["Added after training", "added later", "warn", "="],
   "not a member": ["It was not in", "not in", "", "?"],
   "cannot say": ["Cannot say", "cannot say", "", "?"],
 };

@@ -1,0 +1,65 @@
+"""The command that `provnet debug` suggests: train again as the run was trained, with the labels that are suggested."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from provnet.cli.again import data_options, path_word, recipe_options
+from provnet.data.imagedata import DataSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from provnet.cli.debug_files import Corrected
+    from provnet.cli.rundata import Found
+    from provnet.data.decisions_file import Decision
+    from provnet.modelfile import Run
+
+RELABEL = "relabel.csv"
+_OUT = " --out RUN"
+
+
+class Next(NamedTuple):
+    """A command, or none, and whether it applies decisions to the data as they are, so that their test split stays."""
+
+    command: str = ""
+    applies: bool = False
+
+
+def next_command(
+    run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision], manifest: Path, decisions: Path
+) -> Next:
+    """What to do with labels that are sure to be better (`changes`); nothing where there are none.
+
+    A manifest has the training samples alone. Where the run has samples to test on, or somebody is to decide,
+    `decisions` are applied to the data themselves, if that gives what the manifest holds.
+    """
+    if not changes or not corrected.command:
+        return Next()
+    recipe = recipe_options(run.config)
+    usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{_OUT}"
+    spec = run.config.data
+    if spec is None or not corrected.command.startswith(f"provnet train {shlex.quote(str(manifest))}"):
+        return Next(usual)
+    if not _same_data(run, found, corrected, changes):  # other samples are held out then, of those that are left
+        held = DataSpec("", "csv", options={"holdout": spec.options.get("holdout", [])})
+        return Next(f"{corrected.command.removesuffix(_OUT)}{data_options(held)}{recipe}{_OUT}")
+    if run.config.test is None and decisions.name == RELABEL:
+        return Next(usual)
+    now = found.parts[0].spec
+    options = data_options(replace(spec, data_dir=now.data_dir))
+    return Next(f"provnet train {path_word(now.source)}{options}{recipe} --apply {path_word(decisions)}{_OUT}", True)
+
+
+def _same_data(run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision]) -> bool:
+    """Whether the data with the changes are what the manifest holds: nothing withheld or erased, none renamed."""
+    spec = run.config.data
+    if spec is None or "decisions" in spec.options or len(found.parts) != 1 or run.config.added or run.config.erased:
+        return False
+    now = found.parts[0].samples
+    places = [now.id_places.get(one.sample_id) for one in changes]
+    there = all(place is not None and now.hex(place) == one.sha256 for place, one in zip(places, changes, strict=True))
+    return there and not corrected.left_out and not run.samples.withheld.any()

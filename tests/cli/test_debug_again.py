@@ -1,0 +1,94 @@
+"""From debugging back to training: the suggested command keeps the test split, the network and the recipe."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+from pathlib import Path
+
+import pytest
+
+from provnet.cli.rundata import open_test_data
+from provnet.modelfile import read_run, read_samples
+
+from .conftest import CLASSES, PER_CLASS, Call
+
+pytestmark = pytest.mark.usefixtures("fast_disk")
+WISHES = ("--network", "class-independent", "--head", "exemplar", "--epochs", "2", "--batch-size", "8", "--seed", "3")
+LOW = ("--threshold", "0.000001")  # flags every label
+
+
+def suggested(out: str) -> list[str]:
+    (line,) = [line for line in out.splitlines() if line.startswith("next: provnet ")]
+    words = shlex.split(line)
+    assert words[-2:] == ["--out", "RUN"]
+    return words[2:-1]
+
+
+def unseen(run: Path) -> set[str]:
+    test = open_test_data(read_run(run), None, None)
+    assert test is not None
+    return set(test.samples.sample_ids)
+
+
+@pytest.mark.parametrize("review", [False, True])
+def test_what_was_held_out_stays_held_out(call: Call, data: Path, tmp_path: Path, review: bool) -> None:
+    first, out = tmp_path / "first", tmp_path / "d"
+    assert call("train", data / "train", "--holdout", 0.2, *WISHES, "--out", first).code == 0
+    found = call("debug", first, "--out", out, *LOW, *(["--review"] if review else []))
+    assert found.code == 0, found.err
+    words = suggested(found.out)
+    name = "decisions.csv" if review else "relabel.csv"
+    assert words[1:-1] == [str(data / "train"), "--holdout", "0.2", *WISHES, "--apply", str(out / name)]
+    assert (out / "relabel.csv").exists() != review
+    again = call(*words, tmp_path / "again")
+    assert again.code == 0, again.err
+    with (out / name).open(encoding="utf-8", newline="") as file:
+        relabelled = {row["sample_id"]: row["new_label"] for row in csv.DictReader(file) if row["new_label"]}
+    assert relabelled
+    before, (config, after) = read_samples(first)[1], read_samples(tmp_path / "again")
+    assert unseen(tmp_path / "again") == unseen(first) != set()
+    assert set(after.sample_ids) == set(before.sample_ids)
+    for name, label in relabelled.items():
+        assert after.class_names[after.labels[after.id_places[name]]] == label
+    assert config.network.head == "exemplar"
+    assert call("verify", tmp_path / "again", "--strict").code == 0
+
+
+def test_the_test_split_of_a_folder_stays(call: Call, run: Path, tmp_path: Path) -> None:
+    found = call("debug", run, "--out", tmp_path / "d", *LOW)
+    assert call(*suggested(found.out), tmp_path / "again", "--epochs", 1).code == 0
+    assert unseen(tmp_path / "again") == unseen(run) != set()
+
+
+def test_what_was_erased_is_not_trained_on_again(call: Call, data: Path, tmp_path: Path) -> None:
+    first, gone = tmp_path / "first", "digit-2/3.png"
+    assert call("train", data / "train", *WISHES, "--out", first).code == 0
+    assert call("withhold", first, "--id", gone, "--erase").code == 0
+    found = call("debug", first, "--out", tmp_path / "d", *LOW)
+    words = suggested(found.out)
+    assert words[1] == str(tmp_path / "d" / "corrected.csv")
+    assert call(*words, tmp_path / "again").code == 0
+    after = read_samples(tmp_path / "again")[1]
+    assert len(after) == PER_CLASS * CLASSES - 1
+    assert gone not in after.sample_ids
+
+
+def test_decisions_after_decisions_go_on_with_what_is_held_out_anew(call: Call, data: Path, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    assert call("train", data / "train", "--holdout", 0.2, *WISHES, "--out", first).code == 0
+    assert call("debug", first, "--out", tmp_path / "d", *LOW).code == 0
+    wishes = ("--apply", tmp_path / "d" / "relabel.csv", "--holdout", 0.2, *WISHES)
+    assert call("train", data / "train", *wishes, "--out", tmp_path / "second").code == 0
+    words = suggested(call("debug", tmp_path / "second", "--out", tmp_path / "e", *LOW).out)
+    assert words[1] == str(tmp_path / "e" / "corrected.csv")
+    assert words[4:6] == ["--holdout", "0.2"]
+    assert call(*words, tmp_path / "third").code == 0
+    assert unseen(tmp_path / "third")
+
+
+def test_a_generator_is_suggested_as_one(call: Call, data: Path, tmp_path: Path) -> None:
+    wishes = ("--task", "generate", "--generator", "faces", "--epochs", "1", "--batch-size", "8")
+    assert call("train", data, *wishes, "--out", tmp_path / "run").code == 0
+    words = suggested(call("debug", tmp_path / "run", "--out", tmp_path / "d", *LOW).out)
+    assert words[2:-3] == list(wishes)
