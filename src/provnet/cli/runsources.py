@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +18,6 @@ if TYPE_CHECKING:
 
 
 KEY = "subset"  # of a run's settings, see training.subset
-WAYS, TRIED = 2**19, 2**31  # tried to find out what was left out, and the bytes that are hashed for it: seconds
 _REST = "the other samples, which have no index,"
 
 
@@ -110,9 +106,8 @@ def rest_state(
 
     `table` are the training data of now, `rows` the positions in it of the indexed samples, if they are known already.
 
-    The run knows one hash of all their contents. Erased samples may still be among the data, and added ones, too, and
-    nothing says which they are: leaving out as many as there are too many is tried in every way, if that is not too
-    much work.
+    The run knows one hash of all their contents. Erased samples may still be among the data, and nothing says which
+    they are: then nothing can be compared until they are removed from the data, too.
     """
     import numpy as np
 
@@ -128,10 +123,11 @@ def rest_state(
     if rows is None:
         rows = held(samples.select(~samples.added), table)
     rest = np.setdiff1d(np.arange(len(table)), rows)
-    if table.select(rest).content_root == then:
+    later = held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
+    # added ones had been trained on, or came from elsewhere
+    if any(table.select(some).content_root == then for some in (rest, np.setdiff1d(rest, later))):
         return "", ""
     changed = f"{_REST} are not those of training time: {len(rest):,} now"
-    later = held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
     if not config.erased and not len(later):
         return changed, ""
     of, indexed = about.get("of"), about.get("indexed")
@@ -140,33 +136,8 @@ def rest_state(
     extra = len(rest) - (of - indexed)
     if not 0 < extra <= config.erased + len(later):
         return changed, ""
-    unsure = False
-    for some in (np.setdiff1d(rest, later), rest):  # added ones came from elsewhere, or had been trained on
-        over = len(some) - (of - indexed)
-        if over < 0:
-            continue
-        few = min(over, len(some) - over) <= 10  # more are too many ways, and take long to count
-        if not few or (ways := math.comb(len(some), over)) > WAYS or ways * len(some) * 32 > TRIED:
-            unsure = True
-        elif _without_some(table.sha256[some], over, then):
-            return "", ""
-    if not unsure:
-        return changed, ""
-    return "", f"{_REST} cannot be compared any more: {extra:,} of {len(rest):,} were erased or added, unknown which"
-
-
-def _without_some(hashes: np.ndarray, extra: int, then: str) -> bool:
-    """Whether leaving out some of the contents gives the contents of then."""
-    rows = sorted(row.tobytes() for row in hashes)
-    blob = memoryview(b"".join(rows))
-    for dropped in itertools.combinations(range(len(rows)), extra):
-        digest, start = hashlib.sha256(), 0
-        for place in (*dropped, len(rows)):
-            digest.update(blob[start * 32 : place * 32])
-            start = place + 1
-        if digest.hexdigest() == then:
-            return True
-    return False
+    gone = "; remove what was erased from the data, too, and verify again" if config.erased else ""
+    return "", f"{_REST} cannot be compared: {extra:,} of {len(rest):,} were erased or added, unknown which{gone}"
 
 
 def _open(
