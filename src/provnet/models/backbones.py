@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from provnet.errors import UsageError
+from provnet.models.channels import FilledConv
 from provnet.models.wide import WideLinear
 
 Shape = tuple[int, ...]
@@ -83,7 +84,7 @@ _WRAP = "wrap it in a module whose forward returns the features"
 
 def conv_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequential:
     """3x3 convolution, padded, BatchNorm, ReLU and a pooling layer."""
-    parts = [nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
+    parts = [FilledConv(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
     return nn.Sequential(*parts, *([pool] if pool is not None else []))
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from provnet.errors import UsageError, choose
 from provnet.models.backbones import Shape, output_shape
+from provnet.models.channels import filled
 
 LEVELS = (1, 2, 3, 4)
 
@@ -61,7 +62,7 @@ class PooledConv(nn.Sequential):
         """(B, C, H, W) -> (B, C', H/2, W/2)."""
         conv: Any
         conv, relu, pool = self
-        maps = pool(F.conv2d(x, conv.weight, padding=conv.padding))
+        maps = pool(filled(conv, x, None) if x.is_cuda else F.conv2d(x, conv.weight, padding=conv.padding))
         out: Tensor = relu(maps + conv.bias.to(maps.dtype)[:, None, None])
         return out
 
