@@ -89,6 +89,22 @@ def raw_tensor(values: Any) -> Tensor:
     return given.reshape(1) if given.ndim == 0 else given
 
 
+def picture_rules(config: RunConfig) -> dict[str, Any]:
+    """How picture files for a run are read: as its training data were, in the colour mode of its channels.
+
+    A mode that was asked for in training is what made the channels. Samples that are no pictures have none.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> network = NetworkConfig("single", "small", (3, 8, 8), classes=2, scale=255.0)
+    >>> picture_rules(RunConfig(network, DataSpec("pictures", "folder", options={"size": [8, 8], "limit": 100})))
+    {'size': [8, 8], 'mode': 'rgb'}
+    """
+    given, shape = config.data.options if config.data else {}, config.network.input_shape
+    kept = {name: given[name] for name in ("size", "background", "frame", "value_range") if name in given}
+    mode = {1: "grey", 3: "rgb"}.get(shape[0]) if len(shape) == 3 else None
+    return kept if mode is None else {**kept, "mode": mode}
+
+
 def takes_bytes(network: NetworkConfig) -> bool:
     """Whether a network was trained on pictures of bytes; what is hashed of a sample then are bytes, too."""
     return network.scale == BYTES and len(network.input_shape) == 3
