@@ -99,10 +99,19 @@ def picture_rules(config: RunConfig) -> dict[str, Any]:
     >>> picture_rules(RunConfig(network, DataSpec("pictures", "folder", options={"size": [8, 8], "limit": 100})))
     {'size': [8, 8], 'mode': 'rgb'}
     """
-    given, shape = config.data.options if config.data else {}, config.network.input_shape
+    given = config.data.options if config.data else {}
     kept = {name: given[name] for name in ("size", "background", "frame", "value_range") if name in given}
+    return kept | picture_mode(config.network.input_shape)
+
+
+def picture_mode(shape: tuple[int, ...]) -> dict[str, str]:
+    """The option `mode` by which picture files get the channels of some samples; none where those are no pictures.
+
+    >>> picture_mode((1, 28, 28)), picture_mode((4,))
+    ({'mode': 'grey'}, {})
+    """
     mode = {1: "grey", 3: "rgb"}.get(shape[0]) if len(shape) == 3 else None
-    return kept if mode is None else {**kept, "mode": mode}
+    return {} if mode is None else {"mode": mode}
 
 
 def takes_bytes(network: NetworkConfig) -> bool:

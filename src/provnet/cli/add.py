@@ -85,7 +85,7 @@ def _taught(why: str) -> str:
 
 def _open(run: Run, source: str, data_dir: str | None, split: str, limit: int | None, skip_bad: bool) -> ImageData:
     """The data, read by the rules of the training data; a split that is not there is refused."""
-    spec = other_spec(run.config, source, data_dir, "train", skip_bad=skip_bad)
+    spec = other_spec(run.config.data, source, data_dir, "train", skip_bad=skip_bad)
     options = dict(spec.options) if limit is None else {**spec.options, "limit": limit}
     spec = replace(spec, split=split, options=options)
     return open_spec(run.config, spec, data_dir, progress=is_first_process())

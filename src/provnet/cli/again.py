@@ -144,5 +144,30 @@ def subset_options(config: RunConfig) -> str:
     return _words(words)
 
 
+def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
+    """`--test` for a run that has test data of their own, with a blank in front; else nothing.
+
+    With `files` not the data themselves are trained on but a list of their files, which are there now: such a list has
+    no test split, and that of the data is named, too.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> from provnet.models.config import NetworkConfig
+    >>> from provnet.runconfig import RunConfig
+    >>> data, test = DataSpec("/pictures", "folder"), DataSpec("/pictures", "folder", "test")
+    >>> config = RunConfig(NetworkConfig("single", "small", (1, 8, 8), classes=2), data, test)
+    >>> unseen_options(config), unseen_options(config, data)
+    ('', ' --test /pictures')
+    """
+    test, data = config.test, config.data
+    if test is None or test.kind == "arrays" or "holdout" in test.options:  # the last has an option of its own
+        return ""
+    own = data is not None and (test.source, test.split) == (data.source, "test")
+    if own and files is None:
+        return ""
+    place = files if own and files is not None else test
+    named = files is None and data is not None and data.data_dir is not None  # by the options of the data
+    return _words(["--test", place.source, *(["--data-dir", place.data_dir] if place.data_dir and not named else [])])
+
+
 def _words(words: Sequence[str]) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)

@@ -101,7 +101,7 @@ def _identity(folder: Path) -> dict[str, str]:
 
 
 def _open(run: Run, source: str, split: str, data_dir: str | None, progress: bool) -> ImageData:
-    spec = other_spec(run.config, source, data_dir, split, classes=False)  # pictures of any class may be asked for
+    spec = other_spec(run.config.data, source, data_dir, split, classes=False)  # pictures of any class may be asked for
     return _fitting(run, open_spec(run.config, spec, data_dir, progress=progress))
 
 

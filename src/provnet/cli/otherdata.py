@@ -14,7 +14,7 @@ PICTURES = ("folder", "csv")  # kinds of sources whose samples are picture files
 
 
 def other_spec(
-    config: RunConfig,
+    given: DataSpec | None,
     source: str,
     data_dir: str | None,
     split: str,
@@ -22,23 +22,20 @@ def other_spec(
     classes: bool = True,
     skip_bad: bool | None = None,
 ) -> DataSpec:
-    """How to open the data at `source` for a run, by the rules of its training data.
+    """How to open the data at `source` for a run, by the rules of its training data (`given`).
 
     Where they have no test split, all of them stand for it. Where `classes` do not matter, names that belong to the
     training data say nothing about these. `skip_bad` None: bad files are left out if they were in training.
 
     >>> from provnet.data.imagedata import DataSpec
-    >>> from provnet.models.config import NetworkConfig
-    >>> from provnet.runconfig import RunConfig
     >>> data = DataSpec("mnist", "idx", options={"size": [8, 8], "limit": 100})
-    >>> config = RunConfig(NetworkConfig("single", "small", (1, 8, 8), classes=10), data)
-    >>> other_spec(config, "embedded", None, "test", classes=False).options
+    >>> other_spec(data, "embedded", None, "test", classes=False).options
     {'size': [8, 8]}
     """
     from provnet.data.imagedata import DataSpec
     from provnet.data.sources import has_split, relocated
 
-    given = config.data or DataSpec("arrays", "arrays")
+    given = given or DataSpec("arrays", "arrays")
     options = {name: value for name, value in given.options.items() if name in RULES}
     if given.options.get("skip_bad", False) if skip_bad is None else skip_bad:
         options["skip_bad"] = True
@@ -47,11 +44,15 @@ def other_spec(
     return replace(spec, split=split if has_split(spec, split) else "all")
 
 
-def open_spec(config: RunConfig, spec: DataSpec, data_dir: str | None, *, progress: bool) -> ImageData:
-    """Open data for a run; picture files without a mode of their own come in that of its channels."""
-    from provnet.data.sources import reopen
-    from provnet.inputs import picture_rules
+def in_mode(spec: DataSpec, shape: tuple[int, ...]) -> DataSpec:
+    """The spec, by which picture files without a mode of their own come with the channels of samples of this shape."""
+    from provnet.inputs import picture_mode
 
-    if spec.kind in PICTURES:
-        spec = replace(spec, options={**picture_rules(config), **spec.options})
-    return reopen(spec, None, data_dir, progress)
+    return replace(spec, options={**picture_mode(shape), **spec.options}) if spec.kind in PICTURES else spec
+
+
+def open_spec(config: RunConfig, spec: DataSpec, data_dir: str | None, *, progress: bool) -> ImageData:
+    """Open data for a run, in its colour mode."""
+    from provnet.data.sources import reopen
+
+    return reopen(in_mode(spec, config.network.input_shape), None, data_dir, progress)

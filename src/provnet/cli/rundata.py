@@ -140,7 +140,7 @@ def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progre
 
     spec = run.config.test
     if source is not None:
-        spec = other_spec(run.config, source, data_dir, "test")
+        spec = other_spec(run.config.data, source, data_dir, "test")
     if spec is None:
         return None
     data = open_spec(run.config, spec, data_dir, progress=progress)
