@@ -207,12 +207,11 @@ def _checks(checks: Mapping[str, Any] | None, samples: SampleTable) -> str:
     for one in rows:
         found = one.get("figure")
         figure: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-        ends = [_number(figure.get(part)) for part in ("value", "low", "high", "n")]
-        interval = f"{ends[1]} to {ends[2]}" if ends[1] and ends[2] else ""
+        value, n = (_number(figure.get(part)) for part in ("value", "n"))
         state = one.get("passed")
         outcome = words[state] if state is None or isinstance(state, bool) else "not measured"
         texts = [escape(one.get(name, ""), 200) for name in ("words", "bar", "note")]
-        lines.append(f"| {texts[0]} | {outcome} | {ends[0]} | {interval} | {ends[3]} | {texts[1]} | {texts[2]} |")
+        lines.append(f"| {texts[0]} | {outcome} | {value} | {_interval(figure)} | {n} | {texts[1]} | {texts[2]} |")
     return title + "\n".join(lines)
 
 
@@ -227,9 +226,14 @@ def _measures(evaluation: Mapping[str, Any], prefix: str = "") -> list[tuple[str
 
 def _measure(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
-        interval = f"{_number(value.get('low'))} to {_number(value.get('high'))}"
-        return f"| {escape(name)} | {_number(value['value'])} | {interval} | {escape(value.get('n', ''))} |"
+        return f"| {escape(name)} | {_number(value['value'])} | {_interval(value)} | {escape(value.get('n', ''))} |"
     return f"| {escape(name)} | {_number(value)} | | |"
+
+
+def _interval(figure: Mapping[str, Any]) -> str:
+    """Its two ends; nothing where one of them was not measured."""
+    low, high = (_number(figure.get(end)) for end in ("low", "high"))
+    return f"{low} to {high}" if low and high else ""
 
 
 def _number(value: Any) -> str:

@@ -89,6 +89,31 @@ def raw_tensor(values: Any) -> Tensor:
     return given.reshape(1) if given.ndim == 0 else given
 
 
+def picture_rules(config: RunConfig) -> dict[str, Any]:
+    """How picture files for a run are read: as its training data were, in the colour mode of its channels.
+
+    A mode that was asked for in training is what made the channels. Samples that are no pictures have none.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> network = NetworkConfig("single", "small", (3, 8, 8), classes=2, scale=255.0)
+    >>> picture_rules(RunConfig(network, DataSpec("pictures", "folder", options={"size": [8, 8], "limit": 100})))
+    {'size': [8, 8], 'mode': 'rgb'}
+    """
+    given = config.data.options if config.data else {}
+    kept = {name: given[name] for name in ("size", "background", "frame", "value_range") if name in given}
+    return kept | picture_mode(config.network.input_shape)
+
+
+def picture_mode(shape: tuple[int, ...]) -> dict[str, str]:
+    """The option `mode` by which picture files get the channels of some samples; none where those are no pictures.
+
+    >>> picture_mode((1, 28, 28)), picture_mode((4,))
+    ({'mode': 'grey'}, {})
+    """
+    mode = {1: "grey", 3: "rgb"}.get(shape[0]) if len(shape) == 3 else None
+    return {} if mode is None else {"mode": mode}
+
+
 def takes_bytes(network: NetworkConfig) -> bool:
     """Whether a network was trained on pictures of bytes; what is hashed of a sample then are bytes, too."""
     return network.scale == BYTES and len(network.input_shape) == 3

@@ -245,9 +245,9 @@ def test_missing_samples_and_unknown_ids_are_counted(tmp_path: Path) -> None:
 
 def test_the_runs_own_sources_serve_without_a_file() -> None:
     samples = training().samples
-    with pytest.raises(UsageError, match="--by FILE"):
+    with pytest.raises(UsageError, match=r"--by FILE.*a column source, an \.npz with an array sources"):
         contributors_of(samples, None)
     given = replace(samples, sources=("Ann", "", *[None] * 60))
     found = contributors_of(given, None)
     assert found.names[:3] == ("Ann", None, None)
-    assert found.unlisted == 61
+    assert (found.unlisted, found.about) == (61, "the sources of the training data")

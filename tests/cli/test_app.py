@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import typer
 
 import provnet
 from provnet.cli import app as app_module
@@ -120,9 +123,27 @@ def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monk
     assert found.code == code
     assert len(found.err.strip().splitlines()) == 1
     if "memory" in str(error):
-        assert "error: out of memory; use smaller pictures (--size), fewer samples" in found.err
+        assert "error: out of memory; end other programs" in found.err
     if code == 1:
         assert "internal error: ZeroDivisionError: oh; run with --debug" in found.err
+
+
+@pytest.mark.parametrize("command", ["train", "generate", "audit", "map", "add", "explain", "evaluate", "info"])
+def test_advice_on_memory_names_options_that_the_command_has(
+    command: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    commands: dict[str, Any] = typer.main.get_command(app_module.app).commands  # type: ignore[attr-defined]
+    monkeypatch.setattr(app_module, "app", fail)
+    found = call(command)
+    assert found.code == 5
+    has = {name: parameter for parameter in commands[command].params for name in parameter.opts}
+    advised = re.findall(r"(?<!\S)\(?(--?[a-z-]+)", found.last_line)
+    assert bool(advised) == (command not in ("explain", "evaluate", "info"))
+    assert set(advised) <= set(has)
+    assert command != "map" or "--size" not in advised  # there it is the size of the page
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "info", "nowhere"], ["info", "nowhere", "--debug"]])

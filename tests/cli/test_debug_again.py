@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from provnet.cli.again import recipe_options, subset_options
 from provnet.cli.rundata import open_test_data
 from provnet.modelfile import read_run, read_samples
 
@@ -85,6 +87,39 @@ def test_decisions_after_decisions_go_on_with_what_is_held_out_anew(call: Call, 
     assert words[4:6] == ["--holdout", "0.2"]
     assert call(*words, tmp_path / "third").code == 0
     assert unseen(tmp_path / "third")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("--index-subset", "50%"),) * 2,
+        (("--index-subset", "8", "--select", "prototypes", "--subset-classes-on", "subset"),) * 2,
+        (("--index-subset", "50%", "--subset-classes-on", "all"), ("--index-subset", "50%")),
+    ],
+)
+def test_the_index_is_over_as_many_samples_again(
+    call: Call, data: Path, tmp_path: Path, asked: tuple[str, ...], said: tuple[str, ...]
+) -> None:
+    assert call("train", data, *WISHES, *asked, "--out", tmp_path / "run").code == 0
+    words = suggested(call("debug", tmp_path / "run", "--out", tmp_path / "d", *LOW).out)
+    assert words[2:-3] == [*WISHES, *said]
+    assert call(*words, tmp_path / "again").code == 0
+    (first, _), (second, _) = read_samples(tmp_path / "run"), read_samples(tmp_path / "again")
+    for name in ("asked", "select", "classes_on", "of"):  # with other labels a percentage may be another number
+        assert first.training["subset"][name] == second.training["subset"][name]
+
+
+def test_what_no_option_names_is_said_as_near_as_can_be(call: Call, data: Path, run: Path, tmp_path: Path) -> None:
+    wishes = ("--index-subset", "50%", "--select", "boundary", "--select-from", run)
+    assert call("train", data, *WISHES, *wishes, "--out", tmp_path / "run").code == 0
+    words = suggested(call("debug", tmp_path / "run", "--out", tmp_path / "d", *LOW).out)
+    assert words[2:-3] == [*WISHES, *wishes[:-1], "FEATURES_RUN"]
+    config = read_samples(tmp_path / "run")[0]
+    given = {"classes_on": "all", "indexed": 12, "of": 24}  # of positions
+    training = {**config.training, "subset": given, "machine": {"processes": 2}}
+    assert subset_options(replace(config, training=training)) == " --index-subset 12"
+    assert recipe_options(replace(config, training=training)).endswith(" --seed 3 --devices 2")
+    assert subset_options(replace(config, training={"subset": [1, 2]})) == ""
 
 
 def test_a_generator_is_suggested_as_one(call: Call, data: Path, tmp_path: Path) -> None:

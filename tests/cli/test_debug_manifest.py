@@ -51,7 +51,8 @@ def test_samples_without_an_index_are_there(call: Call, half: Path, tmp_path: Pa
         assert row["label"] == sure.get(row["id"], row["path"].split("/")[1])
     command = next(line for line in found.out.splitlines() if line.startswith("next: ")).split()[2:-1]
     again = call(*command, tmp_path / "again", "--epochs", 1, "--json")
-    assert (again.code, again.json["samples"]) == (0, ALL)
+    subset = again.json["subset"]
+    assert (again.code, subset["asked"], subset["of"]) == (0, "50%", ALL)
 
 
 def test_edited_relabelled_and_new_files_keep_their_labels(
@@ -89,3 +90,7 @@ def test_what_was_erased_does_not_come_back(call: Call, half: Path, tmp_path: Pa
     assert found.json["corrected_left_out"] == ALL // 2 + 1
     assert f"leaves out {ALL // 2 + 1} samples: not in the run, where erased ones could be among them" in found.err
     assert gone not in (tmp_path / "d" / "corrected.csv").read_text()
+    said = call("debug", half, "--out", tmp_path / "e", "--threshold", "0.000001").out
+    command = next(line for line in said.splitlines() if line.startswith("next: ")).split()[2:-1]
+    assert len(rows(tmp_path / "e" / "corrected.csv")) == ALL // 2 - 1
+    assert "--index-subset" not in command  # only indexed samples are left, and they keep their index

@@ -119,6 +119,17 @@ def test_erased_samples_that_are_still_among_the_data_are_not_called_verified(
     assert call("verify", run, "--data", copy).code == 6
 
 
+def test_the_app_says_what_cannot_be_compared(
+    run: Path, copy: Path, call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from provnet.cli.app_command import gather
+
+    erased_one(run, call)
+    served = gather(run, None, str(copy), None, "cpu")
+    assert any("cannot be compared: 1 of 13 were erased or added" in line for line in served.facts)
+    assert "training data: the other samples, which have no index, cannot be compared" in capsys.readouterr().err
+
+
 def test_verify_knows_added_samples_that_had_no_index(made: Path, run: Path, copy: Path, call: Call) -> None:
     assert call("add", run, made / "data", "--skip-known").code == 0
     assert call("verify", run, "--data", copy, "--strict").code == 0

@@ -92,6 +92,14 @@ def test_nested_measures_keep_the_name_of_their_group() -> None:
     assert "| perturbed / noise | 0.2500 | 0.0000 to 1.0000 | 4 |" in card
 
 
+def test_a_figure_without_ends_has_no_interval() -> None:
+    run = make_run()
+    alone = {"value": 0.25, "n": 1, "low": None, "high": None}
+    card = model_card(run.config.network, 1, run.samples, evaluation={"error": alone, "rate": {"value": 0.5, "n": 2}})
+    assert "| error | 0.2500 |  | 1 |" in card
+    assert "| rate | 0.5000 |  | 2 |" in card
+
+
 def interval(value: float | None, n: int = 8) -> dict[str, float | int | None]:
     return {"value": value, "n": n, "low": 0.25, "high": 0.75}
 

@@ -22,7 +22,7 @@ from provnet.data.images import decode
 from provnet.data.pictures import planes
 from provnet.data.rules import DecodeRule, make_options
 from provnet.errors import DataError
-from provnet.inputs import BYTES
+from provnet.inputs import BYTES, picture_rules
 from provnet.modelfile import Run
 
 LITTLE = 16_384  # bytes, and pixels
@@ -114,7 +114,5 @@ def _rule(run: Run) -> DecodeRule | None:
     shape = network.input_shape
     if len(shape) != 3 or shape[0] not in (1, 3) or network.scale != BYTES:
         return None
-    given = dict(run.config.data.options) if run.config.data else {}
-    kept = {name: value for name, value in given.items() if name in ("background", "frame", "value_range")}
-    rule = make_options({**kept, "mode": "grey" if shape[0] == 1 else "rgb"}).rule
+    rule = make_options(picture_rules(run.config)).rule
     return DecodeRule(rule.mode, None, rule.background, rule.frame, rule.value_range, PIXELS, UPLOAD)

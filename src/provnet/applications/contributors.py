@@ -1,4 +1,4 @@
-"""Who contributed which sample: a CSV file `sample_id,contributor`, or the `source` column that a manifest had."""
+"""Who contributed which sample: a CSV file `sample_id,contributor`, or the sources that the training data had."""
 
 from __future__ import annotations
 
@@ -44,10 +44,11 @@ def contributors_of(samples: SampleTable, path: Path | None) -> Contributors:
         if not any(samples.sources):
             raise UsageError(
                 "the run does not know who contributed its samples; give --by FILE with the columns "
-                f"{','.join(NEEDED)}, or train from a manifest with a column source"
+                f"{','.join(NEEDED)}, or train from data that say it: a manifest with a column source, an .npz with an "
+                "array sources, or open_data(..., sources=...)"
             )
         names = tuple(name or None for name in samples.sources)
-        return Contributors(names, sum(name is None for name in names), 0, "the column source of the training data")
+        return Contributors(names, sum(name is None for name in names), 0, "the sources of the training data")
     found = read_contributors(path)
     strangers = [name for name in found if name not in samples.id_places]
     if len(strangers) == len(found):

@@ -9,6 +9,7 @@ import typer
 
 from provnet.cli.banked import bank_counts, change_run, note_removed, say_change
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
+from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import emit_json, is_first_process, note, say
 from provnet.errors import one_of
 
@@ -83,15 +84,8 @@ def _taught(why: str) -> str:
 
 
 def _open(run: Run, source: str, data_dir: str | None, split: str, limit: int | None, skip_bad: bool) -> ImageData:
-    """The data, read by the rules of the training data."""
-    from provnet.data.imagedata import DataSpec
-    from provnet.data.sources import reopen
-
-    spec = run.config.data or DataSpec("arrays", "arrays")
-    rules = {name: value for name, value in spec.options.items() if name in RULES}
-    wishes = {"limit": limit, "skip_bad": skip_bad or None}
-    options = {**rules, **{name: value for name, value in wishes.items() if value is not None}}
-    return reopen(replace(spec, split=split, options=options), source, data_dir, progress=is_first_process())
-
-
-RULES = ("size", "mode", "background", "frame", "value_range")
+    """The data, read by the rules of the training data; a split that is not there is refused."""
+    spec = other_spec(run.config.data, source, data_dir, "train", skip_bad=skip_bad)
+    options = dict(spec.options) if limit is None else {**spec.options, "limit": limit}
+    spec = replace(spec, split=split, options=options)
+    return open_spec(run.config, spec, data_dir, progress=is_first_process())

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from provnet.cli.runsources import KEY as SUBSET
+
 if TYPE_CHECKING:
     from provnet.data.imagedata import DataSpec
     from provnet.runconfig import RunConfig
@@ -62,13 +64,13 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
             words += ["--limit", str(given["limit"])]
         for share, side in given.get("holdout", ()):
             words += ["--holdout", f"{share:g}"] if side == "train" else []
-    return "".join(f" {shlex.quote(word)}" for word in words)
+    return _words(words)
 
 
 def recipe_options(config: RunConfig) -> str:
     """The network and recipe of a run as `provnet train` takes them, with a blank in front; defaults are left out.
 
-    Which samples got an index is no part of it: they were chosen among labels that may be others now.
+    Which samples get an index is said by `subset_options`.
 
     >>> from provnet.models.config import NetworkConfig
     >>> from provnet.runconfig import RunConfig
@@ -110,4 +112,62 @@ def recipe_options(config: RunConfig) -> str:
     for name in ("epochs", "batch_size", "lr", "augment", "seed"):
         if name in settings and settings[name] != plain[name]:
             words += [f"--{name.replace('_', '-')}", str(settings[name])]
+    machine = config.training.get("machine")
+    processes = machine.get("processes", 1) if isinstance(machine, Mapping) else 1
+    words += ["--devices", str(processes)] if processes != 1 else []  # each normalises its own share of a batch
+    return _words(words)
+
+
+def subset_options(config: RunConfig) -> str:
+    """Options of `provnet train` for the index over some samples that a run has, with a blank in front; else nothing.
+
+    Of samples that were given by their positions the number is repeated, as no option names them. A run whose features
+    they were selected by is not remembered: FEATURES_RUN stands for it.
+
+    >>> from provnet.models.config import NetworkConfig
+    >>> from provnet.runconfig import RunConfig
+    >>> network = NetworkConfig("class-independent", "small", (1, 8, 8), classes=2)
+    >>> about = {"asked": "30%", "select": "diverse", "classes_on": "subset", "indexed": 150, "of": 500}
+    >>> subset_options(RunConfig(network, training={"subset": about}))
+    ' --index-subset 30% --select diverse --subset-classes-on subset'
+    """
+    from provnet.applications.subset_choice import QUICK_WORDS
+
+    about = config.training.get(SUBSET)
+    if not isinstance(about, Mapping):
+        return ""
+    words = ["--index-subset", str(about.get("asked", about.get("indexed")))]
+    select, usual = str(about.get("select", "stratified")), "subset" if config.network.network == "single" else "all"
+    words += [] if select == "stratified" else ["--select", select]
+    words += [] if about.get("features", QUICK_WORDS) == QUICK_WORDS else ["--select-from", "FEATURES_RUN"]
+    words += [] if about.get("classes_on", usual) == usual else ["--subset-classes-on", str(about["classes_on"])]
+    return _words(words)
+
+
+def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
+    """`--test` for a run that has test data of their own, with a blank in front; else nothing.
+
+    With `files` not the data themselves are trained on but a list of their files, which are there now: such a list has
+    no test split, and that of the data is named, too.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> from provnet.models.config import NetworkConfig
+    >>> from provnet.runconfig import RunConfig
+    >>> data, test = DataSpec("/pictures", "folder"), DataSpec("/pictures", "folder", "test")
+    >>> config = RunConfig(NetworkConfig("single", "small", (1, 8, 8), classes=2), data, test)
+    >>> unseen_options(config), unseen_options(config, data)
+    ('', ' --test /pictures')
+    """
+    test, data = config.test, config.data
+    if test is None or test.kind == "arrays" or "holdout" in test.options:  # the last has an option of its own
+        return ""
+    own = data is not None and (test.source, test.split) == (data.source, "test")
+    if own and files is None:
+        return ""
+    place = files if own and files is not None else test
+    named = files is None and data is not None and data.data_dir is not None  # by the options of the data
+    return _words(["--test", place.source, *(["--data-dir", place.data_dir] if place.data_dir and not named else [])])
+
+
+def _words(words: Sequence[str]) -> str:
     return "".join(f" {shlex.quote(word)}" for word in words)

@@ -98,13 +98,13 @@ def _run(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        code, message = _explained(error)
+        code, message = _explained(error, arguments[0])
         error_line(message)
         return code
 
 
-def _explained(error: Exception) -> tuple[int, str]:
-    """Exit code and one line for whatever was raised."""
+def _explained(error: Exception, command: str) -> tuple[int, str]:
+    """Exit code and one line for whatever a command raised."""
     if isinstance(error, ProvnetError):
         return error.exit_code, str(error)
     usage: Any = error
@@ -113,10 +113,7 @@ def _explained(error: Exception) -> tuple[int, str]:
         command = context.command_path if context is not None else "provnet"
         return 2, f"{usage.format_message().rstrip('.')}. See: {command} --help"
     if _out_of_memory(error):
-        return (
-            MemoryLimitError.exit_code,
-            "out of memory; use smaller pictures (--size), fewer samples, or in training a smaller batch",
-        )
+        return MemoryLimitError.exit_code, f"out of memory; {LESS_MEMORY.get(command, MORE_MEMORY)}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError.exit_code, f"the disk is full ({error.filename or 'no file named'}); make room and try again"
     return 1, f"internal error: {type(error).__name__}: {error}; run with --debug to see where"
@@ -177,6 +174,13 @@ def _flushed(code: int) -> int:
 
 INTERRUPTED = 130
 PIPE_CLOSED = 141  # as of a program that the closed pipe ends
+LESS_MEMORY = {
+    "train": "use smaller pictures (--size), fewer samples (--limit) or a smaller batch (--batch-size)",
+    "generate": "make fewer pictures at a time (-n)",
+    **dict.fromkeys(("audit", "robustness", "map", "check", "add"), "use fewer samples (--limit)"),
+    **dict.fromkeys(("explain", "member", "credit", "attribute"), "give fewer inputs at a time"),
+}
+MORE_MEMORY = "end other programs, or use a machine with more memory"  # of commands that cannot do with less
 
 for _module in (
     demo,

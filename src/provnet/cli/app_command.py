@@ -117,7 +117,7 @@ def _training(
         note(f"training pictures are not shown: {found.why}", "warning")
         return None, None, [found.why]
     resolved = resolve(run.samples, found.data)
-    facts = [*([found.why] if found.why else []), *resolved.facts, *([found.rest] if found.rest else [])]
+    facts = [words for words in (found.why, *resolved.facts, found.rest, found.unsure) if words]
     for line in facts:
         note(f"training data: {line}", "warning" if resolved.left_out else "note")
     if len(resolved.index) == 0:

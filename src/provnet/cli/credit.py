@@ -49,7 +49,7 @@ def credit(
     by: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="CSV with sample_id,contributor. Default: the column source of the training data."
+            metavar="FILE", help="CSV with sample_id,contributor. Default: the sources that the training data have."
         ),
     ] = None,
     out: Annotated[

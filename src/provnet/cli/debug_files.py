@@ -41,11 +41,19 @@ def samples_csv(result: Debugging, threshold: float) -> bytes:
 
 
 class Corrected(NamedTuple):
-    """corrected.csv, the command that uses it (or none), and what it leaves out: how many of each kind, in words."""
+    """corrected.csv, and how to use it.
+
+    Attributes:
+        content: of the file.
+        command: that uses it, or none.
+        left_out: how many samples of each kind are not in it, in words.
+        indexed_alone: it is a manifest of indexed samples, without the others that the network was trained on.
+    """
 
     content: bytes
     command: str
     left_out: tuple[tuple[int, str], ...] = ()
+    indexed_alone: bool = False
 
 
 def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshold: float) -> Corrected:
@@ -69,17 +77,18 @@ def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshol
         command = f"provnet train {shlex.quote(name)}{options} --apply {shlex.quote(str(place))} --out RUN"
         return Corrected(decisions_csv(rows), "" if source is not None and "decisions" in source.options else command)
     below, option = _relative_to(root, out)
-    lines, left_out = _manifest(run, result, found, part, threshold)
+    lines, left_out, others = _manifest(run, result, found, part, threshold)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
-    return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out)
+    return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others)
 
 
 def _manifest(
     run: Run, result: Debugging, found: Found, part: ImageData, threshold: float
-) -> tuple[list[tuple[str, str, str, str]], tuple[tuple[int, str], ...]]:
-    """Path, label, id and source of all samples of the data as they are now, and what is left out of them.
+) -> tuple[list[tuple[str, str, str, str]], tuple[tuple[int, str], ...], int]:
+    """Path, label, id and source of all samples of the data as they are now, what is left out of them, and how many of
+    them the run does not hold.
 
     A label is replaced where the sample is what it was and still carries the label that the run knows. Withheld samples
     are named nowhere; after erasing, samples that the run does not hold may be erased ones, which must not come back.
@@ -120,7 +129,7 @@ def _manifest(
         (int(strange.sum()), "not in the run, where erased ones could be among them"),
         (unlisted, "without an index, as files that were renamed or edited change what --limit and --holdout choose"),
     )
-    return lines, tuple(kind for kind in kinds if kind[0])
+    return lines, tuple(kind for kind in kinds if kind[0]), len(used) - len(own_ids)
 
 
 def decided(result: Debugging, threshold: float) -> list[Decision]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from provnet.cli.again import data_options, path_word, recipe_options
+from provnet.cli.again import data_options, path_word, recipe_options, subset_options, unseen_options
 from provnet.data.imagedata import DataSpec
 
 if TYPE_CHECKING:
@@ -39,19 +39,22 @@ def next_command(
     """
     if not changes or not corrected.command:
         return Next()
-    recipe = recipe_options(run.config)
-    usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{_OUT}"
+    recipe, subset, test = recipe_options(run.config), subset_options(run.config), unseen_options(run.config)
+    alone = "" if corrected.indexed_alone else subset  # all that is left had an index: none is to lose it
+    usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{alone}{test}{_OUT}"
     spec = run.config.data
     if spec is None or not corrected.command.startswith(f"provnet train {shlex.quote(str(manifest))}"):
         return Next(usual)
     if not _same_data(run, found, corrected, changes):  # other samples are held out then, of those that are left
         held = DataSpec("", "csv", options={"holdout": spec.options.get("holdout", [])})
-        return Next(f"{corrected.command.removesuffix(_OUT)}{data_options(held)}{recipe}{_OUT}")
+        test = unseen_options(run.config, found.parts[0].spec)
+        return Next(f"{corrected.command.removesuffix(_OUT)}{data_options(held)}{recipe}{alone}{test}{_OUT}")
     if run.config.test is None and decisions.name == RELABEL:
         return Next(usual)
     now = found.parts[0].spec
     options = data_options(replace(spec, data_dir=now.data_dir))
-    return Next(f"provnet train {path_word(now.source)}{options}{recipe} --apply {path_word(decisions)}{_OUT}", True)
+    applied = f" --apply {path_word(decisions)}"
+    return Next(f"provnet train {path_word(now.source)}{options}{recipe}{subset}{test}{applied}{_OUT}", True)
 
 
 def _same_data(run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision]) -> bool:

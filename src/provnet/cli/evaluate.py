@@ -106,7 +106,8 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
 
     test = open_test_data(run, source, data_dir)
     if test is None:
-        note("class accuracy is not measured: the run has no test split of its own; give DATA, or train with --holdout")
+        why = "the run has no test split of its own; give DATA, or train with --test or --holdout"
+        note(f"class accuracy is not measured: {why}")
         return None
     seen = seen_in_training(run, test)
     if seen:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
 from provnet.cli.rundata import find_training_data, resolve, spec_name
 from provnet.errors import DataError, IntegrityError, UnsafeFileError, UsageError
@@ -36,13 +36,11 @@ def open_others(
     run: Run, source: str | None, data_dir: str | None, *, option: str = "--nonmembers", progress: bool = True
 ) -> ImageData:
     """Pictures at `source` (their test split, else all), or the run's own test split; `option` is what gives others."""
-    from provnet.data.sources import reopen
-
     if source is not None:
         return _open(run, source, "test", data_dir, progress)
     if run.config.test is None:
         raise UsageError(f"this run has no test split of its own; give pictures that it never saw with {option}")
-    return _fitting(run, reopen(run.config.test, None, data_dir, progress))
+    return _fitting(run, open_spec(run.config, run.config.test, data_dir, progress=progress))
 
 
 def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
@@ -103,16 +101,8 @@ def _identity(folder: Path) -> dict[str, str]:
 
 
 def _open(run: Run, source: str, split: str, data_dir: str | None, progress: bool) -> ImageData:
-    from provnet.data.imagedata import AFTER_READING, DataSpec
-    from provnet.data.sources import has_split, reopen
-
-    given = run.config.data or DataSpec("arrays", "arrays")
-    dropped = {"limit", "root", "class_names", *AFTER_READING}
-    options = {name: value for name, value in given.options.items() if name not in dropped}
-    split = split if has_split(source, split, data_dir) else "all"
-    # pictures of any class may be asked for: the run's class names say nothing about them
-    plain = replace(given, source="arrays", split=split, options=options)
-    return _fitting(run, reopen(plain, source, data_dir, progress))
+    spec = other_spec(run.config.data, source, data_dir, split, classes=False)  # pictures of any class may be asked for
+    return _fitting(run, open_spec(run.config, spec, data_dir, progress=progress))
 
 
 def _fitting(run: Run, data: ImageData) -> ImageData:

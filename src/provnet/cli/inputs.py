@@ -117,13 +117,12 @@ def _from_picture(run: Run, text: str) -> Query:
     from provnet.data.images import decode
     from provnet.data.pictures import planes
     from provnet.data.rules import make_options
+    from provnet.inputs import picture_rules
 
     shape = run.config.network.input_shape
     if len(shape) != 3 or shape[0] not in (1, 3):
         raise UsageError(f"this run takes samples of shape {shape}, no pictures; give them in an .npy or .npz file")
-    options = dict(run.config.data.options) if run.config.data else {}
-    kept = {name: value for name, value in options.items() if name in ("size", "background", "frame", "value_range")}
-    rule = make_options({**kept, "mode": "grey" if shape[0] == 1 else "rgb"}).rule
+    rule = make_options(picture_rules(run.config)).rule
     name = shown(text)
     blob = read_file(Path(text), rule.max_bytes, name)
     pixels = decode(blob, name, rule=rule)

@@ -116,7 +116,7 @@ def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | 
         return before
     test = open_test_data(run, data, data_dir)
     if test is None:
-        raise UsageError("the run has no test split of its own; give --data, or train with --holdout")
+        raise UsageError("the run has no test split of its own; give --data, or train with --test or --holdout")
     if limit is not None:
         if limit < 1:
             raise UsageError(f"--limit must be 1 or more, got {limit}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
 from provnet.cli.runsources import KEY, has_changed, open_sources, rest_state
 from provnet.errors import DataError, IntegrityError, ProvnetError
@@ -136,20 +137,13 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
     """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
     from provnet.data.combine import with_classes
-    from provnet.data.imagedata import AFTER_READING
-    from provnet.data.sources import has_split, reopen
 
     spec = run.config.test
     if source is not None:
-        split = "test" if has_split(source, "test", data_dir) else "all"
-        given = run.config.data or _nowhere(split)
-        dropped = {"limit", "class_names", "root", *AFTER_READING}
-        options = {name: value for name, value in given.options.items() if name not in dropped}
-        data = reopen(replace(given, split=split, options=options), source, data_dir, progress)
-    elif spec is None:
+        spec = other_spec(run.config.data, source, data_dir, "test")
+    if spec is None:
         return None
-    else:
-        data = reopen(spec, None, data_dir, progress)
+    data = open_spec(run.config, spec, data_dir, progress=progress)
     shape = run.config.network.input_shape
     if data.shape != shape:
         raise DataError(

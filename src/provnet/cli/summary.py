@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,32 +12,10 @@ from rich.table import Table
 
 from provnet.cli.again import path_word
 from provnet.cli.output import interval_cells, say, show
-from provnet.errors import UsageError
 
 if TYPE_CHECKING:
-    from provnet.data.imagedata import DataSpec, ImageData
+    from provnet.data.imagedata import ImageData
     from provnet.modelfile import Run
-
-
-def split_off_test(
-    data: ImageData, fraction: float | None, *, given: ImageData | None = None
-) -> tuple[ImageData, DataSpec | None, str]:
-    """Training data, how to open the run's own test split again, and that in words; `given`: before decisions."""
-    from provnet.data.apply import KEY
-    from provnet.data.holdout import holdout
-    from provnet.data.sources import has_split
-
-    if fraction is not None:
-        kept, held = holdout(data, fraction, given=given)
-        if len(held) == 0:
-            raise UsageError(f"--holdout {fraction} holds out no sample: every class keeps one; give a larger fraction")
-        if len(kept) == 0:
-            raise UsageError("the decisions drop every sample that is not held out; there is nothing left to train on")
-        return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
-    if has_split(data.spec, "test"):
-        options = {name: value for name, value in data.spec.options.items() if name != KEY}
-        return data, replace(data.spec, split="test", options=options), f"the test split of {data.spec.source}"
-    return data, None, "none; with --holdout 0.1 a tenth is held out, so that evaluate can tell class accuracy"
 
 
 def data_warnings(data: ImageData, network: str = "class-conditional") -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,11 +13,9 @@ from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_cour
 from provnet.cli.options import AsJson, BatchSize, DataDir, Device, NewRun, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
 from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
-from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result, split_off_test
+from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result
+from provnet.cli.traindata import TestData, decided, find_test, note_test_kept, opened
 from provnet.errors import UsageError
-
-if TYPE_CHECKING:
-    from provnet.data.imagedata import ImageData
 
 EXAMPLE = "Example: [bold]provnet train mnist --data-dir data --out runs/mnist[/bold]"
 _DATA, _HOW, _RUN = "Data", "Network and recipe", "The run"
@@ -153,6 +151,7 @@ def train(
             rich_help_panel=_DATA,
         ),
     ] = None,
+    test_data: TestData = None,
     apply: Annotated[
         Path | None,
         typer.Option(
@@ -220,9 +219,9 @@ def train(
         "root": root,
         "cache": cache,
     }
-    found = _opened(data, {k: v for k, v in opening.items() if v is not None}, out)
-    decided = found if apply is None else _decided(found, apply)
-    samples, test, test_words = split_off_test(decided, holdout, given=found)
+    found = opened(data, {k: v for k, v in opening.items() if v is not None}, out)
+    chosen = found if apply is None else decided(found, apply)
+    samples, test, test_words = find_test(chosen, holdout, test_data, data_dir, out, given=found)
     wishes: dict[str, Any] = {
         "network": network,
         "backbone": backbone,
@@ -263,6 +262,8 @@ def train(
         raise
     if not is_first_process():
         return
+    if done and test_data is not None:
+        note_test_kept(run, test)
     result = run_result(run, out, time.perf_counter() - began)
     if subset is not None:
         result["subset"] = subset_record(run, samples)
@@ -276,24 +277,3 @@ def train(
         show_result(result, out)
     if generating:
         draw_course(out, quiet=json)
-
-
-def _opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
-    from provnet.data.folder import refuse_inside
-    from provnet.data.sources import data_root, open_data
-
-    found = open_data(data, progress=is_first_process(), **options)
-    if found.spec.kind == "folder":
-        refuse_inside(data_root(found.spec) or Path(data), out, "run")
-    return found
-
-
-def _decided(data: ImageData, path: Path) -> ImageData:
-    """The data after the decisions of a file, and a word on what they changed."""
-    from provnet.data.apply import KEY, apply_decisions, decision_words
-    from provnet.data.decisions_file import read_decisions
-
-    changed = apply_decisions(data, read_decisions(path))
-    remembered = changed.spec.options.get(KEY)
-    note("no decision changes anything" if remembered is None else f"{path}: {decision_words(remembered)}")
-    return changed

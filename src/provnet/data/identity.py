@@ -21,13 +21,15 @@ class SampleTable:
     """One row per sample, in the order of the data set.
 
     Attributes:
-        sample_ids: unique names, valid UTF-8: the manifest's id, else the relative path, else `split/position`.
+        sample_ids: unique names, valid UTF-8: the id given (column `id` of a manifest, `ids` of arrays, Datasets and
+            .npz files), else the relative path, else `split/position`.
         sha256: (N, 32) uint8, hash of the raw content (file bytes; for array formats the sample's own bytes).
         pixel_sha256: (N, 32) uint8, hash of the decoded picture as the network receives it, shape included.
         labels: (N,) int64, position in `class_names`.
         class_names: one name a class, empty classes included.
         paths: relative path of the file, posix form, or None where a sample has no file of its own.
-        sources: who contributed the sample (the manifest's `source`), or None.
+        sources: who contributed the sample (column `source` of a manifest, `sources` of arrays, Datasets and .npz
+            files), or None.
         withheld: (N,) bool, samples that are not to be named; None is taken as none of them.
         added: (N,) bool, samples that came after training (`provnet.bank`); None is taken as none of them.
     """

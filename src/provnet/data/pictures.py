@@ -209,6 +209,6 @@ _WORKERS = min(8, os.cpu_count() or 1)
 _WINDOW = 256  # files under way at once, so that memory stays bounded
 _LONG = 500  # files; fewer are done before a bar could be read
 _REDRAW = 0.1  # seconds
-_FOR_A_RUN = "Pictures for a run that is trained must have its shape (provnet info RUN): resize and convert them first"
+_FOR_A_RUN = "Pictures for a run that is trained must have its shape (provnet info RUN): resize them first"
 _NOTHING = np.empty(0, dtype=np.uint8)
 _GREY = frozenset({"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N", "F"})

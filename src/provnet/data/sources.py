@@ -134,13 +134,7 @@ def reopen(
     >>> len(reopen(open_data("embedded", limit=20).spec))
     20
     """
-    if source is not None:
-        names = NAMES[spec.source].class_names if spec.source in NAMES else None
-        options = {name: value for name, value in spec.options.items() if name not in ARRAYS_ONLY}
-        options = options if names is None else {"class_names": list(names), **options}
-        spec = _spec(source, spec.split, data_dir or spec.data_dir, options)
-    elif data_dir is not None and spec.source in NAMES:
-        spec = replace(spec, data_dir=str(data_folder(data_dir)))
+    spec = relocated(spec, source, data_dir)
     if spec.kind == "arrays":
         raise UsageError(
             "the data were given as arrays or objects, which a file cannot open again; pass them once more, on the "
@@ -148,6 +142,26 @@ def reopen(
         )
     plain = {name: value for name, value in spec.options.items() if name not in AFTER_READING}
     return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
+
+
+def relocated(
+    spec: DataSpec,
+    source: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> DataSpec:
+    """The same rules for data at another place, with the reader that those need; without a place the spec as it is.
+
+    >>> relocated(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
+    DataSpec(source='embedded', kind='embedded', split='train', data_dir=None, options={'size': [8, 8]})
+    """
+    if source is not None:
+        names = NAMES[spec.source].class_names if spec.source in NAMES else None
+        options = {name: value for name, value in spec.options.items() if name not in ARRAYS_ONLY}
+        options = options if names is None else {"class_names": list(names), **options}
+        return _spec(source, spec.split, data_dir or spec.data_dir, options)
+    if data_dir is not None and spec.source in NAMES:
+        return replace(spec, data_dir=str(data_folder(data_dir)))
+    return spec
 
 
 def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
