@@ -14,7 +14,8 @@ from provnet.experiments.records import Figure, Result
 
 SOME = 10_000  # training samples, evenly spread
 PREFIX = "index_accuracy_perturbed_"
-HEAD = "noise / shift / JPEG"
+KINDS = {"noise": "noise", "shift": "shift", "jpeg": "JPEG"}  # in this order: a file gives figures back by the alphabet
+HEAD = " / ".join(KINDS.values())
 
 
 def spread_rows(n: int) -> Tensor:
@@ -43,7 +44,9 @@ def copy_figures(train: ImageData, seed: int, first: Callable[[Tensor], Tensor])
 def copies_of(one: Result) -> str:
     """The rates of a result for a table's column.
 
-    >>> copies_of(Result({"index_accuracy_perturbed_noise": (0.5, 10)}, {}, {}))
-    '50.00'
+    >>> rates = {"jpeg": 0.75, "noise": 0.5, "shift": 0.25}
+    >>> copies_of(Result({f"{PREFIX}{name}": (rate, 10) for name, rate in rates.items()}, {}, {}))
+    '50.00 / 25.00 / 75.00'
     """
-    return " / ".join(number(figure[0]) for name, figure in one.figures.items() if name.startswith(PREFIX))
+    known = [one.figures.get(f"{PREFIX}{name}") for name in KINDS]  # flat vectors have fewer kinds of copies
+    return " / ".join("–" if figure is None else number(figure[0]) for figure in known)
