@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from provnet.models.backbones import conv_block
 from provnet.models.channels import EIGHT, FEW, FilledConv, filled
 from provnet.models.provenance import IndexMap, NetworkConfig, build
 
@@ -66,3 +67,16 @@ def test_networks_for_grey_pictures_answer_on_a_gpu_as_on_a_cpu(backbone: str) -
         net.to("cuda", memory_format=torch.channels_last)  # type: ignore[call-overload]
         there = net(images.cuda()).features.cpu()
     assert torch.allclose(here, there, atol=1e-3, rtol=1e-3)
+
+
+def test_pooling_before_the_relu_changes_no_bit() -> None:
+    torch.manual_seed(0)
+    block = conv_block(2, 4, nn.MaxPool2d(2, ceil_mode=True))
+    usual = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True))
+    usual.load_state_dict(block.state_dict())
+    x = torch.randn(5, 2, 7, 7, requires_grad=True)
+    made, other = block(x), usual(x)
+    assert torch.equal(made, other)
+    weights = torch.randn_like(made)
+    grads, theirs = (torch.autograd.grad((out * weights).sum(), x)[0] for out in (made, other))
+    assert torch.equal(grads, theirs)

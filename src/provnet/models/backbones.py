@@ -83,9 +83,15 @@ _WRAP = "wrap it in a module whose forward returns the features"
 
 
 def conv_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequential:
-    """3x3 convolution, padded, BatchNorm, ReLU and a pooling layer."""
-    parts = [FilledConv(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
-    return nn.Sequential(*parts, *([pool] if pool is not None else []))
+    """3x3 convolution, padded, BatchNorm, ReLU and a pooling layer.
+
+    The largest of four stays the largest when negative values are cut: where that is the pooling it comes before the
+    ReLU, which then has a quarter to go through, with the same result.
+    """
+    rest: list[nn.Module] = [nn.ReLU(), *([pool] if pool is not None else [])]
+    if isinstance(pool, nn.MaxPool2d):
+        rest.reverse()
+    return nn.Sequential(FilledConv(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), *rest)
 
 
 def _pool() -> nn.MaxPool2d:
