@@ -245,7 +245,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier:
     """The fitted classifier of a run folder, whether `save` or `provnet train` wrote it; its Run is `.run_`.
 
-    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take `load(folder).run_`.
+    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take the classifier, too.
     Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A run
     whose backbone was given as object needs it again.
     """

@@ -131,7 +131,7 @@ def evaluate(
     )
 
 
-def trained_rows(run: Run, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
+def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
     """(n,) int64, which training sample each row of `train` is: `index`, or all in order.
 
     Other data, also the same in another order, are refused: their rows would be taken for other samples.
@@ -143,6 +143,7 @@ def trained_rows(run: Run, train: ImageData | None, index: np.ndarray | None = N
     >>> trained_rows(fit(data, config=train_config(epochs=1)), data.select([3, 7]), np.array([3, 7])).tolist()
     [3, 7]
     """
+    run = run_of(run)
     own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
     if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
         raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")

@@ -227,11 +227,12 @@ def _queries(images: Tensor | np.ndarray) -> Tensor:
     return queries
 
 
-def active_network(run: Run) -> tuple[ProvenanceNet, np.ndarray | None]:
+def active_network(run: Run | Fitted) -> tuple[ProvenanceNet, np.ndarray | None]:
     """The run's network, and None; or where samples are withheld one that does not know their keys, and the others.
 
     The second is (n,) int64, the index of each sample that may be named. It costs a copy of the keys.
     """
+    run = run_of(run)
     if not run.samples.withheld.any():
         return run.network, None
     kept = np.flatnonzero(~run.samples.withheld)

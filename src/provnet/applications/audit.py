@@ -23,7 +23,7 @@ from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.equal import equal_slots
 from provnet.errors import UsageError
-from provnet.inputs import as_trained
+from provnet.inputs import Fitted, as_trained, run_of
 from provnet.modelfile import Run
 from provnet.stats import Interval, wilson
 from provnet.training.progress import Update, progress_bar
@@ -32,11 +32,11 @@ KEPT = 2_000  # scores of a kind that are kept for verdicts on single pictures
 
 
 def audit(
-    run: Run,
+    run: Run | Fitted,
     members: ImageData,
     nonmembers: ImageData,
     *,
-    null: Run | None = None,
+    null: Run | Fitted | None = None,
     distort: bool = True,
     seed: int = 0,
     batch_size: int | None = None,
@@ -60,6 +60,7 @@ def audit(
     >>> found.nonmembers, found.lookup["bytes"]["members"].value
     (30, 1.0)
     """
+    run, null = run_of(run), None if null is None else run_of(null)
     members, nonmembers, left_out = _sides(run.samples, members, nonmembers)
     own = as_trained(run.config.network, members.images)
     sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))

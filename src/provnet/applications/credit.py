@@ -27,7 +27,7 @@ from provnet.data.files import check_memory
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, one_of
 from provnet.explanation import active_network
-from provnet.inputs import whole
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.stats import Interval
 from provnet.training.progress import progress_bar
@@ -94,7 +94,7 @@ class Credit:
 
 
 def credit(
-    run: Run,
+    run: Run | Fitted,
     images: Tensor | np.ndarray,
     contributors: Sequence[str | None],
     *,
@@ -122,6 +122,7 @@ def credit(
     >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
     (['ann', 'bob'], 1.0)
     """
+    run = run_of(run)
     queries, k = checked(run, images, warn=warn), whole("k", k, 0)
     _check(run, contributors, draws)
     one_of("weights", weights, WEIGHTS)

@@ -20,6 +20,7 @@ from torch import Tensor
 from provnet.applications.redrawn import cascade, feature_scores, index_scores, pixel_scores
 from provnet.chunks import at_once
 from provnet.errors import UsageError
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
 from provnet.stats import Z95, Interval
@@ -89,7 +90,7 @@ class Dependence:
 
 
 def dependence(
-    run: Run,
+    run: Run | Fitted,
     queries: Tensor,
     training: Tensor,
     index: np.ndarray,
@@ -108,6 +109,7 @@ def dependence(
     >>> found.control.spearman.value
     1.0
     """
+    run = run_of(run)
     index = np.asarray(index, dtype=np.int64)
     _check(run, queries, training, index)
     net, places = run.network.eval(), torch.from_numpy(index)

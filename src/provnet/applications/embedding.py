@@ -19,6 +19,7 @@ from torch import Tensor
 from provnet.chunks import at_once
 from provnet.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.explanation import active_network
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead, unit
 
@@ -51,7 +52,7 @@ class Cluster:
 
 
 def index_features(
-    run: Run, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
+    run: Run | Fitted, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
 ) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
@@ -65,6 +66,7 @@ def index_features(
     >>> index_features(fit(data, config=train_config(epochs=1)), data.images).shape
     (40, 512)
     """
+    run = run_of(run)
     net = active_network(run)[0].eval()
     device = next(net.parameters()).device
     size = at_once(images.shape[1:], device.type, AT_ONCE) if batch_size is None else batch_size

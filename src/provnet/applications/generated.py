@@ -26,7 +26,7 @@ from provnet.data.imagedata import ImageData
 from provnet.data.sources import reopen
 from provnet.errors import DataError, UsageError
 from provnet.explanation import explain
-from provnet.inputs import as_trained, raw_tensor
+from provnet.inputs import Fitted, as_trained, raw_tensor, run_of
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -35,7 +35,7 @@ REFERENCE = 1_000  # pictures of the calibration whose distances are measured fo
 
 def attribute_generated(
     images: Tensor | np.ndarray,
-    run: Run,
+    run: Run | Fitted,
     *,
     data: ImageData | None = None,
     heldout: ImageData | Tensor | None = None,
@@ -61,6 +61,7 @@ def attribute_generated(
     >>> found.near_copy.tolist(), found.copies[1].sample_id == data.samples.sample_ids[1]
     ([True, True], True)
     """
+    run = run_of(run)
     queries = checked(run, images, warn=warn)
     _check_shape(queries, run)
     data = _opened(run) if data is None else data

@@ -25,6 +25,7 @@ from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
 from provnet.evaluation import trained_rows
 from provnet.explanation import Explanation, explain
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 from provnet.training.progress import Update, progress_bar
 
@@ -67,7 +68,7 @@ class SampleMap:
 
 
 def sample_map(
-    run: Run,
+    run: Run | Fitted,
     train: ImageData,
     test: ImageData | None = None,
     *,
@@ -94,6 +95,7 @@ def sample_map(
     >>> found.xy.shape, found.exemplars.shape
     ((40, 2), (40, 5))
     """
+    run = run_of(run)
     engine = engine_for(engine)
     if index is not None and len(index) != len(train):
         raise UsageError(f"{len(train)} training samples, but {len(index)} indices of them; give one each")
@@ -160,8 +162,9 @@ def _spinner(words: str, enabled: bool) -> Iterator[None]:
         yield
 
 
-def others_named(run: Run, train: ImageData, own: np.ndarray) -> np.ndarray:
+def others_named(run: Run | Fitted, train: ImageData, own: np.ndarray) -> np.ndarray:
     """(n, K) what is named for training samples besides themselves; a sample names itself first, which says little."""
+    run = run_of(run)
     named = explain(run, train.images, k=K + 1).index
     mine = named == own[:, None]
     order = np.argsort(mine | (named < 0), axis=1, kind="stable")

@@ -24,6 +24,7 @@ from provnet.applications.queries import checked, pixel_hashes
 from provnet.card import maybe_trained
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UsageError
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 
 ALPHA = 0.01  # a copy is claimed where so few held-out pictures score as high
@@ -111,7 +112,7 @@ class Membership:
 
 
 def memberships(
-    run: Run,
+    run: Run | Fitted,
     images: Tensor | np.ndarray,
     sha256: Sequence[str] | None = None,
     *,
@@ -132,6 +133,7 @@ def memberships(
     >>> found[0].verdict, found[0].agrees, found[0].match.sample_id == data.samples.sample_ids[3]
     ('member', 'pixels', True)
     """
+    run = run_of(run)
     pictures = checked(run, images, warn=warn)
     if sha256 is not None and len(sha256) != len(pictures):
         raise UsageError(f"{len(sha256)} hashes for {len(pictures)} pictures; give one each")

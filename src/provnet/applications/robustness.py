@@ -28,6 +28,7 @@ from provnet.data.imagedata import ImageData
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, choose
 from provnet.explanation import active_network
+from provnet.inputs import Fitted, run_of
 from provnet.metrics import any_at_k
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
@@ -88,7 +89,7 @@ class Measured:
 
 
 def measure(
-    run: Run,
+    run: Run | Fitted,
     test: ImageData,
     *,
     name: str = "network",
@@ -112,6 +113,7 @@ def measure(
     >>> [(row.condition, row.figures["top_1"].n) for row in found.rows]
     [('clean', 40), ('blur-1', 40)]
     """
+    run = run_of(run)
     _check(run, test)
     net, kept = active_network(run)
     isolated, single = is_isolated(run), net.task_head is None
@@ -135,7 +137,7 @@ def measure(
     return Measured(name, config.network, config.backbone, config.alpha, isolated, tuple(rows))
 
 
-def is_isolated(run: Run) -> bool:
+def is_isolated(run: Run | Fitted) -> bool:
     """Whether a run's index branch was not trained: the weight of its loss is 0, so it is a plain CNN.
 
     >>> import provnet
@@ -145,6 +147,7 @@ def is_isolated(run: Run) -> bool:
     >>> is_isolated(fit(data, config=train_config(epochs=1, index_weight=0.0)))
     True
     """
+    run = run_of(run)
     recipe = run.config.training.get("training")
     weight = recipe.get("index_weight") if isinstance(recipe, Mapping) else None
     return run.network.task_head is not None and weight == 0

@@ -24,6 +24,7 @@ from provnet.card import bank_state
 from provnet.data.batches import fold
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -35,7 +36,7 @@ VALUES = 2**27  # of the pictures of one kind: large pictures are fewer
 class LeftOut:
     """A run that was trained without a class, unseen pictures of its own classes, and pictures of the class."""
 
-    run: Run
+    run: Run | Fitted
     own: Tensor
     strangers: Tensor
     name: str = "left-out class"
@@ -83,7 +84,7 @@ class Trust:
 
 
 def check(
-    run: Run,
+    run: Run | Fitted,
     test: ImageData | None,
     training: ImageData | None = None,
     index: np.ndarray | None = None,
@@ -110,6 +111,7 @@ def check(
     >>> found.outcomes[0].key, found.abstention.kinds["noise"].abstained.n
     ('index head', 40)
     """
+    run = run_of(run)
     if limit < LEAST:
         raise UsageError(f"limit must be {LEAST} or more, got {limit}: fewer pictures decide nothing")
     limit = max(LEAST, min(limit, VALUES // math.prod(run.config.network.input_shape)))

@@ -16,6 +16,7 @@ from provnet.errors import UsageError
 from provnet.explanation import Explanation
 from provnet.generation.sampling import to_bytes
 from provnet.generation.sources import explain_latents
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 from provnet.models.vae import answer_at, posterior_of, vae_of
 
@@ -40,7 +41,9 @@ class Path:
         return len(self.shares)
 
 
-def interpolate(run: Run, first: Tensor | np.ndarray, last: Tensor | np.ndarray, steps: int = 9, k: int = 5) -> Path:
+def interpolate(
+    run: Run | Fitted, first: Tensor | np.ndarray, last: Tensor | np.ndarray, steps: int = 9, k: int = 5
+) -> Path:
     """Go from one raw image (C, H, W) to another in equal steps of their latents.
 
     Training samples are looked for within the class that the run sees at each step, so the class of the sources changes
@@ -53,6 +56,7 @@ def interpolate(run: Run, first: Tensor | np.ndarray, last: Tensor | np.ndarray,
     >>> len(interpolate(run, data.images[0], data.images[1], steps=4))
     4
     """
+    run = run_of(run)
     if not FEWEST <= steps <= MOST:
         raise UsageError(f"steps must lie in {FEWEST}..{MOST}, got {steps}")
     net = run.network.eval()

@@ -18,6 +18,7 @@ from provnet.data.imagedata import ImageData
 from provnet.evaluation import trained_rows
 from provnet.explanation import active_network
 from provnet.generation.sampling import BATCH, generate, raw_pictures
+from provnet.inputs import Fitted, run_of
 from provnet.metrics_generation import frechet
 from provnet.modelfile import Run
 from provnet.models.made import Normal
@@ -31,7 +32,7 @@ DRAWN = 14  # kind of randomness
 
 
 def measure_generator(
-    run: Run,
+    run: Run | Fitted,
     train: ImageData | None = None,
     test: ImageData | None = None,
     *,
@@ -53,6 +54,7 @@ def measure_generator(
     >>> sorted(measure_generator(run, data, made=20))
     ['frechet', 'train']
     """
+    run = run_of(run)
     found: dict[str, Any] = {}
     if test is not None and len(test):
         found["test"] = rebuilt(run, test)
@@ -74,8 +76,9 @@ def measure_generator(
 
 
 @torch.inference_mode()
-def rebuilt(run: Run, data: ImageData) -> dict[str, Any]:
+def rebuilt(run: Run | Fitted, data: ImageData) -> dict[str, Any]:
     """Reconstruction of pictures at the mean of their latents, and the class that is seen there."""
+    run = run_of(run)
     net = run.network.eval()
     vae, device = vae_of(net), next(net.parameters()).device
     entropy, error, right = [], [], 0
@@ -97,8 +100,9 @@ def rebuilt(run: Run, data: ImageData) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def named(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, Any]:
+def named(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, Any]:
     """Whether training samples are found by their own latents: at the mean, and drawn from their distribution."""
+    run = run_of(run)
     hits = index_hits(run, data, own, seed)
     return {
         "class_accuracy_drawn": _rate(hits["class_at_sample"]),
@@ -108,8 +112,9 @@ def named(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str
 
 
 @torch.inference_mode()
-def index_hits(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+def index_hits(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
     """(n,) bool each: class and index right at the mean and at drawn latents; withheld samples are never found."""
+    run = run_of(run)
     net, kept = active_network(run)
     places = np.arange(len(run.samples))  # of each sample among those that may be named
     if kept is not None:
@@ -138,8 +143,9 @@ def index_hits(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dic
 
 
 @torch.inference_mode()
-def latent_means(run: Run, images: np.ndarray) -> np.ndarray:
+def latent_means(run: Run | Fitted, images: np.ndarray) -> np.ndarray:
     """(n, L) what the run's own encoder sees in raw pictures."""
+    run = run_of(run)
     net = run.network.eval()
     device = next(net.parameters()).device
     given = raw_pictures(images)
