@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from provnet.cli.output import note
-from provnet.cli.runsources import KEY, has_changed, open_sources, rest_state
+from provnet.cli.runsources import KEY, open_sources
 from provnet.errors import DataError, IntegrityError, ProvnetError
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def find_training_data(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, *, progress: bool = True
 ) -> Found:
     """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
+    from provnet.verify import has_changed, rest_state
+
     try:
         if has_changed(config, samples):
             opened = open_sources(config, samples, source, data_dir, progress)
@@ -87,6 +89,7 @@ def _open_training(
 
     from provnet.data.compare import compare, held
     from provnet.data.sources import reopen
+    from provnet.verify import rest_state
 
     spec = config.data or _nowhere("train")
     data = reopen(spec, source, data_dir, progress)
