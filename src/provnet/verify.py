@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from provnet.data.compare import Comparison, compare, held
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
-from provnet.errors import IntegrityError, ProvnetError
+from provnet.errors import IntegrityError, ProvnetError, UsageError
 from provnet.modelfile import FileCheck, read_run, read_samples, verify_files
 from provnet.runconfig import CUSTOM, RunConfig
 from provnet.training.subset import KEY
@@ -66,8 +67,10 @@ class Verification:
         return found + [f"data: {words}" for words in (self.rest, self.unsure) if words]
 
 
-def verify(folder: str | Path, data: ImageData | None = None) -> Verification:
+def verify(folder: str | Path, data: ImageData | None = None, *, backbone: nn.Module | None = None) -> Verification:
     """Check every hash of a run, that it can be read, and (with `data`) that the data are those of training time.
+
+    The weights of a run whose backbone was given as an object are looked at only where that is given again.
 
     >>> import tempfile, provnet
     >>> from provnet.training.config import train_config
@@ -86,11 +89,14 @@ def verify(folder: str | Path, data: ImageData | None = None) -> Verification:
     try:
         config, samples = read_samples(where)
         custom = config.network.backbone == CUSTOM
-        if not custom:
-            read_run(where)
+        if not custom or backbone is not None:
+            read_run(where, backbone)
+    except UsageError:  # the backbone is not the run's: nothing is wrong with the files
+        raise
     except ProvnetError as error:
         return Verification(where, (*checks, FileCheck("contents", str(error), error.exit_code or 6)))
-    note = "ok (weights not loaded: they need the backbone object)" if custom else "ok"
+    unread = custom and backbone is None
+    note = "ok (weights not loaded: they need the backbone object)" if unread else "ok"
     comparison, words = None, ("", "")
     if data is not None:
         now = data.samples

@@ -65,12 +65,12 @@ def audit(
     own = as_trained(run.config.network, members.images)
     sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
     copies = copies_of(own) if distort else {}
+    unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
     size = sum(map(len, sides))
     settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
     scored = partial(member_scores, run, warn=False, **settings)
     with progress_bar("auditing", size * (3 + len(copies)), progress) as update:
         clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
-        unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
         equal = equal_slots(unseen, (null or run).samples, "plain")
         told = partial(_tell, update, size, "a network that saw neither")
         blank = _scored(partial(network_scores, unseen, equal=equal, **settings), sides, told)

@@ -153,7 +153,9 @@ def blank_network(config: NetworkConfig, like: ProvenanceNet, seed: int) -> Prov
     A network with a backbone given as object cannot be built again by name: it is refused.
     """
     if config.backbone == "custom":
-        raise UsageError("a backbone given as an object cannot be drawn anew; give a run that saw neither instead")
+        raise UsageError(
+            "a backbone given as an object cannot be drawn anew; give a run that saw neither: null=run, --null RUN"
+        )
     device = next(like.parameters()).device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(fold(seed, 41))

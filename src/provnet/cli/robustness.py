@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, is_first_process, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
@@ -63,7 +64,6 @@ def robustness(
     from provnet.applications.conditions import named
     from provnet.applications.robustness import against, measure
     from provnet.errors import choose
-    from provnet.modelfile import read_run
 
     check_outputs({out / "report.html": PAGE}, run)  # before long work
     where = pick_device(device)
@@ -76,7 +76,7 @@ def robustness(
     measured: list[Measured] = []
     models: dict[str, str] = {}
     for name, folder in zip(_names(run), run, strict=True):
-        loaded = read_run(folder)
+        loaded = open_run(folder)
         test = _test(loaded, test, data, data_dir, limit)
         loaded.network.to(where)
         more: dict[str, Any] = {"conditions": wanted, "attacks": ways, "epsilon": epsilon, "attacked": attacked}

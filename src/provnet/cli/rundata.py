@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provnet.cli.opened import open_run
 from provnet.cli.output import note
 from provnet.cli.runsources import KEY, open_sources
 from provnet.errors import DataError, IntegrityError, ProvnetError
@@ -223,7 +224,7 @@ def to_card(folder: Path, weights: str, samples: str, **outcome: Any) -> bool:
     model, `samples` the `card.bank_state` of the table.
     """
     from provnet.card import bank_state
-    from provnet.modelfile import read_run, write_run
+    from provnet.modelfile import write_run
     from provnet.training.folder import tidy
     from provnet.training.lock import run_lock
 
@@ -231,7 +232,7 @@ def to_card(folder: Path, weights: str, samples: str, **outcome: Any) -> bool:
         note(f"the model card is not written: {folder} is read-only")
         return False
     with run_lock(folder):
-        now = read_run(folder)
+        now = open_run(folder)
         if model_sha256(folder) != weights or bank_state(now.samples) != samples:
             raise IntegrityError(f"{folder} was changed by another process while it was measured; measure it again")
         tidy(now, folder)

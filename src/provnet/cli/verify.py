@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.opened import backbone_for
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process
 from provnet.cli.rundata import Found, find_training_data
@@ -41,7 +42,11 @@ def verify(
     from provnet.modelfile import read_samples
     from provnet.verify import verify as check
 
-    result, found = check(run), Found(None, "--no-data was given" if no_data else "the files are not whole")
+    result = check(run)
+    module = None if result.exit_code else backbone_for(run)
+    if module is not None:
+        result = check(run, backbone=module)
+    found = Found(None, "--no-data was given" if no_data else "the files are not whole")
     left: str | None = found.why
     if not result.exit_code and not no_data:
         config, samples = read_samples(run)
