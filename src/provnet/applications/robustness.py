@@ -4,7 +4,8 @@ The paper compares the single-branch network, whose class is that of the most ac
 predicts classes. So `top_1` and `top_5` go through the index for a single branch (the first exemplar, any of five, has
 the true label), and through the class scores for any other network (the most probable class, any of the five). Beside
 them stand both ways, and whether the *attribution* survives: the first exemplar is the one of the clean picture, or at
-least of its class.
+least of its class. Where samples are withheld it may be that none can be named for a picture: that counts as wrong in
+every figure of exemplars, and `unnamed` says how often it is so.
 
 Letters: n test samples, K exemplars.
 """
@@ -237,6 +238,8 @@ def _figures(
             "same_exemplar_class": (labels[:, 0] == _labels(run, clean.index)[:, 0]) & (first >= 0),
             "supported": found.supported,
         }
+        if run.samples.withheld.any():  # else there is a sample for everything
+            figures["unnamed"] = found.index[:, 0] < 0
     return {name: wilson(int(hits.sum()), len(hits)) for name, hits in figures.items()}, chief[1]
 
 
@@ -282,4 +285,5 @@ FIGURES = {
     "same_exemplar_in_5": "that one is among the first five",
     "same_exemplar_class": "first exemplar is of the class of that one",
     "supported": "a training sample supports the answer",
+    "unnamed": "no exemplar may be named, all of the class are withheld: wrong in every figure of exemplars",
 }

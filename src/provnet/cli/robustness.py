@@ -84,6 +84,7 @@ def robustness(
         models[name] = model_sha256(folder)
     assert test is not None
     gains = against(measured)
+    _warn_unnamed(measured)
     if not gains:
         note("no run is an isolated CNN (trained with index_weight 0), so nothing is compared with one")
     values = {
@@ -106,6 +107,16 @@ def robustness(
     elif is_first_process():
         show(_table(measured))
         say(f"written to {out}: {', '.join(written)}")
+
+
+def _warn_unnamed(measured: list[Measured]) -> None:
+    from provnet.report.text import percent
+
+    for network in measured:
+        shares = [row.figures["unnamed"].value or 0.0 for row in network.rows if "unnamed" in row.figures]
+        if max(shares, default=0.0) > 0:
+            words = f"for up to {percent(max(shares))} of the pictures no sample may be named, as all are withheld"
+            note(f"{network.name}: {words}; they count as wrong in the figures of exemplars (unnamed)", "warning")
 
 
 def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | None, limit: int | None) -> ImageData:
