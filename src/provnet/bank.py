@@ -128,7 +128,11 @@ def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:
 def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
     """The index of each id; an unknown one is refused with the nearest that is known."""
     places = run.samples.id_places
-    wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+    given = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else list(ids)
+    strange = [name for name in given if not isinstance(name, str)]
+    if strange:
+        raise UsageError(f"samples are named by their ids, text such as run.samples.sample_ids; got {strange[0]!r:.80}")
+    wanted = list(dict.fromkeys(given))
     if not wanted:
         raise UsageError("no sample was named; give the ids of some samples of the run")
     unknown = [name for name in wanted if name not in places]

@@ -11,8 +11,9 @@ import numpy as np
 from torch import nn
 
 from provnet.data.compare import Comparison, compare, held
+from provnet.data.files import as_path
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import IntegrityError, ProvnetError, UsageError
 from provnet.modelfile import FileCheck, read_run, read_samples, verify_files
 from provnet.runconfig import CUSTOM, RunConfig
@@ -82,7 +83,8 @@ def verify(folder: str | Path, data: ImageData | None = None, *, backbone: nn.Mo
     >>> found.verdict, found.ok
     ('re-ordered', True)
     """
-    where = Path(folder)
+    where = as_path("the run's folder", folder)
+    data = None if data is None else image_data("the data", data)
     checks = verify_files(where)
     if any(check.exit_code for check in checks):
         return Verification(where, tuple(checks))

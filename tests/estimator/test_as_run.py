@@ -45,6 +45,7 @@ INNER = {  # called by those below alone, with the run itself
     "applications.queries.pixel_hashes",
     "applications.redrawn.untrained_with_keys",
     "applications.signals.sample_signals",
+    "evaluation.check_classes",
     "explanation.joined",
     "generation.sampling.class_of",
     "inputs.to_input",

@@ -21,7 +21,7 @@ from provnet.chunks import at_once
 from provnet.curves import auc
 from provnet.errors import UsageError
 from provnet.explanation import active_network
-from provnet.inputs import Fitted, run_of, whole
+from provnet.inputs import Fitted, raw_tensor, run_of, whole
 from provnet.modelfile import Run
 from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
@@ -99,6 +99,10 @@ def abstention(
     50
     """
     run = run_of(run)
+    if not isinstance(strangers, Mapping):
+        raise UsageError(f"strangers must be pictures by kind, such as {{'noise': images}}; got {strangers!r:.80}")
+    own = None if own is None else raw_tensor(own)
+    strangers = {name: raw_tensor(images) for name, images in strangers.items()}
     taken = [name for name in strangers if name in TAKEN]
     if taken:
         raise UsageError(f'strangers must not be called "{taken[0]}", which is a name of the result; give another name')

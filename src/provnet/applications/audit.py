@@ -20,7 +20,7 @@ from provnet.applications.membership import SCORES, MemberScores, blank_network,
 from provnet.applications.queries import checked
 from provnet.applications.redrawn import untrained_with_keys
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
 from provnet.errors import UsageError
 from provnet.inputs import Fitted, as_trained, run_of
@@ -61,7 +61,8 @@ def audit(
     (30, 1.0)
     """
     run, null = run_of(run), None if null is None else run_of(null)
-    members, nonmembers, left_out = _sides(run.samples, members, nonmembers)
+    sides_given = image_data("the members", members), image_data("the nonmembers", nonmembers)
+    members, nonmembers, left_out = _sides(run.samples, *sides_given)
     own = as_trained(run.config.network, members.images)
     sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
     copies = copies_of(own) if distort else {}

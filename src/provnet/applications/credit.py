@@ -124,7 +124,8 @@ def credit(
     """
     run = run_of(run)
     queries, k = checked(run, images, warn=warn), whole("k", k, 0)
-    _check(run, contributors, draws)
+    draws, seed = whole("draws", draws, 20), whole("seed", seed, 0)  # their ends are the intervals
+    _check(run, contributors)
     one_of("weights", weights, WEIGHTS)
     net, kept = active_network(run)
     active = np.arange(len(run.samples)) if kept is None else kept
@@ -178,10 +179,13 @@ def credit(
     )
 
 
-def _check(run: Run, contributors: Sequence[str | None], draws: int) -> None:
+def _check(run: Run, contributors: Sequence[str | None]) -> None:
+    if isinstance(contributors, str) or not isinstance(contributors, Sequence | np.ndarray):
+        raise UsageError(f"contributors must be a list, one for each sample or None; got {contributors!r:.80}")
     if len(contributors) != len(run.samples):
         raise UsageError(f"{len(contributors)} contributors for {len(run.samples)} samples; give one each, or None")
-    if draws < 20:
-        raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the intervals")
+    wrong = [name for name in contributors if not isinstance(name, str | None)]
+    if wrong:
+        raise UsageError(f"a contributor is named by text, or None where none is listed; got {wrong[0]!r:.80}")
     if any(name in ("", UNLISTED) for name in contributors):
         raise UsageError(f'a contributor must not be called "" or "{UNLISTED}"; None means that none is listed')

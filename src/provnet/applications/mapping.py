@@ -21,11 +21,11 @@ from provnet.applications.embedding import (
     index_features,
 )
 from provnet.data.assemble import evenly
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import UsageError
-from provnet.evaluation import trained_rows
+from provnet.evaluation import check_classes, trained_rows
 from provnet.explanation import Explanation, explain
-from provnet.inputs import Fitted, run_of
+from provnet.inputs import Fitted, positions, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.progress import Update, progress_bar
 
@@ -96,10 +96,13 @@ def sample_map(
     ((40, 2), (40, 5))
     """
     run = run_of(run)
-    engine = engine_for(engine)
-    if index is not None and len(index) != len(train):
-        raise UsageError(f"{len(train)} training samples, but {len(index)} indices of them; give one each")
-    own = trained_rows(run, train, index)
+    engine, limit = engine_for(engine), None if limit is None else whole("limit", limit)
+    own = positions(index, len(run.samples))
+    if len(own) != len(image_data("the training data", train)):
+        raise UsageError(f"{len(train)} training samples, but {len(own)} indices of them; give one each")
+    own = trained_rows(run, train, own)
+    if test is not None:
+        check_classes(run, test)
     shown = np.flatnonzero(~run.samples.withheld[own])
     rows = shown[evenly(run.samples.labels[own][shown], limit)]
     own, train = own[rows], train.select(rows)

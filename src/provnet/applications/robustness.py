@@ -25,11 +25,11 @@ from provnet.applications.conditions import Condition, distort, named
 from provnet.applications.paired import Difference, paired_difference
 from provnet.attribution import attribute
 from provnet.chunks import at_once
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, choose
 from provnet.explanation import active_network
-from provnet.inputs import Fitted, run_of
+from provnet.inputs import Fitted, run_of, whole
 from provnet.metrics import any_at_k
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
@@ -248,8 +248,7 @@ def _labels(run: Run, index: np.ndarray) -> np.ndarray:
 
 
 def _spread(n: int, most: int) -> np.ndarray:
-    if most < 1:
-        raise UsageError(f"attacked must be 1 or more, got {most}")
+    most = whole("attacked", most)
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 
@@ -262,7 +261,7 @@ def _ends(test: ImageData) -> tuple[float, float]:
 
 
 def _check(run: Run, test: ImageData) -> None:
-    if len(test) == 0:
+    if len(image_data("the test data", test)) == 0:
         raise UsageError("there are no test samples to distort")
     shape = run.config.network.input_shape
     if len(shape) != 3:

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from provnet.applications.subsets import choose_rows, per_class
 from provnet.chunks import at_once
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import DataError, UsageError
-from provnet.inputs import Fitted, run_of
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -58,6 +58,8 @@ def index_subset(
     (30, 'stratified')
     """
     run = None if run is None else run_of(run)
+    image_data("the training data", data)
+    seed = whole("seed", seed, 0)
     counts = per_class(asked, data.samples.labels, len(data.class_names))
     about: dict[str, Any] = {"asked": str(asked), "select": select, "seed": seed}
     given: dict[str, Any] = {}

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from provnet.attribution import attribute
 from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
-from provnet.evaluation import trained_rows
+from provnet.evaluation import check_classes, trained_rows
 from provnet.explanation import active_network
 from provnet.generation.sampling import BATCH, generate, raw_pictures
-from provnet.inputs import Fitted, run_of
+from provnet.inputs import Fitted, run_of, whole
 from provnet.metrics import group_hit
 from provnet.metrics_generation import frechet
 from provnet.modelfile import Run
@@ -58,6 +58,11 @@ def measure_generator(
     """
     run = run_of(run)
     found: dict[str, Any] = {}
+    made = whole("made", made)
+    if train is not None:
+        image_data("the training data", train)
+    if test is not None:
+        check_classes(run, test)
     if test is not None and len(test):
         found["test"] = rebuilt(run, test)
     if train is not None and len(train):

@@ -5,6 +5,7 @@ Letters: n pictures, C channels, H W height and width, L latents.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
-from provnet.data.files import brief
+from provnet.data.files import brief, check_memory
 from provnet.errors import NonFiniteError, UsageError, did_you_mean
-from provnet.inputs import Fitted, range_problem, raw_tensor, run_of
+from provnet.inputs import Fitted, range_problem, raw_tensor, run_of, whole
 from provnet.modelfile import Run
 from provnet.models.made import GENERATORS
 from provnet.models.provenance import ProvenanceNet
@@ -68,10 +69,10 @@ def generate(run: Run | Fitted, n: int, label: str | int | None = None, seed: in
     ((3, 1, 28, 28), dtype('uint8'), [7, 7, 7])
     """
     run = run_of(run)
-    if n < 1:
-        raise UsageError(f"how many pictures must be 1 or more, got {n}")
+    n = whole("how many pictures", n)
     net, wanted = run.network.eval(), None if label is None else class_of(run, label)
     vae, draws = vae_of(net), keyed_generator(seed, LATENT)
+    check_memory(n * (math.prod(run.config.network.input_shape) + 8 * vae.latents), f"{n:,} pictures")
     if vae.conditional:
         classes = _classes(run, n, wanted, seed)
         noise = torch.randn(n, vae.latents, generator=draws)
