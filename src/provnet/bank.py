@@ -1,9 +1,9 @@
 """The bank of a run: samples withheld, restored, erased and added without training again.
 
-For runs with an exemplar head, where a sample is a key. Each function takes a run and gives back a new one, or the same
-where there is nothing to change; `write_run` keeps it. The network stays as it was trained: an added sample taught it
-nothing (unless it was trained on before, without an index or until it was erased), and what it learned from an erased
-one stays in its weights.
+For runs with an exemplar head, where a sample is a key. Each function takes a run, or a fitted classifier, and gives
+back a new run, or the same where there is nothing to change; `write_run` keeps it. The network stays as it was trained:
+an added sample taught it nothing (unless it was trained on before, without an index or until it was erased), and what
+it learned from an erased one stays in its weights.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from provnet.data.files import shown
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError, did_you_mean
+from provnet.inputs import Fitted, run_of
 from provnet.keybank import PackedKeys, pack
 from provnet.modelfile import Run
 from provnet.models.exemplar import unit
@@ -31,7 +32,7 @@ NOT_TRAINED = -1.0  # the class loss of an added sample in every epoch: it was i
 HINTED = 20_000  # ids that an unknown one is compared with: that takes time
 
 
-def withhold(run: Run, ids: Iterable[str]) -> Run:
+def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
     """These samples are no longer named; their keys stay in the run, and `restore` undoes it.
 
     >>> from provnet.training.config import train_config
@@ -42,19 +43,22 @@ def withhold(run: Run, ids: Iterable[str]) -> Run:
     >>> 3 in provnet.explain(run, data.images[3:4], k=40).index
     False
     """
+    run = run_of(run)
     return _flagged(run, ids, withheld=True)
 
 
-def restore(run: Run, ids: Iterable[str]) -> Run:
+def restore(run: Run | Fitted, ids: Iterable[str]) -> Run:
     """These samples may be named again."""
+    run = run_of(run)
     return _flagged(run, ids, withheld=False)
 
 
-def erase(run: Run, ids: Iterable[str]) -> Run:
+def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
     """These samples are taken out: key, id, hashes, label, path, source and losses. What the weights learned stays.
 
     A class that loses its last sample keeps its place, but is never predicted.
     """
+    run = run_of(run)
     head = exemplar_head(run.network)
     kept = np.setdiff1d(np.arange(len(run.samples)), _positions(run, ids))
     samples = run.samples.select(kept)
@@ -71,7 +75,7 @@ def erase(run: Run, ids: Iterable[str]) -> Run:
     )
 
 
-def add(run: Run, data: ImageData, *, skip_known: bool = False, progress: bool = False) -> Run:
+def add(run: Run | Fitted, data: ImageData, *, skip_known: bool = False, progress: bool = False) -> Run:
     """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
 
     Pixels that are in the bank already are refused by name, or left out with `skip_known`. An id that is taken gets
@@ -87,6 +91,7 @@ def add(run: Run, data: ImageData, *, skip_known: bool = False, progress: bool =
     >>> provnet.explain(more, data.images[40:42], k=1).index.tolist()
     [[40], [41]]
     """
+    run = run_of(run)
     head = exemplar_head(run.network)
     new = newcomers(run, data, skip_known=skip_known)
     if len(new) == 0:
@@ -123,7 +128,11 @@ def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:
 def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
     """The index of each id; an unknown one is refused with the nearest that is known."""
     places = run.samples.id_places
-    wanted = [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
+    given = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else list(ids)
+    strange = [name for name in given if not isinstance(name, str)]
+    if strange:
+        raise UsageError(f"samples are named by their ids, text such as run.samples.sample_ids; got {strange[0]!r:.80}")
+    wanted = list(dict.fromkeys(given))
     if not wanted:
         raise UsageError("no sample was named; give the ids of some samples of the run")
     unknown = [name for name in wanted if name not in places]

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from provnet.chunks import at_once
+from provnet.data.files import as_path
 from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
@@ -132,7 +133,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             data,
             network=self.network,
             backbone=copy.deepcopy(self.backbone),
-            conditional=bool(self.conditional),
+            conditional=_plain(self.conditional),
             alpha=_number(self.alpha),
             head=self.head,
             config=self._train_config(),
@@ -178,8 +179,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         An older run there is replaced; a folder of something else is refused.
         """
         check_is_fitted(self, "run_")
-        if os.path.isdir(folder):  # noqa: PTH112 - a name too long to be one is refused in words later
-            refuse_strangers(Path(folder), overwrite=True)
+        where = as_path("the run's folder", folder)
+        if os.path.isdir(where):  # noqa: PTH112 - a name too long to be one is refused in words later
+            refuse_strangers(where, overwrite=True)
         return write_run(self.run_, folder)
 
     def __sklearn_tags__(self) -> Any:
@@ -198,7 +200,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if not isinstance(seed, numbers.Integral):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         given = {name: getattr(self, name) for name in ("epochs", "batch_size", "lr", "augment")} | {"seed": seed}
-        return train_config(self.preset, **{k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()})
+        return train_config(self.preset, **{name: _plain(value) for name, value in given.items()})
 
     def _training_data(self, given: Any, answers: Any) -> ImageData:
         rows, shape = flatten(given)
@@ -245,7 +247,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier:
     """The fitted classifier of a run folder, whether `save` or `provnet train` wrote it; its Run is `.run_`.
 
-    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take `load(folder).run_`.
+    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take the classifier, too.
     Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A run
     whose backbone was given as object needs it again.
     """
@@ -265,6 +267,11 @@ def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceCla
     if names is not None:
         model.feature_names_in_ = names
     return model._take(run)
+
+
+def _plain(value: Any) -> Any:
+    """A value of numpy's own types as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _number(value: Any) -> Any:

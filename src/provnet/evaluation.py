@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from provnet.data.distort import perturbations
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
 from provnet.explanation import Explanation, explain
-from provnet.inputs import Fitted, range_problem, run_of
+from provnet.inputs import Fitted, positions, range_problem, run_of
 from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
@@ -104,7 +104,7 @@ def evaluate(
     """
     run = run_of(run)
     if test is not None:
-        _check_classes(run, test)
+        check_classes(run, test)
         problem = range_problem(run.config.network, test.images) if warn and len(test) else None
         if problem is not None:
             warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=2)
@@ -131,7 +131,7 @@ def evaluate(
     )
 
 
-def trained_rows(run: Run, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
+def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
     """(n,) int64, which training sample each row of `train` is: `index`, or all in order.
 
     Other data, also the same in another order, are refused: their rows would be taken for other samples.
@@ -143,11 +143,12 @@ def trained_rows(run: Run, train: ImageData | None, index: np.ndarray | None = N
     >>> trained_rows(fit(data, config=train_config(epochs=1)), data.select([3, 7]), np.array([3, 7])).tolist()
     [3, 7]
     """
-    own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
-    if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
-        raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")
-    if train is not None and train.samples.fingerprint != run.samples.select(own).fingerprint:
-        raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+    run = run_of(run)
+    own = positions(index, len(run.samples))
+    if train is not None:
+        given = image_data("the training data", train).samples.fingerprint
+        if given != run.samples.select(own).fingerprint:
+            raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
     return own
 
 
@@ -155,8 +156,9 @@ def _rate(hits: np.ndarray) -> Interval:
     return wilson(int(hits.sum()), len(hits))
 
 
-def _check_classes(run: Run, test: ImageData) -> None:
-    if test.class_names != run.samples.class_names:
+def check_classes(run: Run, test: ImageData) -> None:
+    """Refuse test data with classes of their own: labels are compared by number."""
+    if image_data("the test data", test).class_names != run.samples.class_names:
         unknown = sorted(set(test.class_names) - set(run.samples.class_names))
         raise UsageError(
             f"the data have {len(test.class_names)} classes, the run {len(run.samples.class_names)}"

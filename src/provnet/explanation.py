@@ -6,7 +6,7 @@ Letters: B queries, K exemplars.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
 
@@ -18,7 +18,7 @@ from provnet.attribution import Attribution, attribute
 from provnet.chunks import at_once
 from provnet.data.evidence import Evidence, evidence, picture_of
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
 from provnet.errors import NonFiniteError, UsageError
 from provnet.inputs import Fitted, range_problem, raw_tensor, run_of, whole
@@ -88,6 +88,7 @@ class Explanation:
             if not -len(self) <= rows < len(self):
                 raise IndexError(f"there are {len(self)} explanations, numbered from 0; got {rows}")
             return self.one(int(rows))
+        rows = rows if isinstance(rows, slice) else _rows(rows, len(self))
         names = ("predicted", "confidence", "index", "weight", "support", "supported")
         places = torch.from_numpy(np.ascontiguousarray(np.arange(len(self))[rows]))  # torch steps forwards only
         images = None if self.images is None else self.images[places]
@@ -107,6 +108,8 @@ class Explanation:
 
     def to_records(self, inputs: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Plain dictionaries for JSON: input, predicted, confidence, supported, exemplars."""
+        if isinstance(inputs, str) or not isinstance(inputs, Iterable | None):
+            raise UsageError(f"inputs must be names, one for each explanation; got {inputs!r:.80}")
         names = list(inputs) if inputs is not None else [str(row) for row in range(len(self))]
         if len(names) != len(self):
             raise UsageError(f"{len(names)} names for {len(self)} explanations; give one each")
@@ -141,6 +144,8 @@ class Explanation:
         >>> explain(run, data.images[:3], k=2).show(data).html.count("<img ")
         9
         """
+        for part in () if data is None else data if isinstance(data, list | tuple) else (data,):
+            image_data("the training data", part)
         shown = self[:MOST_INPUTS]
         named = shown.index[:, :MOST_EXEMPLARS]
         withheld = (shown.index >= 0) & self.samples.withheld[np.maximum(shown.index, 0)]
@@ -218,6 +223,18 @@ def explain(
     return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
 
 
+def _rows(rows: Any, n: int) -> np.ndarray:
+    """Which of n inputs are meant: whole numbers (-1 is the last), or a bool mask."""
+    given = np.asarray(rows)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iub"):
+        raise UsageError(f"inputs are chosen by position, a slice or a bool mask; got {given.dtype} {given.shape}")
+    if given.dtype.kind == "b" and len(given) != n:
+        raise UsageError(f"a bool mask must have one value an input, {n}; got {len(given)}")
+    if given.dtype.kind in "iu" and given.size and not -n <= given.min() <= given.max() < n:
+        raise IndexError(f"there are {n} explanations, numbered from 0; got {given.min()}..{given.max()}")
+    return given if given.size else given.astype(np.int64)
+
+
 def _queries(images: Tensor | np.ndarray) -> Tensor:
     queries = raw_tensor(images)
     if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
@@ -227,11 +244,12 @@ def _queries(images: Tensor | np.ndarray) -> Tensor:
     return queries
 
 
-def active_network(run: Run) -> tuple[ProvenanceNet, np.ndarray | None]:
+def active_network(run: Run | Fitted) -> tuple[ProvenanceNet, np.ndarray | None]:
     """The run's network, and None; or where samples are withheld one that does not know their keys, and the others.
 
     The second is (n,) int64, the index of each sample that may be named. It costs a copy of the keys.
     """
+    run = run_of(run)
     if not run.samples.withheld.any():
         return run.network, None
     kept = np.flatnonzero(~run.samples.withheld)

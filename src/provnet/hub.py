@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from provnet.data.identity import SampleTable
 from provnet.errors import UsageError
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import FILES, Run, RunConfig, read_run, write_run
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
 
@@ -52,8 +53,9 @@ class ProvenanceModel(
         self.history = history
 
     @classmethod
-    def from_run(cls, run: Run) -> Self:
+    def from_run(cls, run: Run | Fitted) -> Self:
         """The module of a run."""
+        run = run_of(run)
         return cls(run.network, run.config, run.samples, run.history).eval()
 
     @property

@@ -39,12 +39,16 @@ class IndexMap(nn.Module):
         given = np.asarray(labels)
         if given.size and given.dtype.kind not in "iub":
             raise UsageError(f"labels must be whole numbers, got {given.dtype}")
-        y = torch.from_numpy(given.astype(np.int64).reshape(-1))  # a copy: the caller may go on writing
+        if given.ndim != 1:
+            raise UsageError(f"labels must be a row of numbers, one a sample; got shape {given.shape}")
+        if classes is not None and not isinstance(classes, int | np.integer):
+            raise UsageError(f"the number of classes must be a whole number, got {classes!r}")
+        y = torch.from_numpy(given.astype(np.int64))  # a copy: the caller may go on writing
         if len(y) == 0:
             raise UsageError("an IndexMap needs at least one sample, got none")
         if int(y.min()) < 0:
             raise UsageError(f"labels must be 0 or more, got {int(y.min())}")
-        count = int(y.max()) + 1 if classes is None else classes
+        count = int(y.max()) + 1 if classes is None else int(classes)
         if int(y.max()) >= count:
             raise UsageError(f"labels must lie below the number of classes, {count}; got {int(y.max())}")
         sizes = torch.bincount(y, minlength=count)

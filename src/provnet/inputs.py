@@ -6,6 +6,7 @@ Letters: N samples, C channels, H W height and width, F features.
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 import warnings
 from typing import Any, Protocol
@@ -161,6 +162,33 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     if number < least:
         raise UsageError(f"{name} must be {least} or more, got {number}")
     return number
+
+
+def real(name: str, value: Any) -> float:
+    """A setting that must be a finite number.
+
+    >>> real("epsilon", np.float32(0.5))
+    0.5
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        raise UsageError(f"{name} must be a finite number, got {value!r:.80}")
+    return float(value)
+
+
+def positions(index: Any, n: int) -> np.ndarray:
+    """(m,) int64, which of n training samples are meant; None means all, in order. What names none is refused.
+
+    >>> positions([2, 0], 3).tolist(), positions(None, 2).tolist()
+    ([2, 0], [0, 1])
+    """
+    if index is None:
+        return np.arange(n)
+    own = np.asarray(index)
+    if own.ndim != 1 or (own.size and own.dtype.kind not in "iu"):
+        raise UsageError(f"index must be whole numbers, one a sample; got {own.dtype} of shape {own.shape}")
+    if own.size and not 0 <= own.min() <= own.max() < n:
+        raise UsageError(f"index must name training samples, 0..{n - 1}; got {own.min()}..{own.max()}")
+    return own.astype(np.int64)
 
 
 def row_shape(config: RunConfig | NetworkConfig) -> tuple[int, ...]:

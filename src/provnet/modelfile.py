@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from provnet import fileset
 from provnet.card import model_card
+from provnet.data.files import as_path
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.fileset import FORMAT_VERSION, FileSet
@@ -102,7 +103,7 @@ def is_run(folder: Path) -> bool:
 
 def prepare_run_folder(folder: str | Path) -> Path:
     """Make a folder for a run and see that it can be written; files of a run's names that are not ours are refused."""
-    where = Path(folder)
+    where = as_path("the run's folder", folder)
     fileset.prepare_folder(where)
     if is_run(where):
         foreign = [] if fileset.staged_is_ours(where, FILES) else [fileset.NEXT]
@@ -115,6 +116,10 @@ def prepare_run_folder(folder: str | Path) -> Path:
 
 def write_run(run: Run, folder: str | Path) -> Path:
     """Write a run, or replace the one that is there; killed at any moment it leaves the old one or the new one."""
+    if not isinstance(run, Run):
+        raise UsageError(
+            f"a run is wanted, got {type(run).__name__}; a fitted classifier is written by its save(folder)"
+        )
     where = prepare_run_folder(folder)
     weights = _weights(run.network)
     check_state(run.config.network, run.samples, weights, "network")
@@ -139,7 +144,7 @@ def write_run(run: Run, folder: str | Path) -> Path:
 
 def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
     """Read a run; every file is checked before any is used. A `custom` backbone is given again, and copied."""
-    where = Path(folder)
+    where = as_path("the run's folder", folder)
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
         files = _open_all(where, stack)
@@ -152,7 +157,7 @@ def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
 
 def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
     """The settings and the sample table alone, checked like everything else; needs no network."""
-    where = Path(folder)
+    where = as_path("the run's folder", folder)
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
         files = _open_all(where, stack)
@@ -161,7 +166,7 @@ def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
 
 def verify_files(folder: str | Path) -> list[FileCheck]:
     """Check every file against the manifest: ("model.safetensors", "ok", 0) or what is wrong, for each."""
-    where = Path(folder)
+    where = as_path("the run's folder", folder)
     _refuse_other_things(where)
     try:
         current = _current(where)

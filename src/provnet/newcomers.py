@@ -8,7 +8,7 @@ import torch
 from provnet.data.combine import with_classes
 from provnet.data.files import brief, shown
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import DataError, NonFiniteError, UsageError
 from provnet.inputs import BYTES, range_problem
 from provnet.modelfile import Run
@@ -32,7 +32,7 @@ def newcomers(run: Run, data: ImageData, *, skip_known: bool = False) -> ImageDa
 
 def _check_values(run: Run, data: ImageData) -> None:
     network = run.config.network
-    if len(data) == 0:
+    if len(image_data("the samples to add", data)) == 0:
         raise DataError("there are no samples to add")
     if data.shape != network.input_shape:
         raise DataError(

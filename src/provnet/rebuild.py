@@ -20,6 +20,7 @@ from provnet.runconfig import CUSTOM
 from provnet.safefile import Layout, compare_layouts, layouts_of, read_layouts, read_tensors
 
 STEPS = "index_head.steps"
+_HEAD = "index_head."  # as large as there are samples
 TABLE = 1 << 27  # entries of the index map's table, or of the single branch's class table
 
 
@@ -32,12 +33,17 @@ def rebuild(
     """
     if config.backbone == CUSTOM and backbone is None:
         raise UsageError(
-            "this run was trained with a backbone given as object; give it again, in Python: backbone=module"
+            "this run was trained with a backbone given as object; give it again, in Python: provnet.load(folder, "
+            'backbone=module), or for any command provnet.cli.main(["explain", ...], backbone=module)'
         )
+    if backbone is not None and not isinstance(backbone, nn.Module):
+        raise UsageError(f"backbone must be an nn.Module, the one that the run was trained with; got {backbone!r:.80}")
     if config.backbone != CUSTOM and backbone is not None:
         raise UsageError(f'this run has the backbone "{config.backbone}" of provnet; leave the backbone argument out')
     network = _build(config, samples, None if backbone is None else own_copy(backbone))
     found, expected = read_layouts(file), layouts_of(network.state_dict())
+    if backbone is not None:
+        _compare_backbone(found, expected)
     _compare_head(found, expected, len(samples), file.name)
     plain = config.key_type == "bf16" and STEPS not in found  # bf16 keys had no factors at first
     weights = read_tensors(file, {name: one for name, one in expected.items() if not (plain and name == STEPS)})
@@ -121,6 +127,15 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         raise IntegrityError(f"config.json describes a network that cannot be built: {error}") from None
     network.normalise = Normalise(config)  # small, and not among the weights: real values
     return network
+
+
+def _compare_backbone(found: Mapping[str, Layout], expected: Mapping[str, Layout]) -> None:
+    """Weights that do not fit the module that was given tell of another module, not of damage."""
+    wanted, there = ({name: one for name, one in of.items() if not name.startswith(_HEAD)} for of in (expected, found))
+    try:
+        compare_layouts(there, wanted, "the run")
+    except IntegrityError as error:
+        raise UsageError(f"the backbone given is not the one that this run was trained with: {error}") from None
 
 
 def _compare_head(found: Mapping[str, Layout], expected: Mapping[str, Layout], n: int, path: Any) -> None:

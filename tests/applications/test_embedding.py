@@ -145,7 +145,7 @@ def test_small_classes_have_fewer_groups() -> None:
     points = np.array([[0.0], [0.0], [0.0], [7.0], [1.0]], dtype=np.float32)
     found = clusters_within(points, np.array([0, 0, 0, 0, 1]), 5)
     assert [(one.label, len(one.members), len(one.nearest)) for one in found] == [(0, 3, 3), (0, 1, 1), (1, 1, 1)]
-    with pytest.raises(UsageError, match="1 group or more"):
+    with pytest.raises(UsageError, match="groups of a class must be 1 or more, got 0"):
         clusters_within(points, np.zeros(5, np.int64), 0)
 
 

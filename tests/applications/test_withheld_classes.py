@@ -14,6 +14,7 @@ from provnet.applications.audit import audit
 from provnet.applications.mapping import sample_map
 from provnet.applications.member import UNKNOWN, UNNAMED, Heldout, memberships
 from provnet.applications.membership import member_scores
+from provnet.applications.robustness import measure
 from provnet.errors import UsageError
 from provnet.modelfile import Run
 
@@ -55,6 +56,21 @@ def test_a_verdict_says_that_no_sample_may_be_named() -> None:
             assert one.why == UNNAMED
         else:
             assert one.value is not None and one.p_value is not None
+
+
+def test_robustness_counts_them_as_wrong_and_says_how_many() -> None:
+    run, gone = hidden()
+    none = provnet.explain(run, unseen().images, k=1).predicted == gone
+    row = measure(run, unseen(), conditions=["blur-1"]).rows[0]
+    assert row.figures["unnamed"].value == none.mean() > 0
+    assert row.figures["index_top_1"].value == pytest.approx(
+        (row.figures["class_top_1"].value or 0) - (none & (unseen().samples.labels == gone)).mean()
+    )
+    assert row.figures["same_exemplar"].value == pytest.approx(1 - none.mean())
+    assert "unnamed" not in measure(keyed("class-conditional"), unseen(), conditions=["blur-1"]).rows[0].figures
+    single = keyed("single")
+    without = replace(single, samples=replace(single.samples, withheld=single.samples.labels == gone))
+    assert measure(without, unseen(), conditions=["blur-1"]).rows[0].figures["unnamed"].value == 0
 
 
 def test_an_audit_leaves_them_out_and_counts_them() -> None:

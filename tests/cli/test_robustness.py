@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import provnet
+from provnet.bank import withhold
+from provnet.modelfile import write_run
 from provnet.report.text import percent
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -92,6 +96,25 @@ def test_without_an_isolated_cnn_nothing_is_compared(runs: Path, tmp_path: Path,
     assert ends in Page((tmp_path / "report.html").read_text("utf-8")).words  # not only where one points
     assert "no run is an isolated CNN" in found.err
     assert "Better or worse" not in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_pictures_without_an_exemplar_are_told(trained: tuple[Path, Path], tmp_path: Path, call: Call) -> None:
+    data, test = (provnet.open_data(trained[0], split=split) for split in ("train", "test"))
+    run = fit(data, head="exemplar", config=train_config(epochs=2, batch_size=8))
+    gone = int(np.bincount(provnet.explain(run, test.images, k=1).predicted).argmax())
+    ids = [name for name, label in zip(run.samples.sample_ids, run.samples.labels, strict=True) if label == gone]
+    run = replace(run, config=replace(run.config, test=test.spec))
+    write_run(withhold(run, ids), tmp_path / "hidden")
+    write_run(run, tmp_path / "whole")
+    found = call("robustness", tmp_path / "hidden", tmp_path / "whole", "--out", tmp_path / "out", *QUICK)
+    assert found.code == 0, found.err
+    said = " ".join(found.err.split())
+    assert "hidden: for up to" in said and "no sample may be named" in said and "whole: for up to" not in said
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "All samples of the predicted class are withheld." in page
+    assert "not measured: nothing is withheld" in page
+    kept = json.loads((tmp_path / "out" / "robustness.json").read_text())["networks"]
+    assert ["unnamed" in one["conditions"]["clean"] for one in kept] == [True, False]
 
 
 def test_the_same_seed_gives_the_same_figures_whatever_the_order(runs: Path, tmp_path: Path, call: Call) -> None:

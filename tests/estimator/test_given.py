@@ -15,11 +15,6 @@ from torch.utils.data import TensorDataset
 
 import provnet
 from provnet import ImageData, ProvenanceClassifier
-from provnet.applications.audit import audit
-from provnet.applications.credit import credit
-from provnet.applications.debugging import debug
-from provnet.applications.mapping import sample_map
-from provnet.applications.member import memberships
 from provnet.errors import DataError, UsageError
 from tests.estimator.made import pictures, same, small
 
@@ -118,28 +113,11 @@ def test_what_is_no_run(given: Any, data: ImageData) -> None:
             call(given, data)
 
 
-ASKED: dict[str, Callable[[Any, ImageData], Any]] = {
-    "debug": debug,
-    "audit": lambda run, data: audit(run, data, data),
-    "credit": lambda run, data: credit(run, data.images, ["ann"] * len(data)),
-    "sample_map": sample_map,
-    "memberships": lambda run, data: memberships(run, data.images),
-}
-
-
-@pytest.mark.parametrize("call", ASKED.values(), ids=ASKED)
-def test_functions_of_a_run_take_the_run_or_say_where_it_is(
-    call: Callable[[Any, ImageData], Any], data: ImageData, named: ProvenanceClassifier
-) -> None:
-    try:
-        call(named, data)
-    except AttributeError as error:
-        assert "where a run is wanted, give model.run_" in str(error)
-
-
 def test_names_of_a_run_are_no_attributes(named: ProvenanceClassifier) -> None:
     for name in ("config", "samples", "history", "folder", "other"):
         assert not hasattr(named, name)
+    with pytest.raises(AttributeError, match=r"no \.samples, its run has: where a run is wanted, give model\.run_"):
+        _ = named.samples
     with pytest.raises(AttributeError, match="'ProvenanceClassifier' object has no attribute 'other'"):
         _ = named.other
     assert clone(named).get_params() == named.get_params()

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+import provnet
+from provnet import ImageData
 from provnet.cli.figures import generator_table
-from provnet.errors import DataError, UsageError
+from provnet.errors import DataError, NonFiniteError, UsageError
 from provnet.generation import Generated, generate, interpolate, rebuild_pictures, sampling, sources
 from provnet.generation.measures import index_hits, mean_of, measure_generator, rebuilt
 from provnet.modelfile import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
-from .made import NAMES, pictures, trained
+from .made import CLASSES, NAMES, pictures, trained
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -147,6 +150,35 @@ def test_all_figures_of_a_generator(runs: dict[str, Run]) -> None:
     for given, index in ((pictures().select(np.arange(23)[::-1]), None), (pictures(), np.arange(23)[::-1])):
         with pytest.raises(UsageError, match="not the ones this run was trained on"):
             measure_generator(runs["modern"], given, index=index, made=2)
+
+
+@pytest.mark.parametrize("name", ["paper", "faces", "modern"])
+def test_equal_pictures_are_found_as_explanations_name_them(name: str) -> None:
+    once = pictures(12)
+    data = provnet.open_data(once.images.repeat(2, 1, 1, 1), np.array(CLASSES)[once.labels.repeat(2)])
+    run, own = trained(name, data, epochs=12), np.arange(24)
+    hits = index_hits(run, data, own)
+    # whatever an output layer makes of two neurons for one picture: it is the first of them that is named
+    assert hits["index_at_mean"].tolist() == (explain_classes(run, data) == own).tolist()
+    assert not hits["index_at_mean"][12:].any()
+    figures = measure_generator(run, data, made=2)["train"]
+    assert figures["index_accuracy_group"]["value"] == 2 * figures["index_accuracy"]["value"] > 0
+    assert figures["index_accuracy_drawn_group"]["value"] >= figures["index_accuracy_drawn"]["value"]
+    assert any("duplicates count as one" in str(cell) for cell in generator_table({"train": figures}).columns[0].cells)
+    assert not [key for key in measure_generator(trained(name, once), once, made=2)["train"] if key.endswith("_group")]
+
+
+def explain_classes(run: Run, data: ImageData) -> np.ndarray:
+    """The sample that `explain` names first within the given class."""
+    return provnet.explain(run, data.images, k=1, classes=data.labels).index[:, 0]
+
+
+def test_scores_that_are_not_finite_name_nobody(runs: dict[str, Run]) -> None:
+    broken = copy.deepcopy(runs["paper"])
+    with torch.no_grad():
+        next(broken.network.index_head.parameters()).fill_(torch.nan)
+    with pytest.raises(NonFiniteError, match="no sample can be named"):
+        index_hits(broken, pictures(), np.arange(23))
 
 
 def test_figures_of_a_generator_leave_withheld_samples_out(runs: dict[str, Run]) -> None:

@@ -111,7 +111,7 @@ def test_a_backbone_of_ones_own_is_given_again(tmp_path: Path) -> None:
     again = read_run(tmp_path, backbone=Tied())
     images = torch.rand(3, 4)
     assert torch.equal(net(images).index_scores, again.network(images).index_scores)
-    with pytest.raises(IntegrityError, match=r"model\.safetensors: tensor 'backbone"):
+    with pytest.raises(UsageError, match=r"not the one that this run was trained with: the run: tensor 'backbone"):
         read_run(tmp_path, backbone=nn.Linear(4, 4))
 
 

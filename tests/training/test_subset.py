@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from provnet.bank import erase
 from provnet.errors import IntegrityError, UsageError
 from provnet.evaluation import evaluate
 from provnet.explanation import explain
 from provnet.indexing import IndexMap
-from provnet.modelfile import read_run
+from provnet.modelfile import read_run, write_run
 from provnet.models.exemplar import ExemplarHead
 from provnet.training.fit import fit
 from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed, observe
@@ -142,6 +143,34 @@ def test_stops_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     assert verify(out, data).verdict == "same"  # which hold 15 samples more
     assert verify(out, data.select(torch.arange(SAMPLES).flip(0))).verdict == "re-ordered"
     assert verify(out, data.select(np.arange(12))).verdict == "edited"
+
+
+def test_verify_looks_at_samples_without_an_index(tmp_path: Path) -> None:
+    data, out = pictures(), tmp_path / "run"
+    fit(data, index_subset=IndexSubset(ROWS), config=recipe(), head="exemplar", out=out)
+    for order in (np.arange(SAMPLES), np.arange(SAMPLES)[::-1]):
+        found = verify(out, data.select(order.copy()))
+        assert (found.ok, found.rest, found.unsure) == (True, "", "")
+    found = verify(out, data.select(np.setdiff1d(np.arange(SAMPLES), [0])))  # a sample that is in no table of the run
+    assert (found.verdict, found.ok, found.exit_code) == ("same", False, 6)
+    assert found.rest == "the other samples, which have no index, are not those of training time: 14 now"
+    assert found.lines()[-1] == f"data: {found.rest}"
+
+
+def test_verify_after_erasing(tmp_path: Path) -> None:
+    data, out = pictures(), tmp_path / "run"
+    run = fit(data, index_subset=IndexSubset(ROWS), config=recipe(), head="exemplar")
+    write_run(erase(run, [run.samples.sample_ids[0]]), out)
+    found = verify(out, data)  # which still hold what was erased
+    assert (found.verdict, found.ok, found.rest) == ("same", True, "")
+    assert "cannot be compared: 1 of 16 were erased or added" in found.unsure
+    assert found.lines()[-1] == f"data: {found.unsure}"
+    found = verify(out, data.select(np.setdiff1d(np.arange(SAMPLES), ROWS[:1])))
+    assert (found.ok, found.rest, found.unsure) == (True, "", "")
+    assert not verify(out, data.select(np.setdiff1d(np.arange(SAMPLES), [0, 4]))).ok
+    whole = fit(data, config=recipe(), head="exemplar")
+    write_run(erase(whole, [whole.samples.sample_ids[0]]), tmp_path / "whole")
+    assert verify(tmp_path / "whole", data).verdict == "same"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from provnet.chunks import at_once
 from provnet.curves import auc
 from provnet.errors import UsageError
 from provnet.explanation import active_network
-from provnet.inputs import whole
+from provnet.inputs import Fitted, raw_tensor, run_of, whole
 from provnet.modelfile import Run
 from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
@@ -76,7 +76,7 @@ class Abstention:
 
 
 def abstention(
-    run: Run,
+    run: Run | Fitted,
     own: Tensor | None,
     strangers: Mapping[str, Tensor],
     *,
@@ -98,6 +98,11 @@ def abstention(
     >>> abstention(run, None, {"noise": uniform_noise(data.images, 50)}).kinds["noise"].abstained.n
     50
     """
+    run = run_of(run)
+    if not isinstance(strangers, Mapping):
+        raise UsageError(f"strangers must be pictures by kind, such as {{'noise': images}}; got {strangers!r:.80}")
+    own = None if own is None else raw_tensor(own)
+    strangers = {name: raw_tensor(images) for name, images in strangers.items()}
     taken = [name for name in strangers if name in TAKEN]
     if taken:
         raise UsageError(f'strangers must not be called "{taken[0]}", which is a name of the result; give another name')
@@ -126,8 +131,9 @@ def abstention(
     )
 
 
-def support_of(run: Run, images: Tensor | np.ndarray, batch_size: int | None = None) -> np.ndarray:
+def support_of(run: Run | Fitted, images: Tensor | np.ndarray, batch_size: int | None = None) -> np.ndarray:
     """(n,) support scores of raw pictures."""
+    run = run_of(run)
     queries = checked(run, images, warn=False)
     net, _ = active_network(run)
     device = next(net.parameters()).device

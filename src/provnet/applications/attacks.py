@@ -10,7 +10,6 @@ Letters: B batch, C classes, N samples.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 from provnet.data.batches import fold
 from provnet.data.keyed import sample_keys, uniform
 from provnet.errors import UsageError, choose
+from provnet.inputs import real
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet
 
@@ -74,7 +74,7 @@ def attack(
     0.1
     """
     how = choose("attack", how, ATTACKS) if isinstance(how, str) else how
-    if not (math.isfinite(epsilon) and 0 < epsilon <= 1):
+    if not 0 < real("epsilon", epsilon) <= 1:
         raise UsageError(f"epsilon must lie above 0 and at most at 1, on pixels from 0 to 1; got {epsilon}")
     if labels.shape != images.shape[:1] or keys.shape != images.shape[:1]:
         raise UsageError(f"one label and one key a picture are needed, {len(images)} here")

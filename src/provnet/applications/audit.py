@@ -20,10 +20,10 @@ from provnet.applications.membership import SCORES, MemberScores, blank_network,
 from provnet.applications.queries import checked
 from provnet.applications.redrawn import untrained_with_keys
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
 from provnet.errors import UsageError
-from provnet.inputs import as_trained
+from provnet.inputs import Fitted, as_trained, run_of
 from provnet.modelfile import Run
 from provnet.stats import Interval, wilson
 from provnet.training.progress import Update, progress_bar
@@ -32,11 +32,11 @@ KEPT = 2_000  # scores of a kind that are kept for verdicts on single pictures
 
 
 def audit(
-    run: Run,
+    run: Run | Fitted,
     members: ImageData,
     nonmembers: ImageData,
     *,
-    null: Run | None = None,
+    null: Run | Fitted | None = None,
     distort: bool = True,
     seed: int = 0,
     batch_size: int | None = None,
@@ -60,16 +60,18 @@ def audit(
     >>> found.nonmembers, found.lookup["bytes"]["members"].value
     (30, 1.0)
     """
-    members, nonmembers, left_out = _sides(run.samples, members, nonmembers)
+    run, null = run_of(run), None if null is None else run_of(null)
+    sides_given = image_data("the members", members), image_data("the nonmembers", nonmembers)
+    members, nonmembers, left_out = _sides(run.samples, *sides_given)
     own = as_trained(run.config.network, members.images)
     sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
     copies = copies_of(own) if distort else {}
+    unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
     size = sum(map(len, sides))
     settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
     scored = partial(member_scores, run, warn=False, **settings)
     with progress_bar("auditing", size * (3 + len(copies)), progress) as update:
         clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
-        unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
         equal = equal_slots(unseen, (null or run).samples, "plain")
         told = partial(_tell, update, size, "a network that saw neither")
         blank = _scored(partial(network_scores, unseen, equal=equal, **settings), sides, told)

@@ -11,7 +11,7 @@ Letters: B batch, C channels, H W height and width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -76,6 +76,8 @@ def named(names: Sequence[str] | None = None) -> list[Condition]:
     >>> [one.name for one in named(["occlusion-4"])]
     ['clean', 'occlusion-4']
     """
+    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
+        raise UsageError(f"conditions must be a list of names, got {names!r:.80}; allowed: {', '.join(CONDITIONS)}")
     wanted = list(CONDITIONS) if names is None else names
     return [choose("condition", name, CONDITIONS) for name in dict.fromkeys(["clean", *wanted])]
 

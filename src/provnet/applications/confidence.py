@@ -17,6 +17,7 @@ from provnet.applications.copies import copies_of
 from provnet.curves import calibration_error
 from provnet.data.batches import fold
 from provnet.explanation import explain
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 from provnet.stats import LEVEL, Interval, wilson
 
@@ -87,8 +88,9 @@ def calibrated(confidence: np.ndarray, right: np.ndarray, *, seed: int = 0, draw
     return Calibrated(ece, float(confidence.mean()), wilson(int(right.sum()), len(right)), tuple(bins))
 
 
-def class_calibration(run: Run, images: Tensor, labels: np.ndarray, *, seed: int = 0) -> Calibrated:
+def class_calibration(run: Run | Fitted, images: Tensor, labels: np.ndarray, *, seed: int = 0) -> Calibrated:
     """The class branch on distorted copies of raw pictures (n, ...) with their labels (n,)."""
+    run = run_of(run)
     sure, hits = [], []
     for number, copy in enumerate(copies_of(images).values()):
         found = explain(run, copy(images, fold(seed, number)), k=1)
@@ -97,11 +99,12 @@ def class_calibration(run: Run, images: Tensor, labels: np.ndarray, *, seed: int
     return calibrated(np.concatenate(sure), np.concatenate(hits), seed=seed)
 
 
-def index_calibration(run: Run, images: Tensor, index: np.ndarray, *, seed: int = 0) -> Calibrated:
+def index_calibration(run: Run | Fitted, images: Tensor, index: np.ndarray, *, seed: int = 0) -> Calibrated:
     """The index branch on distorted copies of the raw training samples `index` (n,); equal pictures count as one.
 
     So does their confidence: equal samples share their weight, see `equal`, and that of the picture is the sum.
     """
+    run = run_of(run)
     groups, shared = run.samples.groups, _shared_by(run)
     sure, hits = [], []
     for number, copy in enumerate(copies_of(images).values()):

@@ -27,7 +27,7 @@ from provnet.data.files import check_memory
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, one_of
 from provnet.explanation import active_network
-from provnet.inputs import whole
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.stats import Interval
 from provnet.training.progress import progress_bar
@@ -94,7 +94,7 @@ class Credit:
 
 
 def credit(
-    run: Run,
+    run: Run | Fitted,
     images: Tensor | np.ndarray,
     contributors: Sequence[str | None],
     *,
@@ -122,8 +122,10 @@ def credit(
     >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
     (['ann', 'bob'], 1.0)
     """
+    run = run_of(run)
     queries, k = checked(run, images, warn=warn), whole("k", k, 0)
-    _check(run, contributors, draws)
+    draws, seed = whole("draws", draws, 20), whole("seed", seed, 0)  # their ends are the intervals
+    _check(run, contributors)
     one_of("weights", weights, WEIGHTS)
     net, kept = active_network(run)
     active = np.arange(len(run.samples)) if kept is None else kept
@@ -177,10 +179,13 @@ def credit(
     )
 
 
-def _check(run: Run, contributors: Sequence[str | None], draws: int) -> None:
+def _check(run: Run, contributors: Sequence[str | None]) -> None:
+    if isinstance(contributors, str) or not isinstance(contributors, Sequence | np.ndarray):
+        raise UsageError(f"contributors must be a list, one for each sample or None; got {contributors!r:.80}")
     if len(contributors) != len(run.samples):
         raise UsageError(f"{len(contributors)} contributors for {len(run.samples)} samples; give one each, or None")
-    if draws < 20:
-        raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the intervals")
+    wrong = [name for name in contributors if not isinstance(name, str | None)]
+    if wrong:
+        raise UsageError(f"a contributor is named by text, or None where none is listed; got {wrong[0]!r:.80}")
     if any(name in ("", UNLISTED) for name in contributors):
         raise UsageError(f'a contributor must not be called "" or "{UNLISTED}"; None means that none is listed')

@@ -18,9 +18,10 @@ from provnet.applications.near_duplicates import Duplicates, duplicates
 from provnet.applications.neighbours import NEIGHBOURS, Neighbours, others
 from provnet.applications.signals import Signals, sample_signals
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import UsageError
 from provnet.explanation import active_network
+from provnet.inputs import Fitted, positions, run_of
 from provnet.modelfile import Run
 
 FLAGGED = 0.5  # a label that is more probably wrong than right
@@ -98,7 +99,7 @@ class Debugging:
         }
 
 
-def debug(run: Run, data: ImageData, *, index: np.ndarray | None = None, progress: bool = False) -> Debugging:
+def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None, progress: bool = False) -> Debugging:
     """Look at a run's training samples; `data` holds their pictures, in the run's order and under its labels.
 
     `index` says which training sample each row of `data` is, where some are missing; None means all, in order.
@@ -111,9 +112,9 @@ def debug(run: Run, data: ImageData, *, index: np.ndarray | None = None, progres
     >>> found.mislabels.score.shape, bool((found.anomalies.typicality <= 1).all())
     ((60,), True)
     """
-    own = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
-    if len(own) and not 0 <= own.min() <= own.max() < len(run.samples):
-        raise UsageError(f"index must name training samples, 0..{len(run.samples) - 1}; got {own.min()}..{own.max()}")
+    run = run_of(run)
+    own = positions(index, len(run.samples))
+    image_data("the training data", data)
     if len(own) != len(data) or data.samples.fingerprint != run.samples.select(own).fingerprint:
         raise UsageError("the data given are not the training samples of this run; see provnet verify")
     withheld = int(run.samples.withheld.sum())

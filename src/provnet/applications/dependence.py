@@ -17,9 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.applications.queries import checked
 from provnet.applications.redrawn import cascade, feature_scores, index_scores, pixel_scores
 from provnet.chunks import at_once
 from provnet.errors import UsageError
+from provnet.inputs import Fitted, positions, run_of
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead
 from provnet.stats import Z95, Interval
@@ -89,7 +91,7 @@ class Dependence:
 
 
 def dependence(
-    run: Run,
+    run: Run | Fitted,
     queries: Tensor,
     training: Tensor,
     index: np.ndarray,
@@ -108,7 +110,9 @@ def dependence(
     >>> found.control.spearman.value
     1.0
     """
-    index = np.asarray(index, dtype=np.int64)
+    run = run_of(run)
+    queries, training = checked(run, queries, warn=False), checked(run, training, "the training pictures", warn=False)
+    index = positions(index, len(run.samples))
     _check(run, queries, training, index)
     net, places = run.network.eval(), torch.from_numpy(index)
     keyed = isinstance(net.index_head, ExemplarHead)
@@ -196,12 +200,14 @@ def _mean(values: np.ndarray) -> Interval:
 
 
 def _check(run: Run, queries: Tensor, training: Tensor, index: np.ndarray) -> None:
+    shape = run.config.network.input_shape
+    if tuple(queries.shape[1:]) != shape or tuple(training.shape[1:]) != shape:
+        given = f"{tuple(queries.shape)} and {tuple(training.shape)}"
+        raise UsageError(f"queries and training pictures have the shape {shape} each; got {given}")
     if len(queries) < 2 or len(index) < LEAST or len(training) != len(index):
         raise UsageError(
             f"rankings are compared for 2 queries or more over {LEAST} samples or more, with a picture each; got "
             f"{len(queries)} queries, {len(index)} samples and {len(training)} pictures"
         )
-    if not 0 <= index.min() <= index.max() < len(run.samples):
-        raise UsageError(f"index must name samples of the run, 0..{len(run.samples) - 1}")
     if run.samples.withheld[index].any():
         raise UsageError("withheld samples are not compared; leave them out of index")

@@ -16,9 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.applications.queries import checked
 from provnet.chunks import at_once
 from provnet.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.explanation import active_network
+from provnet.inputs import Fitted, real, run_of, whole
 from provnet.modelfile import Run
 from provnet.models.exemplar import ExemplarHead, unit
 
@@ -51,7 +53,7 @@ class Cluster:
 
 
 def index_features(
-    run: Run, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
+    run: Run | Fitted, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
 ) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
@@ -65,9 +67,11 @@ def index_features(
     >>> index_features(fit(data, config=train_config(epochs=1)), data.images).shape
     (40, 512)
     """
+    run = run_of(run)
+    images = checked(run, images, warn=False)
     net = active_network(run)[0].eval()
     device = next(net.parameters()).device
-    size = at_once(images.shape[1:], device.type, AT_ONCE) if batch_size is None else batch_size
+    size = at_once(images.shape[1:], device.type, AT_ONCE) if batch_size is None else whole("batch_size", batch_size)
     parts = []
     with torch.inference_mode():
         for start in range(0, len(images), size):
@@ -102,7 +106,8 @@ def embed(
     n = len(features)
     if n < FEWEST:
         raise UsageError(f"a map needs {FEWEST} samples or more, got {n}")
-    if not perplexity >= 1:
+    seed, threads = whole("seed", seed, 0), whole("threads", threads)
+    if not real("perplexity", perplexity) >= 1:
         raise UsageError(f"perplexity must be 1 or more, got {perplexity}")
     chosen = engine_for(engine)
     began = time.perf_counter()
@@ -168,8 +173,7 @@ def clusters_within(
     """
     from sklearn.cluster import KMeans
 
-    if count < 1:
-        raise UsageError(f"a class has 1 group or more, got {count}")
+    count = whole("groups of a class", count)
     found = []
     for label in np.unique(labels).tolist():
         rows = np.flatnonzero(labels == label)

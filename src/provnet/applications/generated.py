@@ -22,11 +22,11 @@ from provnet.applications.near_copy_threshold import FALSE_ALARMS, calibrate_cop
 from provnet.applications.nearest_training import Nearest, nearest_features, nearest_pixels
 from provnet.applications.queries import checked, pixel_hashes
 from provnet.data.batches import keyed_generator
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.data.sources import reopen
 from provnet.errors import DataError, UsageError
 from provnet.explanation import explain
-from provnet.inputs import as_trained, raw_tensor
+from provnet.inputs import Fitted, as_trained, raw_tensor, run_of
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -35,7 +35,7 @@ REFERENCE = 1_000  # pictures of the calibration whose distances are measured fo
 
 def attribute_generated(
     images: Tensor | np.ndarray,
-    run: Run,
+    run: Run | Fitted,
     *,
     data: ImageData | None = None,
     heldout: ImageData | Tensor | None = None,
@@ -61,9 +61,10 @@ def attribute_generated(
     >>> found.near_copy.tolist(), found.copies[1].sample_id == data.samples.sample_ids[1]
     ([True, True], True)
     """
+    run = run_of(run)
     queries = checked(run, images, warn=warn)
     _check_shape(queries, run)
-    data = _opened(run) if data is None else data
+    data = _opened(run) if data is None else image_data("the training data", data)
     index, places = _found(run, data)
     pictures = data.images[torch.from_numpy(places)]
     device = next(run.network.parameters()).device
@@ -124,9 +125,11 @@ def _found(run: Run, data: ImageData) -> tuple[np.ndarray, np.ndarray]:
 
 def _fresh(run: Run, heldout: ImageData | Tensor | None) -> tuple[Tensor | None, int]:
     """Held-out pictures without those that are training samples, and how many those were."""
-    if heldout is None or len(heldout) == 0:
+    if heldout is None:
         return None, 0
     given = heldout.images if isinstance(heldout, ImageData) else raw_tensor(heldout)
+    if given.numel() == 0:
+        return None, 0
     images = as_trained(run.config.network, given)
     if isinstance(heldout, ImageData) and images.dtype == given.dtype:
         hashes = heldout.samples.pixel_sha256

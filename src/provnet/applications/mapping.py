@@ -21,10 +21,11 @@ from provnet.applications.embedding import (
     index_features,
 )
 from provnet.data.assemble import evenly
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import UsageError
-from provnet.evaluation import trained_rows
+from provnet.evaluation import check_classes, trained_rows
 from provnet.explanation import Explanation, explain
+from provnet.inputs import Fitted, positions, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.progress import Update, progress_bar
 
@@ -67,7 +68,7 @@ class SampleMap:
 
 
 def sample_map(
-    run: Run,
+    run: Run | Fitted,
     train: ImageData,
     test: ImageData | None = None,
     *,
@@ -94,10 +95,14 @@ def sample_map(
     >>> found.xy.shape, found.exemplars.shape
     ((40, 2), (40, 5))
     """
-    engine = engine_for(engine)
-    if index is not None and len(index) != len(train):
-        raise UsageError(f"{len(train)} training samples, but {len(index)} indices of them; give one each")
-    own = trained_rows(run, train, index)
+    run = run_of(run)
+    engine, limit = engine_for(engine), None if limit is None else whole("limit", limit)
+    own = positions(index, len(run.samples))
+    if len(own) != len(image_data("the training data", train)):
+        raise UsageError(f"{len(train)} training samples, but {len(own)} indices of them; give one each")
+    own = trained_rows(run, train, own)
+    if test is not None:
+        check_classes(run, test)
     shown = np.flatnonzero(~run.samples.withheld[own])
     rows = shown[evenly(run.samples.labels[own][shown], limit)]
     own, train = own[rows], train.select(rows)
@@ -160,8 +165,9 @@ def _spinner(words: str, enabled: bool) -> Iterator[None]:
         yield
 
 
-def others_named(run: Run, train: ImageData, own: np.ndarray) -> np.ndarray:
+def others_named(run: Run | Fitted, train: ImageData, own: np.ndarray) -> np.ndarray:
     """(n, K) what is named for training samples besides themselves; a sample names itself first, which says little."""
+    run = run_of(run)
     named = explain(run, train.images, k=K + 1).index
     mine = named == own[:, None]
     order = np.argsort(mine | (named < 0), axis=1, kind="stable")

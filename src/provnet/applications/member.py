@@ -24,6 +24,7 @@ from provnet.applications.queries import checked, pixel_hashes
 from provnet.card import maybe_trained
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UsageError
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 
 ALPHA = 0.01  # a copy is claimed where so few held-out pictures score as high
@@ -111,7 +112,7 @@ class Membership:
 
 
 def memberships(
-    run: Run,
+    run: Run | Fitted,
     images: Tensor | np.ndarray,
     sha256: Sequence[str] | None = None,
     *,
@@ -132,13 +133,18 @@ def memberships(
     >>> found[0].verdict, found[0].agrees, found[0].match.sample_id == data.samples.sample_ids[3]
     ('member', 'pixels', True)
     """
+    run = run_of(run)
     pictures = checked(run, images, warn=warn)
+    if sha256 is not None and (isinstance(sha256, str) or not isinstance(sha256, Sequence | np.ndarray)):
+        raise UsageError(f"sha256 must be a list of hashes, one a picture; got {sha256!r:.80}")
     if sha256 is not None and len(sha256) != len(pictures):
         raise UsageError(f"{len(sha256)} hashes for {len(pictures)} pictures; give one each")
-    wrong = next((text for text in sha256 or () if not re.fullmatch("([0-9a-fA-F]{64})?", text)), None)
-    if wrong is not None:
-        raise UsageError(f"a SHA-256 has 64 digits of 0-9 and a-f, got {wrong[:80]!r}")
+    for text in () if sha256 is None else sha256:
+        if not isinstance(text, str) or not re.fullmatch("([0-9a-fA-F]{64})?", text):
+            raise UsageError(f"a SHA-256 has 64 digits of 0-9 and a-f, got {text!r:.80}")
     chosen = decides(run.network)
+    if not isinstance(heldout, Heldout | None):
+        raise UsageError(f"heldout must be a Heldout, got {type(heldout).__name__}")
     if heldout is not None and heldout.score != chosen:
         raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{chosen}"; audit it again')
     found = member_scores(run, pictures, warn=False)

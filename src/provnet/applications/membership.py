@@ -27,7 +27,7 @@ from provnet.equal import Equal, equal_slots
 from provnet.errors import NonFiniteError, UsageError
 from provnet.explanation import active_network
 from provnet.indexing import IndexMap
-from provnet.inputs import raw_tensor, whole
+from provnet.inputs import Fitted, raw_tensor, run_of, whole
 from provnet.modelfile import Run
 from provnet.models.config import NetworkConfig
 from provnet.models.exemplar import ExemplarHead, unit
@@ -63,7 +63,7 @@ class MemberScores:
 
 
 def member_scores(
-    run: Run,
+    run: Run | Fitted,
     images: Tensor | np.ndarray,
     *,
     copy: Copy | None = None,
@@ -85,6 +85,7 @@ def member_scores(
     >>> sorted(member_scores(fit(data, config=train_config(epochs=1)), data.images[:3]).values)[:2]
     ['class_confidence', 'class_entropy']
     """
+    run = run_of(run)
     images = checked(run, images, warn=warn)
     net, kept = active_network(run)
     settings: dict[str, Any] = {"seed": seed, "first": first, "batch_size": batch_size, "update": update}
@@ -152,7 +153,9 @@ def blank_network(config: NetworkConfig, like: ProvenanceNet, seed: int) -> Prov
     A network with a backbone given as object cannot be built again by name: it is refused.
     """
     if config.backbone == "custom":
-        raise UsageError("a backbone given as an object cannot be drawn anew; give a run that saw neither instead")
+        raise UsageError(
+            "a backbone given as an object cannot be drawn anew; give a run that saw neither: null=run, --null RUN"
+        )
     device = next(like.parameters()).device
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(fold(seed, 41))

@@ -19,6 +19,7 @@ from torch import Tensor
 from provnet.applications.near_copies import CopyRatios, copy_ratios
 from provnet.data.batches import keyed_generator
 from provnet.errors import UsageError
+from provnet.inputs import real
 from provnet.training.progress import progress_bar
 
 FALSE_ALARMS = 0.005
@@ -104,7 +105,7 @@ def calibrate_copies(
     >>> calibrate_copies(images, None).about
     '60 training pictures, each against all others'
     """
-    if not 0 < false_alarms < 0.5:
+    if not 0 < real("the rate of false alarms", false_alarms) < 0.5:
         raise UsageError(f"the rate of false alarms must lie above 0 and below 0.5, got {false_alarms}")
     source = training if heldout is None or len(heldout) == 0 else heldout
     rows = torch.randperm(len(source), generator=keyed_generator(seed, 61))[:most].sort().values

@@ -4,7 +4,8 @@ The paper compares the single-branch network, whose class is that of the most ac
 predicts classes. So `top_1` and `top_5` go through the index for a single branch (the first exemplar, any of five, has
 the true label), and through the class scores for any other network (the most probable class, any of the five). Beside
 them stand both ways, and whether the *attribution* survives: the first exemplar is the one of the clean picture, or at
-least of its class.
+least of its class. Where samples are withheld it may be that none can be named for a picture: that counts as wrong in
+every figure of exemplars, and `unnamed` says how often it is so.
 
 Letters: n test samples, K exemplars.
 """
@@ -24,10 +25,11 @@ from provnet.applications.conditions import Condition, distort, named
 from provnet.applications.paired import Difference, paired_difference
 from provnet.attribution import attribute
 from provnet.chunks import at_once
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, choose
 from provnet.explanation import active_network
+from provnet.inputs import Fitted, run_of, whole
 from provnet.metrics import any_at_k
 from provnet.modelfile import Run
 from provnet.models.provenance import ProvenanceNet
@@ -88,7 +90,7 @@ class Measured:
 
 
 def measure(
-    run: Run,
+    run: Run | Fitted,
     test: ImageData,
     *,
     name: str = "network",
@@ -112,6 +114,7 @@ def measure(
     >>> [(row.condition, row.figures["top_1"].n) for row in found.rows]
     [('clean', 40), ('blur-1', 40)]
     """
+    run = run_of(run)
     _check(run, test)
     net, kept = active_network(run)
     isolated, single = is_isolated(run), net.task_head is None
@@ -135,7 +138,7 @@ def measure(
     return Measured(name, config.network, config.backbone, config.alpha, isolated, tuple(rows))
 
 
-def is_isolated(run: Run) -> bool:
+def is_isolated(run: Run | Fitted) -> bool:
     """Whether a run's index branch was not trained: the weight of its loss is 0, so it is a plain CNN.
 
     >>> import provnet
@@ -145,6 +148,7 @@ def is_isolated(run: Run) -> bool:
     >>> is_isolated(fit(data, config=train_config(epochs=1, index_weight=0.0)))
     True
     """
+    run = run_of(run)
     recipe = run.config.training.get("training")
     weight = recipe.get("index_weight") if isinstance(recipe, Mapping) else None
     return run.network.task_head is not None and weight == 0
@@ -234,6 +238,8 @@ def _figures(
             "same_exemplar_class": (labels[:, 0] == _labels(run, clean.index)[:, 0]) & (first >= 0),
             "supported": found.supported,
         }
+        if run.samples.withheld.any():  # else there is a sample for everything
+            figures["unnamed"] = found.index[:, 0] < 0
     return {name: wilson(int(hits.sum()), len(hits)) for name, hits in figures.items()}, chief[1]
 
 
@@ -242,8 +248,7 @@ def _labels(run: Run, index: np.ndarray) -> np.ndarray:
 
 
 def _spread(n: int, most: int) -> np.ndarray:
-    if most < 1:
-        raise UsageError(f"attacked must be 1 or more, got {most}")
+    most = whole("attacked", most)
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 
@@ -256,7 +261,7 @@ def _ends(test: ImageData) -> tuple[float, float]:
 
 
 def _check(run: Run, test: ImageData) -> None:
-    if len(test) == 0:
+    if len(image_data("the test data", test)) == 0:
         raise UsageError("there are no test samples to distort")
     shape = run.config.network.input_shape
     if len(shape) != 3:
@@ -279,4 +284,5 @@ FIGURES = {
     "same_exemplar_in_5": "that one is among the first five",
     "same_exemplar_class": "first exemplar is of the class of that one",
     "supported": "a training sample supports the answer",
+    "unnamed": "no exemplar may be named, all of the class are withheld: wrong in every figure of exemplars",
 }

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from provnet.applications.subsets import choose_rows, per_class
 from provnet.chunks import at_once
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import DataError, UsageError
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -40,7 +41,7 @@ def index_subset(
     select: str = "stratified",
     *,
     classes_on: str = "all",
-    run: Run | None = None,
+    run: Run | Fitted | None = None,
     seed: int = 0,
     device: str = "auto",
     progress: bool = False,
@@ -56,6 +57,9 @@ def index_subset(
     >>> len(chosen.rows), chosen.about["select"]
     (30, 'stratified')
     """
+    run = None if run is None else run_of(run)
+    image_data("the training data", data)
+    seed = whole("seed", seed, 0)
     counts = per_class(asked, data.samples.labels, len(data.class_names))
     about: dict[str, Any] = {"asked": str(asked), "select": select, "seed": seed}
     given: dict[str, Any] = {}
@@ -81,8 +85,9 @@ def quick_run(data: ImageData, *, seed: int = 0, device: str = "auto", progress:
 
 
 @torch.inference_mode()
-def look(run: Run, data: ImageData, *, device: str = "auto", progress: bool = False) -> Seen:
+def look(run: Run | Fitted, data: ImageData, *, device: str = "auto", progress: bool = False) -> Seen:
     """Features and margins of all samples, one pass; the margin is the best class score minus the second best."""
+    run = run_of(run)
     shape = run.config.network.input_shape
     if data.shape != shape:
         raise DataError(f"the run to select from takes samples of shape {shape}, the data have {data.shape}")

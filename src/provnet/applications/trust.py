@@ -22,8 +22,10 @@ from provnet.applications.strangers import BUILT_IN, strangers
 from provnet.applications.verdicts import BARS, Outcome, verdicts
 from provnet.card import bank_state
 from provnet.data.batches import fold
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import UsageError
+from provnet.evaluation import check_classes
+from provnet.inputs import Fitted, positions, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -35,7 +37,7 @@ VALUES = 2**27  # of the pictures of one kind: large pictures are fewer
 class LeftOut:
     """A run that was trained without a class, unseen pictures of its own classes, and pictures of the class."""
 
-    run: Run
+    run: Run | Fitted
     own: Tensor
     strangers: Tensor
     name: str = "left-out class"
@@ -83,7 +85,7 @@ class Trust:
 
 
 def check(
-    run: Run,
+    run: Run | Fitted,
     test: ImageData | None,
     training: ImageData | None = None,
     index: np.ndarray | None = None,
@@ -110,8 +112,12 @@ def check(
     >>> found.outcomes[0].key, found.abstention.kinds["noise"].abstained.n
     ('index head', 40)
     """
-    if limit < LEAST:
-        raise UsageError(f"limit must be {LEAST} or more, got {limit}: fewer pictures decide nothing")
+    run = run_of(run)
+    limit = whole("limit", limit, LEAST)  # fewer pictures decide nothing
+    if test is not None:
+        check_classes(run, test)
+    if not isinstance(others, Mapping | None):
+        raise UsageError(f"others must be pictures by name, such as {{'faces': images}}; got {type(others).__name__}")
     limit = max(LEAST, min(limit, VALUES // math.prod(run.config.network.input_shape)))
     chance = torch.Generator().manual_seed(fold(seed, 68))
     taken = [name for name in others or () if name in (*BUILT_IN, *TAKEN)]
@@ -170,8 +176,8 @@ def _training(
     """Some training samples that may be named, and which they are."""
     if training is None:
         return None, np.empty(0, dtype=np.int64)
-    index = np.arange(len(run.samples)) if index is None else np.asarray(index, dtype=np.int64)
-    if len(index) != len(training):
+    index = positions(index, len(run.samples))
+    if len(index) != len(image_data("the training data", training)):
         raise UsageError(f"{len(training)} training pictures, but index names {len(index)}; give one each")
     if run.samples.select(index).fingerprint != training.samples.fingerprint:
         raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -37,9 +37,13 @@ from provnet.cli import (
     withhold,
 )
 from provnet.cli import map as map_
+from provnet.cli.opened import MAKING, with_backbone
 from provnet.cli.output import error_line, note
 from provnet.data.files import DataWarning
-from provnet.errors import DiskError, MemoryLimitError, ProvnetError
+from provnet.errors import DiskError, MemoryLimitError, ProvnetError, UsageError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 app = typer.Typer(
     name="provnet",
@@ -68,8 +72,10 @@ def _provnet(
     pass
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None) -> int:
     """Run the command line and return its exit code.
+
+    `backbone` is the module of runs that were trained with one given as an object: commands cannot build it.
 
     >>> main(["--version"])
     provnet 0.1.0
@@ -79,7 +85,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug, arguments = _without_debug(given)
     _open_streams()
     _make_encodable()
-    with _plain_warnings():
+    if backbone is not None and arguments[:1] and arguments[0] in MAKING:
+        words = "in Python fit(data, backbone=module) of provnet.training.fit takes one"
+        error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
+        return UsageError.exit_code
+    with _plain_warnings(), with_backbone(backbone):
         code = _run(arguments or ["--help"], debug)
     return _flushed(code)
 

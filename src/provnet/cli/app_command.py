@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from provnet.cli.opened import open_run
 from provnet.cli.options import DataDir, Device, RunFolder, TrainingData, pick_device
 from provnet.cli.output import note, say
 from provnet.errors import ProvnetError, UsageError, one_of
@@ -83,9 +84,8 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
     """The run with its pictures, as far as they are there; what is missing is noted, not fatal."""
     from provnet.app.served import Served
     from provnet.cli.heldout import read_heldout
-    from provnet.modelfile import read_run
 
-    loaded = read_run(run)
+    loaded = open_run(run)
     loaded.network.to(device)
     training, index, facts = _training(loaded, data, data_dir)
     test, why = _test(loaded, data_dir)

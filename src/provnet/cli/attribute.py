@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.attribute_files import images_csv, sources_csv
+from provnet.cli.opened import open_run
 from provnet.cli.options import (
     AsJson,
     DataDir,
@@ -82,13 +83,12 @@ def attribute(
     from provnet.applications.generated import attribute_generated
     from provnet.cli.attribute_report import attribute_report
     from provnet.cli.inputs import read_queries
-    from provnet.modelfile import read_run
 
     if k < 1 or top < 1:
         raise UsageError(f"-k and --top must be 1 or more, got {k} and {top}")
     refuse_file(out)
     where = pick_device(device)
-    loaded = read_run(run)
+    loaded = open_run(run)
     loaded.network.to(where)
     queries = [_short(query, folder) for query in read_queries(loaded, _files(folder), data_dir, strict=False)]
     opened, resolved = need_training(loaded, data, data_dir)

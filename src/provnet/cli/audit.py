@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from provnet.cli.heldout import NAME, drawn, open_members, open_others, write_heldout
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name, to_card
@@ -65,13 +66,12 @@ def audit(
     from provnet.applications.audit import audit as measure
     from provnet.applications.member import Heldout
     from provnet.card import audit_figures, bank_state
-    from provnet.modelfile import read_run
 
     if limit < 2:
         raise UsageError(f"--limit must be 2 or more, got {limit}")
     check_outputs({out / "report.html": PAGE}, [run])  # before long work
     where = pick_device(device)
-    loaded = read_run(run)
+    loaded = open_run(run)
     others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)
     own = drawn(open_members(loaded, members, data_dir), limit, seed)
     loaded.network.to(where)
@@ -112,9 +112,8 @@ def brief(values: dict[str, Any]) -> dict[str, Any]:
 
 def _unseen(folder: Path, sides: tuple[ImageData, ImageData], where: str) -> Run:
     from provnet.cli.rundata import seen_in_training
-    from provnet.modelfile import read_run
 
-    unseen = read_run(folder)
+    unseen = open_run(folder)
     seen = [seen_in_training(unseen, side) for side in sides]
     if any(seen):
         raise UsageError(f"--null {folder} was trained on {sum(seen):,} of these pictures; give a run that saw neither")

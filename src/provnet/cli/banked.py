@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provnet.cli.again import path_word
+from provnet.cli.opened import open_run
 from provnet.cli.output import note, say
 from provnet.data.files import shown
 from provnet.errors import DiskError
@@ -32,14 +33,14 @@ def change_run(folder: Path, change: Callable[[Run], Run]) -> Change:
     What was made of the run before (figures, report) goes first: a kill must not leave it beside the new run, and it
     may name samples that are to be erased.
     """
-    from provnet.modelfile import has_run, read_run, read_samples, write_run
+    from provnet.modelfile import has_run, read_samples, write_run
     from provnet.training.folder import REPORTS, tidy
     from provnet.training.lock import run_lock
 
     if not has_run(folder):
         read_samples(folder)  # says what is wrong, before a lock is put there
     with run_lock(folder):
-        before = read_run(folder)
+        before = open_run(folder)
         tidy(before, folder)  # what a killed change left may name what it erased
         after = change(before)
         if after is before:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provnet.cli.check_data import open_left_out, open_other, open_training
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name, to_card
@@ -56,12 +57,11 @@ def check(
     written.
     """
     from provnet.applications.trust import check as measure
-    from provnet.modelfile import read_run
 
     if limit < 20:
         raise UsageError(f"--limit must be 20 or more, got {limit}")
     where = pick_device(device)
-    loaded, weights = read_run(run), model_sha256(run)
+    loaded, weights = open_run(run), model_sha256(run)
     unseen = _test(loaded, test, data_dir)
     training, index = open_training(loaded, data, data_dir)
     others = {name: open_other(loaded, name, data_dir, limit, seed) for name in other or ()}

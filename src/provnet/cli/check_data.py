@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provnet.cli.heldout import drawn, open_others
+from provnet.cli.opened import open_run
 from provnet.cli.output import note
 from provnet.cli.rundata import find_training_data, resolve
 from provnet.data.files import brief
@@ -52,11 +53,10 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
     import numpy as np
 
     from provnet.applications.trust import LeftOut
-    from provnet.modelfile import read_run
 
     if unseen is None:
         raise UsageError("--left-out needs unseen data of all classes; give --test DATA")
-    run = read_run(folder)
+    run = open_run(folder)
     if run.config.network.input_shape != unseen.shape:
         raise UsageError(
             f"--left-out {folder} takes samples of shape {run.config.network.input_shape}; give a like run"

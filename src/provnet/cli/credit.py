@@ -12,6 +12,7 @@ from rich import box
 from rich.table import Table
 
 from provnet.cli.credit_report import credit_report
+from provnet.cli.opened import open_run
 from provnet.cli.options import (
     AsJson,
     DataDir,
@@ -80,13 +81,12 @@ def credit(
     from provnet.applications.contributors import contributors_of
     from provnet.applications.credit import credit as share
     from provnet.cli.credit_queries import open_queries
-    from provnet.modelfile import read_run
 
     if k < 0 or top < 0:
         raise UsageError(f"-k and --top must be 0 or more, got {k} and {top}")
     refuse_file(out)
     where = pick_device(device)
-    loaded = read_run(run)
+    loaded = open_run(run)
     people = contributors_of(loaded.samples, by)
     notes = _notes(people, int(loaded.samples.withheld.sum()))
     for line in notes:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, folder_name, pick_device, refuse_file
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import need_training
@@ -65,10 +66,9 @@ def debug(
     from provnet.cli.debug_next import RELABEL, next_command
     from provnet.cli.debug_report import debug_page
     from provnet.data.decisions_file import decisions_csv
-    from provnet.modelfile import read_run
 
     where = pick_device(device)
-    loaded = read_run(run)
+    loaded = open_run(run)
     loaded.network.to(where)
     found, resolved = need_training(loaded, data, data_dir)
     if loaded.history is None:

@@ -10,6 +10,7 @@ import typer
 
 from provnet.cli.figures import figures_table, generator_table
 from provnet.cli.generating import generator_figures
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
@@ -55,10 +56,9 @@ def evaluate(
     """
     from provnet.card import bank_state
     from provnet.evaluation import evaluate as measure
-    from provnet.modelfile import read_run
 
     where = pick_device(device)
-    loaded, weights = read_run(run), model_sha256(run)
+    loaded, weights = open_run(run), model_sha256(run)
     loaded.network.to(where)
     test = _test(loaded, data, data_dir)
     training, index, about_training = _training(loaded, train_data, data_dir)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.generating import rebuilt_queries
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process, note, say
 from provnet.cli.rundata import find_training_data, model_sha256
@@ -66,13 +67,12 @@ def explain(
 ) -> None:
     """Explain inputs by the training samples behind each answer, or say that none supports it."""
     from provnet.cli.inputs import read_queries
-    from provnet.modelfile import read_run
 
     if k < 1:
         raise UsageError(f"-k must be 1 or more, got {k}")
     if html is not None and html == png:
         raise UsageError(f"--html and --png name the same file, {html}; give two")
-    loaded = read_run(run)
+    loaded = open_run(run)
     inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
     wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
     check_outputs(dict(wanted), [run], inputs, PLACES)

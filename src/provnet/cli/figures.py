@@ -99,7 +99,9 @@ MADE = {
     "class_accuracy": ("class accuracy, latents at their mean", "%"),
     "class_accuracy_drawn": ("class accuracy, latents drawn", "%"),
     "index_accuracy": ("index accuracy within the class, at their mean", "%"),
+    "index_accuracy_group": ("index accuracy at their mean, duplicates count as one", "%"),
     "index_accuracy_drawn": ("index accuracy within the class, drawn", "%"),
+    "index_accuracy_drawn_group": ("index accuracy drawn, duplicates count as one", "%"),
 }
 OWN = {
     "index_accuracy": "index accuracy, exact",

@@ -11,6 +11,7 @@ import typer
 
 from provnet.cli.again import path_word
 from provnet.cli.cards import exemplar_evidence, explanation_cards
+from provnet.cli.opened import open_run
 from provnet.cli.options import folder_name, pick_device, refuse_file
 from provnet.cli.output import note, say
 from provnet.cli.rundata import find_training_data
@@ -119,14 +120,13 @@ def source_cards(
 
 def open_generator(folder: Path, out: Path, k: int, device: str | None) -> tuple[Run, str, int]:
     """A run that makes pictures, the device that it is on, and k, cut to the samples that may be named."""
-    from provnet.modelfile import read_run
     from provnet.models.vae import vae_of
 
     if k < 1:
         raise UsageError(f"-k must be 1 or more, got {k}")
     refuse_file(out)
     where = pick_device(device)
-    run = read_run(folder)
+    run = open_run(folder)
     vae_of(run.network)  # refuses other runs
     run.network.to(where)
     return run, where, min(k, int((~run.samples.withheld).sum()))

@@ -10,6 +10,7 @@ from provnet.cli.again import path_word
 from provnet.cli.banked import bank_counts, count_words
 from provnet.cli.evaluate import NAME
 from provnet.cli.figures import figures_table, generator_table
+from provnet.cli.opened import backbone_for, open_run
 from provnet.cli.options import AsJson, RunFolder
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name
@@ -73,12 +74,12 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
 
 
 def _parameters(folder: Path, config: RunConfig) -> int | None:
-    """Count them; a backbone that was given as an object is needed for that, and is not here."""
-    from provnet.modelfile import read_run
+    """Count them; a backbone that was given as an object is needed for that, and may not be here."""
     from provnet.models.provenance import parameter_count
     from provnet.runconfig import CUSTOM
 
-    return None if config.network.backbone == CUSTOM else parameter_count(read_run(folder).network)
+    missing = config.network.backbone == CUSTOM and backbone_for(folder) is None
+    return None if missing else parameter_count(open_run(folder).network)
 
 
 def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> list[tuple[str, str]]:

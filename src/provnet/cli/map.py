@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
@@ -67,7 +68,6 @@ def map(  # noqa: A001 - the name of the command
     """
     from provnet.applications.embedding import engine_for
     from provnet.applications.mapping import sample_map
-    from provnet.modelfile import read_run
 
     if groups < 1 or cards < 0 or not 0.1 <= size <= 1000:
         raise UsageError("--groups must be 1 or more, --cards 0 or more, --size between 0.1 and 1000 MB")
@@ -78,7 +78,7 @@ def map(  # noqa: A001 - the name of the command
     check_outputs({out / "report.html": PAGE}, [run])  # before long work
     where = pick_device(device)
     chosen = engine_for(engine)
-    loaded = read_run(run)
+    loaded = open_run(run)
     loaded.network.to(where)
     _, training = need_training(loaded, data, data_dir)
     tests = _test(loaded, test, data_dir)

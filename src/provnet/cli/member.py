@@ -10,6 +10,7 @@ from rich.text import Text
 
 from provnet.cli.again import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import console, emit_json, is_first_process, note
 from provnet.data.files import brief, shown
@@ -61,10 +62,9 @@ def member(
 
     from provnet.applications.member import memberships
     from provnet.cli.inputs import read_queries
-    from provnet.modelfile import read_run
 
     where = pick_device(device)
-    loaded = read_run(run)
+    loaded = open_run(run)
     loaded.network.to(where)
     queries = read_queries(loaded, image, data_dir, strict=False)
     heldout = _heldout(loaded, run, nonmembers, data_dir)

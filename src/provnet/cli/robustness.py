@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, is_first_process, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
@@ -63,7 +64,6 @@ def robustness(
     from provnet.applications.conditions import named
     from provnet.applications.robustness import against, measure
     from provnet.errors import choose
-    from provnet.modelfile import read_run
 
     check_outputs({out / "report.html": PAGE}, run)  # before long work
     where = pick_device(device)
@@ -76,7 +76,7 @@ def robustness(
     measured: list[Measured] = []
     models: dict[str, str] = {}
     for name, folder in zip(_names(run), run, strict=True):
-        loaded = read_run(folder)
+        loaded = open_run(folder)
         test = _test(loaded, test, data, data_dir, limit)
         loaded.network.to(where)
         more: dict[str, Any] = {"conditions": wanted, "attacks": ways, "epsilon": epsilon, "attacked": attacked}
@@ -84,6 +84,7 @@ def robustness(
         models[name] = model_sha256(folder)
     assert test is not None
     gains = against(measured)
+    _warn_unnamed(measured)
     if not gains:
         note("no run is an isolated CNN (trained with index_weight 0), so nothing is compared with one")
     values = {
@@ -106,6 +107,16 @@ def robustness(
     elif is_first_process():
         show(_table(measured))
         say(f"written to {out}: {', '.join(written)}")
+
+
+def _warn_unnamed(measured: list[Measured]) -> None:
+    from provnet.report.text import percent
+
+    for network in measured:
+        shares = [row.figures["unnamed"].value or 0.0 for row in network.rows if "unnamed" in row.figures]
+        if max(shares, default=0.0) > 0:
+            words = f"for up to {percent(max(shares))} of the pictures no sample may be named, as all are withheld"
+            note(f"{network.name}: {words}; they count as wrong in the figures of exemplars (unnamed)", "warning")
 
 
 def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | None, limit: int | None) -> ImageData:

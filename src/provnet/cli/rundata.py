@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provnet.cli.opened import open_run
 from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
-from provnet.cli.runsources import KEY, has_changed, open_sources, rest_state
+from provnet.cli.runsources import KEY, open_sources
 from provnet.errors import DataError, IntegrityError, ProvnetError
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def find_training_data(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, *, progress: bool = True
 ) -> Found:
     """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
+    from provnet.verify import has_changed, rest_state
+
     try:
         if has_changed(config, samples):
             opened = open_sources(config, samples, source, data_dir, progress)
@@ -88,6 +91,7 @@ def _open_training(
 
     from provnet.data.compare import compare, held
     from provnet.data.sources import reopen
+    from provnet.verify import rest_state
 
     spec = config.data or _nowhere("train")
     data = reopen(spec, source, data_dir, progress)
@@ -214,7 +218,7 @@ def to_card(folder: Path, weights: str, samples: str, **outcome: Any) -> bool:
     model, `samples` the `card.bank_state` of the table.
     """
     from provnet.card import bank_state
-    from provnet.modelfile import read_run, write_run
+    from provnet.modelfile import write_run
     from provnet.training.folder import tidy
     from provnet.training.lock import run_lock
 
@@ -222,7 +226,7 @@ def to_card(folder: Path, weights: str, samples: str, **outcome: Any) -> bool:
         note(f"the model card is not written: {folder} is read-only")
         return False
     with run_lock(folder):
-        now = read_run(folder)
+        now = open_run(folder)
         if model_sha256(folder) != weights or bank_state(now.samples) != samples:
             raise IntegrityError(f"{folder} was changed by another process while it was measured; measure it again")
         tidy(now, folder)

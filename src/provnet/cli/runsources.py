@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from provnet.errors import ProvnetError
 
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 
 
 KEY = "subset"  # of a run's settings, see training.subset
-_REST = "the other samples, which have no index,"
-
-
-def has_changed(config: RunConfig, samples: SampleTable) -> bool:
-    """Whether the run no longer holds exactly the data that it was trained on."""
-    return bool(config.added or config.erased or samples.added.any())
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,47 +90,6 @@ def _expected(samples: SampleTable, found: Combined, numbers: list[int]) -> np.n
     edited = np.array([name in added for name in samples.sample_ids]) & (status == "edited")
     there = (status != "missing") & (status != "edited")
     return np.flatnonzero(there | np.where(samples.added, edited, 0 in numbers))
-
-
-def rest_state(
-    config: RunConfig, samples: SampleTable, table: SampleTable | None, rows: np.ndarray | None = None
-) -> tuple[str, str]:
-    """What became of samples that taught the class branch alone: what changed, and what cannot be compared; in words.
-
-    `table` are the training data of now, `rows` the positions in it of the indexed samples, if they are known already.
-
-    The run knows one hash of all their contents. Erased samples may still be among the data, and nothing says which
-    they are: then nothing can be compared until they are removed from the data, too.
-    """
-    import numpy as np
-
-    from provnet.data.compare import held
-
-    kept = config.training.get(KEY)
-    about: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
-    then = about.get("rest_content")
-    if then is None:
-        return "", ""
-    if table is None:
-        return "", f"{_REST} cannot be compared: the training data cannot be opened"
-    if rows is None:
-        rows = held(samples.select(~samples.added), table)
-    rest = np.setdiff1d(np.arange(len(table)), rows)
-    later = held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
-    # added ones had been trained on, or came from elsewhere
-    if any(table.select(some).content_root == then for some in (rest, np.setdiff1d(rest, later))):
-        return "", ""
-    changed = f"{_REST} are not those of training time: {len(rest):,} now"
-    if not config.erased and not len(later):
-        return changed, ""
-    of, indexed = about.get("of"), about.get("indexed")
-    if not isinstance(of, int) or not isinstance(indexed, int):
-        return "", f"{_REST} cannot be compared: the run does not say how many there were"
-    extra = len(rest) - (of - indexed)
-    if not 0 < extra <= config.erased + len(later):
-        return changed, ""
-    gone = "; remove what was erased from the data, too, and verify again" if config.erased else ""
-    return "", f"{_REST} cannot be compared: {extra:,} of {len(rest):,} were erased or added, unknown which{gone}"
 
 
 def _open(

@@ -11,6 +11,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from provnet.cli.opened import open_run
 from provnet.cli.output import is_first_process, say, show
 from provnet.errors import UsageError
 
@@ -74,14 +75,13 @@ def chosen_subset(
     from provnet.applications.subset_choice import index_subset
     from provnet.applications.subsets import SELECTIONS
     from provnet.errors import one_of
-    from provnet.modelfile import read_run
 
     way = one_of("selection", select or "stratified", SELECTIONS)
     several = given.get("devices", 1) > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
     if several and way != "stratified" and select_from is None:
         raise UsageError(f"several processes cannot make features for --select {way}; give a run with --select-from")
     usual = "subset" if given.get("network") == "single" else "all"
-    run = None if select_from is None else read_run(select_from)
+    run = None if select_from is None else open_run(select_from)
     where, shown = given.get("device", "auto"), is_first_process()
     return index_subset(
         data, asked, way, classes_on=classes_on or usual, run=run, seed=seed, device=where, progress=shown

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.opened import backbone_for
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process
 from provnet.cli.rundata import Found, find_training_data
@@ -41,7 +42,11 @@ def verify(
     from provnet.modelfile import read_samples
     from provnet.verify import verify as check
 
-    result, found = check(run), Found(None, "--no-data was given" if no_data else "the files are not whole")
+    result = check(run)
+    module = None if result.exit_code else backbone_for(run)
+    if module is not None:
+        result = check(run, backbone=module)
+    found = Found(None, "--no-data was given" if no_data else "the files are not whole")
     left: str | None = found.why
     if not result.exit_code and not no_data:
         config, samples = read_samples(run)
@@ -49,22 +54,21 @@ def verify(
         then = samples if found.rows is None else samples.select(found.rows)
         if found.data is not None and len(then):
             result = replace(result, comparison=compare(then, found.data.samples))
+        result = replace(result, rest=found.rest, unsure=found.unsure)
         missed = len(samples) - len(then)
         left = f"{missed:,} of {len(samples):,} samples: {found.why}" if missed else found.why or None
     code = result.exit_code
-    if found.rest:
-        code = code or IntegrityError.exit_code
-    if strict and (result.verdict != "same" or found.why or found.unsure):
+    if strict and (result.verdict != "same" or found.why or result.unsure):
         code = code or IntegrityError.exit_code
     if json:
-        emit_json(_record(result, found, left, code))
+        emit_json(_record(result, left, code))
     elif is_first_process():
-        _show(result, found, None if no_data else left, code)
+        _show(result, None if no_data else left, code)
     if code:
         raise typer.Exit(code)
 
 
-def _record(result: Verification, found: Found, left: str | None, code: int) -> dict[str, Any]:
+def _record(result: Verification, left: str | None, code: int) -> dict[str, Any]:
     compared = result.comparison
     about = None
     if compared is not None:
@@ -83,12 +87,12 @@ def _record(result: Verification, found: Found, left: str | None, code: int) -> 
         "files": [{"name": check.name, "ok": not check.exit_code, "why": check.why} for check in result.files],
         "data": about,
         "data_not_compared": left,
-        **({"rest": found.rest} if found.rest else {}),
-        **({"rest_not_compared": found.unsure} if found.unsure else {}),
+        **({"rest": result.rest} if result.rest else {}),
+        **({"rest_not_compared": result.unsure} if result.unsure else {}),
     }
 
 
-def _show(result: Verification, found: Found, left: str | None, code: int) -> None:
+def _show(result: Verification, left: str | None, code: int) -> None:
     from rich.text import Text
 
     out = console()
@@ -100,13 +104,13 @@ def _show(result: Verification, found: Found, left: str | None, code: int) -> No
         good = result.verdict not in ("edited", "other")
         for line in result.comparison.lines():
             out.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
-    if found.rest:
-        out.print(Text("data    ", "bold red"), Text(shown(found.rest)), sep="", soft_wrap=True)
-    for words in ([] if left is None else [f"not compared: {left}"]) + ([found.unsure] if found.unsure else []):
+    if result.rest:
+        out.print(Text("data    ", "bold red"), Text(shown(result.rest)), sep="", soft_wrap=True)
+    for words in ([] if left is None else [f"not compared: {left}"]) + ([result.unsure] if result.unsure else []):
         out.print(Text("data    ", "yellow"), Text(shown(words)), sep="", soft_wrap=True)
     if code:
         out.print(Text(f"not verified (exit code {code})", "bold red"))
-    elif left is not None or found.unsure:
+    elif left is not None or result.unsure:
         out.print(Text("the files are whole; the data are not verified, or not all of them", "bold yellow"))
     else:
         out.print(Text("verified", "bold green"))

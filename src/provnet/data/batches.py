@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import operator
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from provnet.errors import UsageError
 
 
 def keyed_generator(*key: int) -> torch.Generator:
@@ -21,11 +25,18 @@ def keyed_generator(*key: int) -> torch.Generator:
 def fold(*key: int) -> int:
     """Mix integers into one 63-bit seed (splitmix64), so that (1, 2) and (2, 1) differ."""
     state = 0x9E3779B97F4A7C15
-    for part in key:
+    for part in map(_whole, key):
         state = (state ^ (part & 0xFFFFFFFFFFFFFFFF)) * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF
         state = (state ^ (state >> 27)) * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
         state ^= state >> 31
     return state >> 1
+
+
+def _whole(part: Any) -> int:
+    try:
+        return operator.index(part)
+    except TypeError:
+        raise UsageError(f"a seed must be a whole number, got {part!r:.80}") from None
 
 
 def order(n: int, seed: int, epoch: int) -> Tensor:

@@ -6,12 +6,24 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
-from provnet.errors import DataError, MemoryLimitError
+from provnet.errors import DataError, MemoryLimitError, UsageError
 
 
 class DataWarning(UserWarning):
     """Something odd in the data that does not stop the job."""
+
+
+def as_path(what: str, given: Any) -> Path:
+    """A path given as text or as an object; anything else is refused.
+
+    >>> as_path("the run", "runs/mine").name
+    'mine'
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise UsageError(f"{what} must be a path, as text or as a Path; got {type(given).__name__}")
+    return Path(given)
 
 
 def read_file(path: Path, limit: int | None = None, name: str | None = None) -> bytes:

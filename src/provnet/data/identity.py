@@ -173,6 +173,9 @@ def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:
             f"samples are selected by positions, whole numbers, or by a bool mask of length {n:,}; "
             f"got {given.dtype} of shape {given.shape}"
         )
+    if given.size and not 0 <= int(given.min()) <= int(given.max()) < n:
+        reach = f"{int(given.min())}..{int(given.max())}"
+        raise UsageError(f"positions must lie in 0..{n - 1}, -1 stands for no sample; got {reach}")
     return given.astype(np.int64)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provnet.data.identity import SampleTable, chosen_rows
-from provnet.errors import DataError
+from provnet.errors import DataError, UsageError
 
 # options that choose and relabel among what was read, in this order; the third says that the second chose first
 AFTER_READING = ("decisions", "holdout", "holdout_first")
@@ -64,6 +64,11 @@ class ImageData:
     skipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        kinds = {"images": Tensor, "samples": SampleTable, "spec": DataSpec}
+        wrong = [(name, kind) for name, kind in kinds.items() if not isinstance(getattr(self, name), kind)]
+        for name, kind in wrong:
+            given = type(getattr(self, name)).__name__
+            raise UsageError(f"{name} must be a {kind.__name__}, got {given}; provnet.open_data makes an ImageData")
         if len(self.images) != len(self.samples):
             raise DataError(f"{len(self.images)} images but {len(self.samples)} rows in the sample table")
 
@@ -102,3 +107,26 @@ class ImageData:
         """
         rows = chosen_rows(indices, len(self))
         return ImageData(self.images[torch.from_numpy(rows)], self.samples.select(rows), self.spec, self.skipped)
+
+
+def image_data(what: str, given: Any) -> ImageData:
+    """Data that were opened; paths, names and arrays are refused with the way to open them.
+
+    >>> image_data("the test data", "mnist")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    UsageError: the test data must be an ImageData, got str; open them first: provnet.open_data(...)
+    """
+    if not isinstance(given, ImageData):
+        raise UsageError(
+            f"{what} must be an ImageData, got {type(given).__name__}; open them first: provnet.open_data(...)"
+        )
+    return given
+
+
+def spec_of(given: DataSpec | ImageData | None) -> DataSpec | None:
+    """How to open data again: of data that are open, or as given."""
+    if isinstance(given, ImageData):
+        return given.spec
+    if given is not None and not isinstance(given, DataSpec):
+        raise UsageError(f"the test data must be a DataSpec or an ImageData, got {type(given).__name__}")
+    return given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -87,11 +87,19 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
         value_range=_range(values.get("value_range")),
         skip_bad=bool(values.get("skip_bad", False)),
         limit=_whole("limit", values.get("limit"), lowest=1),
-        class_names=None if names is None else tuple(names),
+        class_names=_names(names),
         root=_root(values.get("root")),
         progress=bool(values.get("progress", False)),
         cache=_cache(values.get("cache", False)),
     )
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, Iterable) or len(names := tuple(value)) == 0:
+        raise UsageError(f"class_names must be names, one a class; got {value!r:.80}")
+    return names
 
 
 def _cache(value: Any) -> str | None:

@@ -83,6 +83,15 @@ def open_data(
             "ids and sources are for arrays and Datasets; a manifest has them in its columns id and source, an .npz in "
             "arrays of these names"
         )
+    if isinstance(source, ImageData | DataSpec):
+        usual = {"split": "train", "background": "white"}
+        choices = {"labels": labels, "split": split, "size": size, "mode": mode, "background": background}
+        choices |= {"frame": frame, "value_range": value_range, "skip_bad": skip_bad or None, "limit": limit}
+        choices |= {"class_names": class_names, "root": root}
+        ignored = [name for name, value in choices.items() if value is not usual.get(name) and value != usual.get(name)]
+        if ignored:
+            way = "select from them" if isinstance(source, ImageData) else "change its options"
+            raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
     if isinstance(source, ImageData):
         return source
     if isinstance(source, DataSpec):

@@ -14,8 +14,9 @@ from torch import Tensor
 from provnet.chunks import at_once
 from provnet.errors import UsageError
 from provnet.explanation import Explanation
-from provnet.generation.sampling import to_bytes
+from provnet.generation.sampling import raw_pictures, to_bytes
 from provnet.generation.sources import explain_latents
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.models.vae import answer_at, posterior_of, vae_of
 
@@ -40,7 +41,9 @@ class Path:
         return len(self.shares)
 
 
-def interpolate(run: Run, first: Tensor | np.ndarray, last: Tensor | np.ndarray, steps: int = 9, k: int = 5) -> Path:
+def interpolate(
+    run: Run | Fitted, first: Tensor | np.ndarray, last: Tensor | np.ndarray, steps: int = 9, k: int = 5
+) -> Path:
     """Go from one raw image (C, H, W) to another in equal steps of their latents.
 
     Training samples are looked for within the class that the run sees at each step, so the class of the sources changes
@@ -53,11 +56,17 @@ def interpolate(run: Run, first: Tensor | np.ndarray, last: Tensor | np.ndarray,
     >>> len(interpolate(run, data.images[0], data.images[1], steps=4))
     4
     """
-    if not FEWEST <= steps <= MOST:
+    run = run_of(run)
+    if not FEWEST <= whole("steps", steps) <= MOST:
         raise UsageError(f"steps must lie in {FEWEST}..{MOST}, got {steps}")
     net = run.network.eval()
     vae, device = vae_of(net), next(net.parameters()).device
-    both = torch.from_numpy(np.stack([np.asarray(first), np.asarray(last)])).to(device)
+    ends_given = [raw_pictures(each) for each in (first, last)]
+    for each in ends_given:
+        if tuple(each.shape) != tuple(run.config.network.input_shape):
+            shape = run.config.network.input_shape
+            raise UsageError(f"a path goes from one picture of shape {shape} to another, got {tuple(each.shape)}")
+    both = torch.stack([each.float() for each in ends_given]).to(device)
     shares = torch.linspace(0, 1, steps)
     with torch.inference_mode():
         ends = posterior_of(net, both).mean

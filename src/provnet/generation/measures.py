@@ -12,16 +12,19 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from provnet.attribution import attribute
 from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
-from provnet.data.imagedata import ImageData
-from provnet.evaluation import trained_rows
+from provnet.data.imagedata import ImageData, image_data
+from provnet.equal import equal_slots
+from provnet.evaluation import check_classes, trained_rows
 from provnet.explanation import active_network
 from provnet.generation.sampling import BATCH, generate, raw_pictures
+from provnet.inputs import Fitted, run_of, whole
+from provnet.metrics import group_hit
 from provnet.metrics_generation import frechet
 from provnet.modelfile import Run
 from provnet.models.made import Normal
-from provnet.models.rekey import exemplar_head
 from provnet.models.vae import answer_at, posterior_of, sample, vae_of
 from provnet.stats import Interval, t_quantile, wilson
 
@@ -31,7 +34,7 @@ DRAWN = 14  # kind of randomness
 
 
 def measure_generator(
-    run: Run,
+    run: Run | Fitted,
     train: ImageData | None = None,
     test: ImageData | None = None,
     *,
@@ -53,7 +56,13 @@ def measure_generator(
     >>> sorted(measure_generator(run, data, made=20))
     ['frechet', 'train']
     """
+    run = run_of(run)
     found: dict[str, Any] = {}
+    made = whole("made", made)
+    if train is not None:
+        image_data("the training data", train)
+    if test is not None:
+        check_classes(run, test)
     if test is not None and len(test):
         found["test"] = rebuilt(run, test)
     if train is not None and len(train):
@@ -74,8 +83,9 @@ def measure_generator(
 
 
 @torch.inference_mode()
-def rebuilt(run: Run, data: ImageData) -> dict[str, Any]:
+def rebuilt(run: Run | Fitted, data: ImageData) -> dict[str, Any]:
     """Reconstruction of pictures at the mean of their latents, and the class that is seen there."""
+    run = run_of(run)
     net = run.network.eval()
     vae, device = vae_of(net), next(net.parameters()).device
     entropy, error, right = [], [], 0
@@ -96,50 +106,73 @@ def rebuilt(run: Run, data: ImageData) -> dict[str, Any]:
     }
 
 
-@torch.inference_mode()
-def named(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, Any]:
-    """Whether training samples are found by their own latents: at the mean, and drawn from their distribution."""
-    hits = index_hits(run, data, own, seed)
-    return {
-        "class_accuracy_drawn": _rate(hits["class_at_sample"]),
-        "index_accuracy": _rate(hits["index_at_mean"]),
-        "index_accuracy_drawn": _rate(hits["index_at_sample"]),
+def named(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, Any]:
+    """Whether training samples are found by their own latents: at the mean, and drawn from their distribution.
+
+    Where there are equal pictures, which no network can tell apart, figures stand beside in which each of them counts.
+    """
+    run = run_of(run)
+    right, found = _answers(run, data, seed)
+    figures = {
+        "class_accuracy_drawn": _rate(right["sample"]),
+        "index_accuracy": _rate(found["mean"] == own),
+        "index_accuracy_drawn": _rate(found["sample"] == own),
     }
+    if run.samples.index_ceiling < 1:
+        groups = run.samples.groups
+        figures["index_accuracy_group"] = _rate(group_hit(found["mean"][:, None], own, groups))
+        figures["index_accuracy_drawn_group"] = _rate(group_hit(found["sample"][:, None], own, groups))
+    return figures
+
+
+def index_hits(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+    """(n,) bool each: class and index right at the mean and at drawn latents; withheld samples are never found.
+
+    Of equal pictures the first is named, as `explain` does: only that one is right, see `samples.index_ceiling`.
+
+    >>> import provnet
+    >>> from provnet.generation import fit_generator
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> run = fit_generator(data, "faces", changes={"epochs": 1})
+    >>> sorted(index_hits(run, data, np.arange(20)))
+    ['class_at_mean', 'class_at_sample', 'index_at_mean', 'index_at_sample']
+    """
+    right, found = _answers(run_of(run), data, seed)
+    hits: dict[str, np.ndarray] = {}
+    for where in right:
+        hits |= {f"class_at_{where}": right[where], f"index_at_{where}": found[where] == own}
+    return hits
 
 
 @torch.inference_mode()
-def index_hits(run: Run, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
-    """(n,) bool each: class and index right at the mean and at drawn latents; withheld samples are never found."""
+def _answers(run: Run, data: ImageData, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """By `mean` and `sample`: (n,) bool whether the class is right, and (n,) int64 the sample named within it."""
     net, kept = active_network(run)
-    places = np.arange(len(run.samples))  # of each sample among those that may be named
-    if kept is not None:
-        places = np.full(len(run.samples), -2)
-        places[kept] = np.arange(len(kept))
     net, generator = net.eval(), keyed_generator(seed, DRAWN, 1)
-    device = next(net.parameters()).device
-    parts: dict[str, list[np.ndarray]] = {name: [] for name in HITS}
+    device, equal = next(net.parameters()).device, equal_slots(net, run.samples, "plain")
+    right: dict[str, list[np.ndarray]] = {"mean": [], "sample": []}
+    found: dict[str, list[np.ndarray]] = {"mean": [], "sample": []}
     few = at_once(data.shape, device.type, BATCH)
     for start in range(0, len(data), BATCH):  # so many latents are drawn together, however many go through the network
         rows = slice(start, start + BATCH)
-        labels, wanted = data.labels[rows].to(device), torch.from_numpy(places[own[rows]]).to(device)
+        labels = data.labels[rows].to(device)
         seen = [posterior_of(net, images.to(device)) for images in torch.split(data.images[rows], few)]
         posterior = Normal(*(torch.cat(values) for values in zip(*seen, strict=True)))
         for where, z in (("mean", posterior.mean), ("sample", sample(posterior, generator))):
             for some in torch.split(torch.arange(len(z), device=device), few):
-                output = answer_at(net, z[some], labels[some])
-                if output.index_scores is None:
-                    best = exemplar_head(net).best(output.index_features, labels[some], 1).index[:, 0]
-                    right = best == wanted[some]
-                else:
-                    right = output.index_scores.argmax(1) == net.index_head.to_slot(wanted[some])
-                parts[f"class_at_{where}"].append((output.logits.argmax(1) == labels[some]).cpu().numpy())
-                parts[f"index_at_{where}"].append(right.cpu().numpy())
-    return {name: np.concatenate(found) for name, found in parts.items()}
+                answer = attribute(net, answer_at(net, z[some], labels[some]), 1, equal=equal)
+                right[where].append((answer.predicted == labels[some]).cpu().numpy())
+                found[where].append(answer.index[:, 0].cpu().numpy())
+    index = {where: np.concatenate(parts) for where, parts in found.items()}
+    if kept is not None:
+        index = {where: np.where(each >= 0, kept[each], -1) for where, each in index.items()}
+    return {where: np.concatenate(parts) for where, parts in right.items()}, index
 
 
 @torch.inference_mode()
-def latent_means(run: Run, images: np.ndarray) -> np.ndarray:
+def latent_means(run: Run | Fitted, images: np.ndarray) -> np.ndarray:
     """(n, L) what the run's own encoder sees in raw pictures."""
+    run = run_of(run)
     net = run.network.eval()
     device = next(net.parameters()).device
     given = raw_pictures(images)
@@ -162,6 +195,3 @@ def mean_of(values: np.ndarray) -> Interval:
 
 def _rate(hits: np.ndarray) -> dict[str, Any]:
     return wilson(int(hits.sum()), len(hits)).to_json()
-
-
-HITS = ("class_at_mean", "index_at_mean", "class_at_sample", "index_at_sample")

@@ -5,6 +5,7 @@ Letters: n pictures, C channels, H W height and width, L latents.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from provnet.chunks import at_once
 from provnet.data.batches import keyed_generator
-from provnet.data.files import brief
+from provnet.data.files import brief, check_memory
 from provnet.errors import NonFiniteError, UsageError, did_you_mean
-from provnet.inputs import range_problem, raw_tensor
+from provnet.inputs import Fitted, range_problem, raw_tensor, run_of, whole
 from provnet.modelfile import Run
 from provnet.models.made import GENERATORS
 from provnet.models.provenance import ProvenanceNet
@@ -47,12 +48,13 @@ class Generated:
         return len(self.labels)
 
 
-def is_generator(run: Run) -> bool:
+def is_generator(run: Run | Fitted) -> bool:
     """Whether a run makes pictures."""
+    run = run_of(run)
     return run.config.network.backbone in GENERATORS
 
 
-def generate(run: Run, n: int, label: str | int | None = None, seed: int = 0) -> Generated:
+def generate(run: Run | Fitted, n: int, label: str | int | None = None, seed: int = 0) -> Generated:
     """Make n pictures, of a class where `label` (its name, or its position) says so; computed where the network lies.
 
     The paper's generators cannot be asked for a class: pictures are made until n of them are seen as that class by the
@@ -66,10 +68,11 @@ def generate(run: Run, n: int, label: str | int | None = None, seed: int = 0) ->
     >>> made.images.shape, made.images.dtype, made.labels.tolist()
     ((3, 1, 28, 28), dtype('uint8'), [7, 7, 7])
     """
-    if n < 1:
-        raise UsageError(f"how many pictures must be 1 or more, got {n}")
+    run = run_of(run)
+    n = whole("how many pictures", n)
     net, wanted = run.network.eval(), None if label is None else class_of(run, label)
     vae, draws = vae_of(net), keyed_generator(seed, LATENT)
+    check_memory(n * (math.prod(run.config.network.input_shape) + 8 * vae.latents), f"{n:,} pictures")
     if vae.conditional:
         classes = _classes(run, n, wanted, seed)
         noise = torch.randn(n, vae.latents, generator=draws)
@@ -118,11 +121,12 @@ def paint(net: ProvenanceNet, z: Tensor, classes: Tensor) -> np.ndarray:
     return np.asarray(pixels.numpy())
 
 
-def rebuild_pictures(run: Run, images: Tensor | np.ndarray, *, warn: bool = True) -> np.ndarray:
+def rebuild_pictures(run: Run | Fitted, images: Tensor | np.ndarray, *, warn: bool = True) -> np.ndarray:
     """Raw images (n, C, H, W) as the run makes them of their own latents: bytes, at the mean.
 
     Images whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
     """
+    run = run_of(run)
     net, given = run.network.eval(), raw_pictures(images)
     problem = range_problem(run.config.network, given) if warn else None
     if problem is not None:

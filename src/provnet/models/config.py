@@ -60,6 +60,8 @@ class NetworkConfig:
             if not isinstance(value, kind):
                 what = "a whole number" if kind is numbers.Integral else "a number"
                 raise UsageError(f"{name} must be {what}, got {value!r}; leave it out for the usual value")
+        if not isinstance(self.conditional, bool):
+            raise UsageError(f"conditional must be True or False, got {self.conditional!r}")
         if not 0 <= self.alpha <= 1:
             raise UsageError(f"alpha must lie in [0, 1], 0 for no label mixing; got {self.alpha}")
         if len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:

@@ -208,7 +208,8 @@ def _heat_map(report: RobustnessReport, key: str, title: str, meaning: str) -> H
         cells = []
         for share in row.shares.get(key, ()):
             if share is None:
-                cells.append(Cell("", "not measured: no index branch", 0.0, "none"))
+                why = "nothing is withheld" if key == "unnamed" else "no index branch"
+                cells.append(Cell("", f"not measured: {why}", 0.0, "none"))
                 continue
             tint = round((share.value - low) / (high - low), 3) if high > low else 1.0
             words = f"{percent(share.value, 2)}, 95 % interval {percent(share.low, 2)} to {percent(share.high, 2)}"
@@ -275,6 +276,10 @@ ATTRIBUTION = {
     "same_exemplar_class": (
         "An exemplar of the same class",
         "The first exemplar is of the class that the clean picture's first exemplar has.",
+    ),
+    "unnamed": (
+        "No exemplar",
+        "All samples of the predicted class are withheld. Wherever an exemplar is asked for, this counts as wrong.",
     ),
     "supported": ("Supported", "Some training sample supports the answer; distorted pictures should lose support."),
 }

@@ -140,6 +140,8 @@ def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainCon
     >>> for_samples(train_config("robust"), 50_000, (3, 32, 32)).epochs
     120
     """
+    if not isinstance(config, TrainConfig):
+        raise UsageError(f"config must be a TrainConfig, as train_config(...) gives it; got {type(config).__name__}")
     batch = config.batch_size or max(32, min(512, 2 ** round(math.log2(max(n, 2) / 32))))
     augment = auto_policy(shape) if config.augment == "auto" else config.augment
     many = MANY_SAMPLES.get(augment, {}) if config.preset == "robust" and n >= MANY else {}

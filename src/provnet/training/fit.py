@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from provnet.data.batches import bounds, fold
-from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.imagedata import DataSpec, ImageData, spec_of
 from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
 from provnet.errors import MemoryLimitError, UsageError
@@ -70,7 +70,7 @@ def fit(
     out: Path | str | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    test: DataSpec | None = None,
+    test: DataSpec | ImageData | None = None,
     device: str = "auto",
     devices: int = 1,
     checkpoint_seconds: float = 60.0,
@@ -91,7 +91,7 @@ def fit(
     (40, (1, 40))
     """
     data, indexed = narrowed(data, index_subset, network)
-    config = for_samples(config or train_config(), len(data), data.shape)
+    config, test = for_samples(config or train_config(), len(data), data.shape), spec_of(test)
     custom = own_copy(backbone) if isinstance(backbone, nn.Module) else None
     wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level, "head": head}
     shape, index_map = plan(data, network, backbone, config.preset, key_type=key_type, key_width=key_width, **wishes)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from provnet.data.files import brief
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
+from provnet.data.imagedata import ImageData, image_data
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError, one_of
 from provnet.indexing import IndexMap
@@ -119,6 +119,9 @@ def narrowed(data: ImageData, subset: IndexSubset | None, network: str) -> tuple
     >>> len(seen), indexed.settings["subset"]["of"]
     (10, 20)
     """
+    image_data("the training data", data)
+    if not isinstance(subset, IndexSubset | None):
+        raise UsageError(f"index_subset must be a provnet.training.subset.IndexSubset, got {type(subset).__name__}")
     if subset is None:
         return data, Indexed()
     rows = _checked(data, subset)

@@ -1,0 +1,183 @@
+"""A fitted classifier stands wherever a run does: every public function of a run takes it, and refuses what is none."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import provnet
+from provnet import ImageData, ProvenanceClassifier, bank
+from provnet.applications.abstention import abstention, support_of
+from provnet.applications.audit import audit
+from provnet.applications.confidence import class_calibration, index_calibration
+from provnet.applications.credit import credit
+from provnet.applications.debugging import debug
+from provnet.applications.dependence import dependence
+from provnet.applications.embedding import index_features
+from provnet.applications.generated import attribute_generated
+from provnet.applications.mapping import others_named, sample_map
+from provnet.applications.member import memberships
+from provnet.applications.membership import member_scores
+from provnet.applications.robustness import is_isolated, measure
+from provnet.applications.subset_choice import index_subset, look
+from provnet.applications.trust import LeftOut, check
+from provnet.errors import UsageError
+from provnet.evaluation import trained_rows
+from provnet.explanation import active_network
+from provnet.generation import fit_generator, generate, interpolate, is_generator, sources
+from provnet.generation.measures import index_hits, latent_means, measure_generator, named, rebuilt
+from provnet.generation.sampling import rebuild_pictures
+from provnet.generation.sources import explain_latents
+from provnet.hub import ProvenanceModel
+from provnet.modelfile import write_run
+from tests.estimator.made import small
+
+FACES = {"app", "cli", "experiments", "__main__"}  # read their runs themselves
+INNER = {  # called by those below alone, with the run itself
+    "applications.queries.checked",
+    "applications.queries.pixel_hashes",
+    "applications.redrawn.untrained_with_keys",
+    "applications.signals.sample_signals",
+    "evaluation.check_classes",
+    "explanation.joined",
+    "generation.sampling.class_of",
+    "inputs.to_input",
+    "labelled.classes_of",
+    "labelled.feature_names_of",
+    "labelled.recipe_of",
+    "newcomers.newcomers",
+    "training.folder.tidy",
+}
+
+
+def functions_of_a_run() -> dict[str, Callable[..., Any]]:
+    """All public functions with a parameter whose type names Run, by module and name."""
+    found = {}
+    root = Path(provnet.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        if parts[0] in FACES or parts[-1] == "__init__":
+            continue
+        module = importlib.import_module(".".join(("provnet", *parts)))
+        for name, value in vars(module).items():
+            made_here = inspect.isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"
+            if made_here and any(re.search(r"\bRun\b", str(p)) for p in inspect.signature(value).parameters.values()):
+                found[".".join((*parts, name))] = value
+    return found
+
+
+OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
+BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
+    "applications.abstention.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
+    "applications.abstention.support_of": lambda m, d: support_of(m, d.images).tolist(),
+    "applications.audit.audit": lambda m, d: audit(m, d, provnet.open_data(d.images // 2, d.labels)).to_json(),
+    "applications.confidence.class_calibration": lambda m, d: class_calibration(
+        m, d.images, d.samples.labels
+    ).to_json(),
+    "applications.confidence.index_calibration": lambda m, d: index_calibration(
+        m, d.images, np.arange(len(d))
+    ).to_json(),
+    "applications.credit.credit": lambda m, d: credit(m, d.images, ["ann", "bob"] * 20).to_json(),
+    "applications.debugging.debug": lambda m, d: debug(m, d).mislabels.score.tolist(),
+    "applications.dependence.dependence": lambda m, d: dependence(
+        m, d.images[:4], d.images, np.arange(len(d))
+    ).to_json(),
+    "applications.embedding.index_features": lambda m, d: index_features(m, d.images).tolist(),
+    "applications.generated.attribute_generated": lambda m, d: attribute_generated(d.images, m, data=d).ratio.tolist(),
+    "applications.mapping.sample_map": lambda m, d: sample_map(m, d, groups=2, engine="scikit-learn").xy.tolist(),
+    "applications.mapping.others_named": lambda m, d: others_named(m, d, np.arange(len(d))).tolist(),
+    "applications.member.memberships": lambda m, d: [one.to_json() for one in memberships(m, d.images)],
+    "applications.membership.member_scores": lambda m, d: member_scores(m, d.images).match.tolist(),
+    "applications.robustness.measure": lambda m, d: measure(m, d, conditions=["blur-1"]).to_json(),
+    "applications.robustness.is_isolated": lambda m, d: is_isolated(m),
+    "applications.subset_choice.index_subset": lambda m, d: index_subset(d, "50%", "boundary", run=m).rows.tolist(),
+    "applications.subset_choice.look": lambda m, d: look(m, d).margins.tolist(),
+    "applications.trust.check": lambda m, d: check(m, d, d, left_out=LeftOut(m, d.images, d.images // 9)).to_json(),
+    "bank.withhold": lambda m, d: bank.withhold(m, ["train/3"]).samples.withheld.tolist(),
+    "bank.restore": lambda m, d: bank.restore(bank.withhold(m, ["train/3"]), ["train/3"]).samples.fingerprint,
+    "bank.erase": lambda m, d: bank.erase(m, ["train/3"]).samples.sample_ids,
+    "bank.add": lambda m, d: (
+        bank.add(m, provnet.open_data(d.images // 2, np.array(d.class_names)[d.labels])).samples.sample_ids
+    ),
+    "evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
+    "evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
+    "explanation.active_network": lambda m, d: active_network(m)[0],
+    "explanation.explain": lambda m, d: provnet.explain(m, d).to_records(),
+    "hub.ProvenanceModel.from_run": lambda m, d: ProvenanceModel.from_run(m).samples.fingerprint,
+}
+MADE: dict[str, Callable[[Any, ImageData], Any]] = {
+    "generation.interpolation.interpolate": lambda m, d: interpolate(m, d.images[0], d.images[1]).images.tolist(),
+    "generation.measures.measure_generator": lambda m, d: measure_generator(m, d, made=20),
+    "generation.measures.rebuilt": rebuilt,
+    "generation.measures.named": lambda m, d: named(m, d, np.arange(len(d))),
+    "generation.measures.index_hits": lambda m, d: index_hits(m, d, np.arange(len(d)))["index_at_mean"].tolist(),
+    "generation.measures.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
+    "generation.sampling.generate": lambda m, d: generate(m, 2).images.tolist(),
+    "generation.sampling.is_generator": lambda m, d: is_generator(m),
+    "generation.sampling.rebuild_pictures": lambda m, d: rebuild_pictures(m, d.images).tolist(),
+    "generation.sources.sources": lambda m, d: sources(m, generate(m, 2)).index.tolist(),
+    "generation.sources.explain_latents": lambda m, d: explain_latents(m, generate(m, 2).latents, None).index.tolist(),
+}
+
+
+@pytest.fixture(scope="module")
+def data() -> ImageData:
+    return provnet.open_data("embedded", limit=40)
+
+
+@pytest.fixture(scope="module")
+def model(data: ImageData) -> ProvenanceClassifier:
+    return small(head="exemplar", epochs=2).fit(data)
+
+
+@pytest.fixture(scope="module")
+def painter(data: ImageData, tmp_path_factory: pytest.TempPathFactory) -> ProvenanceClassifier:
+    folder = tmp_path_factory.mktemp("painter") / "run"
+    return provnet.load(write_run(fit_generator(data, "modern", changes={"epochs": 1}), folder))
+
+
+def test_every_function_of_a_run_is_listed() -> None:
+    known = {*BOTH, *MADE} - {"hub.ProvenanceModel.from_run"}
+    assert set(OF_A_RUN) == known | {"inputs.run_of", "modelfile.write_run"}
+
+
+@pytest.mark.parametrize("call", BOTH.values(), ids=BOTH)
+def test_a_classifier_is_as_good_as_its_run(
+    call: Callable[[Any, ImageData], Any], data: ImageData, model: ProvenanceClassifier
+) -> None:
+    assert call(model, data) == call(model.run_, data)
+
+
+@pytest.mark.parametrize("call", MADE.values(), ids=MADE)
+def test_a_loaded_generator_is_as_good_as_its_run(
+    call: Callable[[Any, ImageData], Any], data: ImageData, painter: ProvenanceClassifier
+) -> None:
+    assert call(painter, data) == call(painter.run_, data)
+
+
+@pytest.mark.parametrize("given", ["runs/digits", Path("runs/digits"), 3, ProvenanceClassifier()])
+@pytest.mark.parametrize("name", [name for name in OF_A_RUN if name not in ("inputs.run_of", "modelfile.write_run")])
+def test_what_is_no_run_is_refused_as_such(name: str, given: Any) -> None:
+    required = [p.name for p in inspect.signature(OF_A_RUN[name]).parameters.values() if p.default is p.empty]
+    words = r"a run or a fitted classifier is wanted, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
+    with pytest.raises(UsageError, match=words):
+        OF_A_RUN[name](**{**dict.fromkeys(required), "run": given})
+
+
+def test_a_classifier_is_written_by_itself(model: ProvenanceClassifier, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a run is wanted, got ProvenanceClassifier; .* its save\(folder\)"):
+        write_run(model, tmp_path / "run")  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_audit_takes_a_classifier_that_saw_neither(data: ImageData, model: ProvenanceClassifier) -> None:
+    others = provnet.open_data(data.images // 2, data.labels)
+    found = [audit(model, data, others, null=null, distort=False).to_json() for null in (model, model.run_)]
+    assert found[0] == found[1]
