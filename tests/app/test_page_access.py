@@ -67,6 +67,18 @@ def test_the_check_of_contrast_can_fail(page: Page, live: Live) -> None:
     assert len(page.evaluate(FAINT)) > 3
 
 
+def test_the_view_that_is_open_is_seen_in_a_narrow_menu(page: Page, live: Live) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_view(page, live, "#/run")
+    inside = """() => {
+      const link = document.querySelector("#nav [aria-current]").getBoundingClientRect();
+      const menu = document.querySelector(".top nav");
+      const box = menu.getBoundingClientRect();
+      return menu.scrollWidth > menu.clientWidth && link.left >= box.left - 1 && link.right <= box.right + 1;
+    }"""
+    assert page.evaluate(inside)
+
+
 def test_the_keyboard_reaches_the_content(page: Page, live: Live) -> None:
     open_view(page, live)
     expect(page.locator(".exemplar").first).to_be_visible()

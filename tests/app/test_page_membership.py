@@ -56,9 +56,9 @@ def test_roc_of_the_run(page: Page, live: Live) -> None:
     expect(page.locator(".roc tbody tr").first).to_contain_text(words)
     for kind in ("linear", "logarithmic"):
         expect(page.locator(f".roc .plot[aria-label*='{kind}']")).to_have_attribute("aria-label", re.compile("AUC 0"))
-    assert page.locator(".roc .plot .line").count() == 2
+    expect(page.locator(".roc .plot .line")).to_have_count(2)
     page.get_by_label("Compare every score").check()
-    assert page.locator(".roc .plot .line").count() == 2 * min(6, len(roc["curves"]))
+    expect(page.locator(".roc .plot .line")).to_have_count(2 * min(6, len(roc["curves"])))
     expect(page.get_by_role("columnheader", name="found at 1 % false alarms")).to_be_visible()
     page.set_viewport_size({"width": 390, "height": 844})
     expect(page.locator(".roc .plot").first).to_have_attribute("width", re.compile(r"^3\d\d$"))

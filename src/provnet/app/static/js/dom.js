@@ -136,6 +136,15 @@ export function interval(figure, plain = false) {
   return `${plain ? number(value) : percent(value)}${inside.length ? ` (${inside.join(", ")})` : ""}`;
 }
 
+/** Scroll `box` as far as it takes to see `node` in it. `scrollIntoView` would also move the place that Tab goes on from. */
+export function reveal(node, box) {
+  const inner = node.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  for (const [start, end, scrolled] of [["left", "right", "scrollLeft"], ["top", "bottom", "scrollTop"]]) {
+    if (inner[start] < outer[start]) box[scrolled] -= outer[start] - inner[start];
+    else if (inner[end] > outer[end]) box[scrolled] += inner[end] - outer[end];
+  }
+}
+
 /** The first digits of a hash, for people. */
 export function short(hash, digits = 12) {
   return hash ? `${hash.slice(0, digits)}…` : "";

@@ -47,7 +47,7 @@ async function route(first = false) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.querySelector("#nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  dom.reveal(document.querySelector("#nav [aria-current]"), document.querySelector(".top nav"));
   if (!first) {
     window.scrollTo(0, 0);
     main.focus({ preventScroll: true });

@@ -1,5 +1,5 @@
 // Asking for a label: type part of it; a label that can be no other one is taken at once, so that "r" "7" is enough.
-import { el, clear, named } from "../dom.js";
+import { el, clear, named, reveal } from "../dom.js";
 
 const SHOWN = 60; // labels listed at a time; typing brings up the rest
 
@@ -36,7 +36,7 @@ export function askLabel(labels, first, many) {
       for (const [i, row] of [...list.children].entries()) if (row.id) row.setAttribute("aria-selected", String(i === at));
       if (found.length) input.setAttribute("aria-activedescendant", `label-${at}`);
       else input.removeAttribute("aria-activedescendant");
-      list.children[at]?.scrollIntoView({ block: "nearest" });
+      if (list.children[at]) reveal(list.children[at], list);
     }
 
     input.addEventListener("input", () => {
