@@ -2,10 +2,9 @@
 
     python benchmarks/kernels.py [--only NAME ...] [--samples 60000] [--epochs 3] [--top 8] [--out FILE.json]
 
-Pictures are noise, which costs as much as digits do. Each network is trained as it comes, and once more with grey
-pictures as they are instead of filled up to eight channels (`models/channels.py`); the ratio is what filling gains. The
-first epoch, in which steps are recorded, does not count. Then an epoch is profiled: the programs that take most of it,
-with their share. Without a GPU it shows that it works; times there say nothing.
+Pictures are noise, which costs as much as digits do. The first epoch, in which steps are recorded, does not count.
+Then an epoch is profiled: the programs that take most of it, with their share. Without a GPU it shows that it works;
+times there say nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from provnet import open_data
 from provnet.data.imagedata import ImageData
 from provnet.experiments.two_cnns import built, pair, trained
 from provnet.generation import fit_generator
-from provnet.models import channels
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -135,16 +133,11 @@ def main() -> None:
     given = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     about, data, rows = machine(rates=False), noise(given.samples), []
-    few = channels.FEW
     for name in given.only:
         row: dict[str, Any] = {"network": name, "ms": timed(name, data, given.epochs, device)}
-        channels.FEW = 0  # nothing is filled
-        row["ms_not_filled"] = timed(name, data, given.epochs, device)
-        channels.FEW = few
-        row["ratio"] = row["ms"] / row["ms_not_filled"]
         row["kernels"] = profiled(name, data, device, given.top)
         rows.append(row)
-        print(f"{name}: {row['ms']:.3f} ms a step, not filled {row['ms_not_filled']:.3f} ms, ratio {row['ratio']:.3f}")
+        print(f"{name}: {row['ms']:.3f} ms a step")
         for kernel in row["kernels"]:
             print(f"    {kernel['share']:6.1%} {kernel['calls']:7d} x {kernel['what'][:150]}", flush=True)
         if given.out is not None:

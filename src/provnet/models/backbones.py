@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from provnet.errors import UsageError
-from provnet.models.channels import FilledConv
 from provnet.models.wide import WideLinear
 
 Shape = tuple[int, ...]
@@ -91,7 +90,7 @@ def conv_block(inputs: int, outputs: int, pool: nn.Module | None) -> nn.Sequenti
     rest: list[nn.Module] = [nn.ReLU(), *([pool] if pool is not None else [])]
     if isinstance(pool, nn.MaxPool2d):
         rest.reverse()
-    return nn.Sequential(FilledConv(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), *rest)
+    return nn.Sequential(nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), *rest)
 
 
 def _pool() -> nn.MaxPool2d:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from provnet.errors import UsageError, choose
 from provnet.models.backbones import Shape, output_shape
-from provnet.models.channels import filled
 
 LEVELS = (1, 2, 3, 4)
 
@@ -62,7 +61,7 @@ class PooledConv(nn.Sequential):
         """(B, C, H, W) -> (B, C', H/2, W/2)."""
         conv: Any
         conv, relu, pool = self
-        maps = pool(filled(conv, x, None) if x.is_cuda else F.conv2d(x, conv.weight, padding=conv.padding))
+        maps = pool(F.conv2d(x, conv.weight, padding=conv.padding))
         out: Tensor = relu(maps + conv.bias.to(maps.dtype)[:, None, None])
         return out
 

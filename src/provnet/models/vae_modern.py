@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.errors import UsageError
-from provnet.models.channels import FilledConv
 from provnet.models.made import Normal
 from provnet.models.vae import VAE, Shape, gaussian
 
@@ -48,7 +47,7 @@ class ModernVAE(VAE):
         flat = three * self.low[1] * self.low[2]
         self.stages = nn.ModuleList(
             [
-                nn.Sequential(FilledConv(shape[0], one, 3, padding=1), _Block(one)),
+                nn.Sequential(nn.Conv2d(shape[0], one, 3, padding=1), _Block(one)),
                 nn.Sequential(nn.Conv2d(one, two, 3, stride=2, padding=1), _Block(two)),
                 nn.Sequential(nn.Conv2d(two, three, 3, stride=2, padding=1), _Block(three)),
             ]
@@ -64,7 +63,7 @@ class ModernVAE(VAE):
         self.project = nn.Linear(LATENTS + EMBEDDED, flat)
         self.rise = nn.ModuleList([_Block(three, EMBEDDED), _Block(two, EMBEDDED), _Block(one, EMBEDDED)])
         self.between = nn.ModuleList([nn.Conv2d(three, two, 3, padding=1), nn.Conv2d(two, one, 3, padding=1)])
-        self.finish = nn.Sequential(nn.BatchNorm2d(one), nn.SiLU(), FilledConv(one, shape[0], 3, padding=1))
+        self.finish = nn.Sequential(nn.BatchNorm2d(one), nn.SiLU(), nn.Conv2d(one, shape[0], 3, padding=1))
         self.register_buffer("seen", torch.zeros(()))  # samples trained on so far
         self.register_buffer("centre", torch.zeros(classes, LATENTS))
         self.register_buffer("spread", torch.zeros(classes if classes <= FEW else 1, LATENTS, LATENTS))

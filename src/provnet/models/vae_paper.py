@@ -11,7 +11,6 @@ from typing import final
 from torch import Tensor, nn
 
 from provnet.errors import UsageError
-from provnet.models.channels import FilledConv
 from provnet.models.made import Normal
 from provnet.models.vae import VAE, Shape, gaussian
 
@@ -38,7 +37,7 @@ class PaperVAE(VAE):
         self.low = (256, shape[1] // 4, shape[2] // 4)
         flat = math.prod(self.low)
         self.encoder = nn.Sequential(
-            *_block(FilledConv(shape[0], 64, 3, stride=2, padding=1)),
+            *_block(nn.Conv2d(shape[0], 64, 3, stride=2, padding=1)),
             *_block(nn.Conv2d(64, 128, 3, stride=2, padding=1)),
             *_block(nn.Conv2d(128, 256, 3, padding=1)),
             nn.Flatten(),
@@ -50,7 +49,7 @@ class PaperVAE(VAE):
         self.finish = nn.Sequential(
             *_block(nn.ConvTranspose2d(128, 64, 3, stride=2, padding=1, output_padding=1)),
             *_block(nn.ConvTranspose2d(64, 32, 3, stride=2, padding=1, output_padding=1)),
-            FilledConv(32, shape[0], 3, padding=1),
+            nn.Conv2d(32, shape[0], 3, padding=1),
         )
 
     def encode(self, x: Tensor) -> Normal:
