@@ -94,6 +94,21 @@ def test_data_to_verify_and_their_folder(tmp_path: Path) -> None:
         for wrong in (None, 3, run()):
             with pytest.raises(UsageError, match="the run's folder must be a path"):
                 call(wrong)  # type: ignore[operator]
+    for wrong in (3, run()):
+        with pytest.raises(UsageError, match="the run's folder must be a path"):
+            fit(data(), config=train_config(epochs=1), out=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [3, "fgsm"], ids=str)
+def test_conditions_and_attacks_are_lists_of_names(given: Any) -> None:
+    for what in ("conditions", "attacks"):
+        with pytest.raises(UsageError, match=f"{what} must be a list of names, got {given!r}; allowed: "):
+            measure(run(), data(), **{what: given})
+
+
+def test_changes_of_a_generator_are_settings_by_name() -> None:
+    with pytest.raises(UsageError, match="changes must be settings by name"):
+        fit_generator(data(), changes=["epochs", 1])
 
 
 INDEX: dict[str, Callable[[Any], Any]] = {

@@ -81,6 +81,17 @@ def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
     return table[name]
 
 
+def choose_all(kind: str, names: Iterable[str], table: Mapping[str, T]) -> list[T]:
+    """Look a list of names up; a lone name is not one.
+
+    >>> choose_all("shape", ["circle"], {"circle": 1})
+    [1]
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise UsageError(f"{kind}s must be a list of names, got {names!r:.80}; allowed: {', '.join(table)}")
+    return [choose(kind, name, table) for name in names]
+
+
 def one_of(kind: str, name: str, allowed: Iterable[str]) -> str:
     """Return `name` if it is allowed, else refuse it with the list.
 

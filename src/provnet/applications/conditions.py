@@ -11,7 +11,7 @@ Letters: B batch, C channels, H W height and width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from provnet.data.batches import fold
 from provnet.data.keyed import normal, sample_keys, uniform
-from provnet.errors import UsageError, choose
+from provnet.errors import UsageError, choose, choose_all
 
 SIDE = 28  # strengths in pixels are the paper's, for pictures of this size; others get them in proportion
 STREAM = 31  # keeps these draws apart from those of training
@@ -76,10 +76,8 @@ def named(names: Sequence[str] | None = None) -> list[Condition]:
     >>> [one.name for one in named(["occlusion-4"])]
     ['clean', 'occlusion-4']
     """
-    if names is not None and (isinstance(names, str) or not isinstance(names, Iterable)):
-        raise UsageError(f"conditions must be a list of names, got {names!r:.80}; allowed: {', '.join(CONDITIONS)}")
-    wanted = list(CONDITIONS) if names is None else names
-    return [choose("condition", name, CONDITIONS) for name in dict.fromkeys(["clean", *wanted])]
+    wanted = choose_all("condition", CONDITIONS if names is None else names, CONDITIONS)
+    return list(dict.fromkeys([CONDITIONS["clean"], *wanted]))
 
 
 def _pixels(strength: float, values: Tensor, least: int = 1) -> int:

@@ -27,7 +27,7 @@ from provnet.attribution import attribute
 from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
-from provnet.errors import UsageError, choose
+from provnet.errors import UsageError, choose_all
 from provnet.explanation import active_network
 from provnet.inputs import Fitted, run_of, whole
 from provnet.metrics import any_at_k
@@ -121,7 +121,7 @@ def measure(
     low, high = _ends(test)
     clean: Answers | None = None
     rows: list[Row] = []
-    ways: list[Condition | Attack] = [*named(conditions), *(choose("attack", one, ATTACKS) for one in attacks)]
+    ways: list[Condition | Attack] = [*named(conditions), *choose_all("attack", attacks, ATTACKS)]
     with progress_bar(name, len(ways), progress) as update:
         for one in ways:
             update(len(rows), one.name)

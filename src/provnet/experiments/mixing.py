@@ -6,7 +6,7 @@ Command: provnet reproduce mixing --data-dir DIR --device cuda --seeds 1
 Expected: accuracy against sampled targets falls as 1 - α, the own index is found nearly always up to α about .5 or
     beyond, class accuracy of unseen samples through the index rises and is flat from about α = .5.
 Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 23 minutes for one seed: 62 s a cell.
+Time: half an hour for one seed, four networks at a time.
 
 The layers of app. 7.1, 80 epochs. To fit the time the batch is 512 instead of 128, with the printed rate; the single
 branches of `table2` are the same networks with batch 128. Index accuracy is told for the own index and for sampled

@@ -5,7 +5,7 @@ Claim: for occlusion, translation, Gaussian and motion blur a partly mixed singl
 Command: provnet reproduce robustness --data-dir DIR --device cuda --seeds 1
 Expected: accuracy grows with α under nearly every condition; sure gains over the CNN are few and small, and at large α.
 Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 30 minutes for one seed, 75 s a network; with the networks of `mixing` (--networks) 6 minutes.
+Time: with the networks of `mixing` (--networks) eight minutes for one seed beside other work; else half an hour more.
 
 The layers of app. 7.1 for both: the CNN is the same backbone with the class head of app. 7.2, trained on classes alone.
 The networks are those of `mixing`, in batches of 512 instead of 128 to fit the time. All see one fixed distorted test

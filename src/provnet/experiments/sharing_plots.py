@@ -87,7 +87,7 @@ def _marks(axes: Any, results: Results, data: str, figure: str) -> None:
             at = place + (level - 2.5) * 0.2
             ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(data, size, level, figure)
             if ours is not None:
-                axes.plot(at, 100 * ours[0], marker=MARKS[level], ms=7, color=STYLES[level][0])
+                axes.plot(at, 100 * ours[0], marker=MARKS[level], ms=7, color=STYLES[level][0], clip_on=False)
                 values.append(100 * ours[0])
             axes.plot(at, 100 * theirs.figure[0], marker="_", ms=9, mew=2, color="black")
             values.append(100 * theirs.figure[0])

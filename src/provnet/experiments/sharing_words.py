@@ -36,7 +36,8 @@ MORE: dict[str, Callable[[Result], str]] = {
 LIMITS = """The totals of parameters cannot be reproduced: with 7×7 maps and 60,000 outputs the layers as listed have
 9.5, 22.6, 59.4 and 176 million (the paper says 4.0, 17.2, 35.8 and 79.6); the shares of level 4 fit. Optimiser,
 schedule and how the steps of the two networks alternate are not stated: AdamW, constant rates, spread evenly. To fit
-the time batches are 8 times the printed ones (XLarge 16 times: 512 and 256 for all), rates larger by the root of it."""
+the time batches are 8 times the printed ones (XLarge 16 times: 512 and 256 for all); rates of Small and Medium are
+larger by the root of it."""
 
 
 def section(results: Results) -> list[str]:

@@ -6,7 +6,7 @@ Command: provnet reproduce subsets --data-dir DIR --device cuda --seeds 1
 Expected: class accuracy rises with the share and is within the interval of all data from about 70 %; any@5 and any@10
     are steadier than any@1; whether chosen samples beat random ones is measured.
 Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 12 minutes for one seed, three cells at a time: 14 to 131 s a cell.
+Time: 17 minutes for one seed, three to five cells at a time beside other work.
 
 A flat head over the subset, both branches trained on the subset alone, the first convolution shared, 100 epochs (guide,
 4). Size and rates are not stated: Medium of app. 7.6 with its rates. To fit the time batches are 4 times the printed

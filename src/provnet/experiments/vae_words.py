@@ -136,7 +136,7 @@ SHARES = {
 def _curves(courses: dict[str, Any]) -> Any:
     plt: Any = pyplot()
     drawing, every = plt.subplots(
-        2, len(courses), figsize=(max(5.0, 1.2 + 2.2 * len(courses)), 5.6), squeeze=False, layout="constrained"
+        2, len(courses), figsize=(max(5.0, 1.2 + 2.0 * len(courses)), 6.2), squeeze=False, layout="constrained"
     )
     for column, (cell, course) in enumerate(courses.items()):
         epochs = [row["epoch"] for row in course]
@@ -151,11 +151,12 @@ def _curves(courses: dict[str, Any]) -> Any:
         every[0][column].set_yscale("log")
         every[0][column].set_title(CELLS[cell].replace(", ", ",\n"), fontsize=8.5)
         every[1][column].set_ylim(-3, 103)
+        every[1][column].tick_params(labelleft=column == 0)
         every[1][column].set_xlabel("epoch")
     every[0][0].set_ylabel("loss of a picture")
     every[1][0].set_ylabel("training samples, %")
-    for axes in (every[0][0], every[1][0]):
-        axes.legend(fontsize=7.5, frameon=False)
+    for axes, place in ((every[0][0], "upper"), (every[1][0], "lower")):
+        drawing.legend(*axes.get_legend_handles_labels(), loc=f"outside {place} center", ncols=4, frameon=False)
     return drawing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
@@ -48,6 +49,8 @@ def fit_generator(data: ImageData, generator: str = "modern", *, changes: Any = 
     >>> run.config.network.backbone
     'vae-faces'
     """
+    if changes is not None and not isinstance(changes, Mapping):
+        raise UsageError(f'changes must be settings by name, as {{"epochs": 40}}; got {changes!r:.80}')
     return fit(data, **generator_wishes(generator, **(changes or {})), **how)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 
 from provnet.data.batches import bounds, fold
+from provnet.data.files import as_path
 from provnet.data.imagedata import DataSpec, ImageData, spec_of
 from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
@@ -27,6 +27,7 @@ from provnet.rebuild import float32_default, own_copy
 from provnet.support import calibrate
 from provnet.training import folder as run_folder
 from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
+from provnet.training.clock import Clock
 from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.generating import measured, settle
 from provnet.training.keys import fill_keys, refresh, whole_keys
@@ -102,7 +103,7 @@ def fit(
         check_shares(len(data), config.batch_size, fabric.world_size)
         if shape.head == "exemplar-trained" and fabric.world_size > 1:
             raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
-        path = None if out is None else Path(out)
+        path = None if out is None else as_path("the run's folder", out)
         settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
         checkpoint = None
         if path is not None:
@@ -179,7 +180,7 @@ def _run(
             fill_keys(net, training.indexed.images(training.samples.images))
     steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
     writes = session.out is not None and fabric.global_rank == 0
-    clock = _Clock(session.checkpoint_seconds)
+    clock = Clock(session.checkpoint_seconds)
     with (
         stop_on_signal(enabled=writes and fabric.world_size == 1) as stop,
         progress_bar("training", steps, session.progress) as update,
@@ -240,23 +241,6 @@ def _optimizer(net: ProvenanceNet, config: TrainConfig, device: torch.device) ->
     cuda = device.type == "cuda"
     rate = torch.tensor(config.lr, device=device) if cuda else config.lr
     return torch.optim.AdamW(groups, rate, config.betas, weight_decay=config.weight_decay, fused=True, capturable=cuda)
-
-
-class _Clock:
-    """When the next checkpoint is due: not before `seconds`, nor before 20 times what the last one cost."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = self.wait = seconds
-        self.last = time.monotonic()
-
-    def due(self) -> bool:
-        self.asked = time.monotonic()
-        return self.asked - self.last >= self.wait
-
-    def reset(self) -> None:
-        self.last = time.monotonic()
-        cost = self.last - self.asked
-        self.wait = max(self.seconds, 20 * cost) if self.seconds > 0 else 0.0
 
 
 def _folder(session: Session) -> Path:
