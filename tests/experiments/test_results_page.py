@@ -104,6 +104,15 @@ def test_all_experiments_at_a_glance(tmp_path: Path) -> None:
     assert rows["vae"].endswith("| 0 of 7 |  |  |  |  |")
 
 
+def test_what_was_found_stands_beside_the_claim(tmp_path: Path) -> None:
+    text = made(tmp_path, table2(), cost())
+    found = [" ".join(part.split()) for part in text.split("\n\n") if part.startswith("*Found.* ")]
+    assert len(found) == 2  # the others were not run
+    assert found[0].startswith("*Found.* The paper's numbers: 30 met. **Confirmed**: Single branches with stronger")
+    assert found[0].index("**Contradicted**: ") < found[0].index("**Not tested**: ")
+    assert found[1].count("(our question)") == 2
+
+
 def test_how_it_was_done_is_on_the_page(tmp_path: Path) -> None:
     text = made(tmp_path)
     for experiment in EXPERIMENTS.values():

@@ -9,13 +9,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from provnet.experiments.beside import OURS
+from provnet.experiments.beside import CONFIRMED, CONTRADICTED, MIXED, NOT_CONFIRMED, NOT_TESTED, OURS, UNDECIDED
 from provnet.experiments.markdown import table
 from provnet.experiments.records import Experiment, Results, Scale
 
 HEAD = ("experiment", "cells run", "seeds", "the paper's numbers", "the paper's sentences", "our questions")
 _TALLY = re.compile(r"(\d+) met .*?, (\d+) within the interval, (\d+) missed, (\d+) not run")
-_FINDING = re.compile(r"^- .*? \*\*([a-z ]+)\*\*: ")
+# good news first, what was not tested last
+ORDER = (CONFIRMED, "reached", MIXED, UNDECIDED, NOT_CONFIRMED, CONTRADICTED, "missed", NOT_TESTED)
+_FINDING = re.compile(r"^- (.*?):? \*\*([a-z ]+)\*\*: ")
 
 
 def at_a_glance(sections: Sequence[tuple[Experiment, Results, Sequence[str]]]) -> list[str]:
@@ -57,8 +59,26 @@ def sentences(lines: Sequence[str]) -> str:
     >>> sentences(["- It works: **confirmed**: 3 of 3.", "- Always: **undecided**: 1 of 2.", "other **bold**: text"])
     '1 confirmed, 1 undecided'
     """
-    found = Counter(match.group(1) for line in lines if (match := _FINDING.match(line)))
+    found = Counter(match.group(2) for line in lines if (match := _FINDING.match(line)))
     return ", ".join(f"{n} {verdict}" for verdict, n in found.items())
+
+
+def in_short(lines: Sequence[str]) -> str:
+    """What was found, as one paragraph: numbers met, then the sentences by verdict; empty where nothing was tested.
+
+    >>> in_short(["- It works (sec. 1): **confirmed**: 3 of 3.", "- *Our question.* Always: **undecided**: 1 of 2."])
+    '**Confirmed**: It works (sec. 1). **Undecided**: Always (our question).'
+    """
+    tested: dict[str, list[str]] = {}
+    for line in lines:
+        if match := _FINDING.match(line):
+            sentence, verdict = match.groups()
+            own = sentence.startswith(OURS)
+            tested.setdefault(verdict, []).append(sentence.removeprefix(OURS) + (" (our question)" if own else ""))
+    told = [f"The paper's numbers: {text}." if (text := numbers(lines)) else ""]
+    for verdict in sorted(tested, key=ORDER.index):
+        told.append(f"**{verdict.capitalize()}**: {'; '.join(tested[verdict])}.")
+    return " ".join(part for part in told if part)
 
 
 def slug(title: str) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from provnet.atomic import write_bytes
 from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.glance import at_a_glance
+from provnet.experiments.glance import at_a_glance, in_short
 from provnet.experiments.markdown import table
 from provnet.experiments.records import Experiment, Results
 from provnet.experiments.store import read_results, results_file
@@ -38,9 +38,9 @@ them; *joint@1*: the class of the first by joint weights. *Own index*, noise, sh
 itself, as it is and as a changed copy; *learned*: with its key as training left it, before keys are refreshed.
 Exact index accuracy says little by itself: features of an untrained network reach it too.
 
-*Expected* is what was forecast before the full run, and stays as it was; what came of it stands below it. Sentences of
-the paper are **confirmed** or **contradicted** where more than half of the cases surely are and none is surely not;
-*our question* marks what the paper does not say.
+*Expected* is what was forecast before the full run, and stays as it was; *found* is what came of it, in short: figures
+and intervals stand below. Sentences of the paper are **confirmed** or **contradicted** where more than half of the
+cases surely are and none is surely not; *our question* marks what the paper does not say.
 """
 
 
@@ -87,14 +87,16 @@ def _draw_all(results: Path) -> None:
 
 def section(experiment: Experiment, results: Results, figures: Sequence[str] = ()) -> list[str]:
     """One experiment: what the paper claims, how to run it, what came out."""
-    told = experiment.headings
+    body = experiment.section(results)
+    told = experiment.headings | {"Found": in_short(body) if results.cells else ""}
     lines = [f"## {experiment.title}", ""]
-    for name in ("Claim", "Expected", "Time"):
-        lines += [textwrap.fill(f"*{name}.* {told[name][0].upper()}{told[name][1:]}", 120, break_on_hyphens=False), ""]
+    for name in ("Claim", "Expected", "Found", "Time"):
+        if words := told[name]:
+            lines += [textwrap.fill(f"*{name}.* {words[0].upper()}{words[1:]}", 120, break_on_hyphens=False), ""]
     lines += [f"`{told['Command']}`", "", *experiment.settings, *_origins(results), *_time(results), ""]
     for figure in figures if results.cells else ():
         lines += [f"![{experiment.title}]({figure})", ""]
-    return [*lines, *experiment.section(results)]
+    return [*lines, *body]
 
 
 def _origins(results: Results) -> list[str]:
