@@ -88,7 +88,7 @@ def sharing(data: str, setting: str, seed: int) -> Made:
 
 
 def robustness(data: str, setting: str, seed: int) -> Made:
-    chance = np.random.default_rng([seed, 1])
+    chance, setting = np.random.default_rng([seed, 1]), setting.removesuffix("-as-printed")
     luck = chance.random((len(CONDITIONS), N))
     rates = []
     for number, condition in enumerate(CONDITIONS):

@@ -10,7 +10,7 @@ import pytest
 from provnet.experiments.beside import apart, judged
 from provnet.experiments.pairs import Known, difference, kept_hits, known, less
 from provnet.experiments.records import Result, Results
-from provnet.experiments.robustness_words import CNN, gains
+from provnet.experiments.robustness_words import CNN, gains, section
 from provnet.experiments.sharing_claims import CLAIMS, PAIRS, Claim, Look, papers
 from provnet.experiments.sharing_curves import convergence
 from provnet.experiments.table2_claims import findings
@@ -129,6 +129,18 @@ def test_networks_are_paired_with_the_cnn_of_their_seed() -> None:
     assert found["occlusion-4", 0.9].sign == 1 and found["noise-0.1", 0.0].sign == -1
     alone = {cell: seeds for cell, seeds in results.cells.items() if cell != f"mnist/{CNN}"}
     assert gains(type(results)("robustness", "full", alone, {}), "mnist") == {}
+
+
+def test_the_printed_batch_is_compared_where_it_was_run() -> None:
+    results = made("robustness")
+    lines = section(results)
+    sure = "α = 0.3 is surely better than the CNN under 0 conditions, surely worse under 15, of 15."
+    assert any(line.endswith(f"With batches of 128 {sure}") for line in lines)
+    (row,) = [line for line in lines[lines.index("### Batches as printed") :] if line.startswith("| no distortion |")]
+    value = f"{100 * results.cells['mnist/0.3-as-printed'][0].figures['clean_top_1'][0]:.2f}"
+    assert row.split(" | ")[4] == value
+    few = {cell: seeds for cell, seeds in results.cells.items() if cell != "mnist/cnn-as-printed"}
+    assert "### Batches as printed" not in section(type(results)("robustness", "full", few, {}))
 
 
 def single(index: float, first: float, *, size: int = 9_000_000) -> Result:
