@@ -85,6 +85,17 @@ def test_larger_batches_go_with_larger_rates_for_the_smaller_pairs() -> None:
     assert pair("small", 1, 1, raised=4).rates == pytest.approx((2e-3, 2e-4))
 
 
+@pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.parametrize("level", [1, 4])
+def test_the_layers_of_either_network_compile_in_one_piece(name: str, level: int) -> None:
+    recipe = TwoCnns("small", level, 1, (16, 16), (1e-3, 1e-3))
+    step = _Step(built(FEW, recipe, 0, "cpu").eval(), name, FEW.images, FEW.labels, recipe)
+    given = FEW.images[:16], FEW.labels[:16], FEW.labels[:16] if name == "class" else torch.arange(16)
+    loss, right = torch.compile(step._loss, backend="eager", fullgraph=True)(*given)
+    assert torch.allclose(loss, step._loss(*given)[0])
+    assert 0 <= int(right) <= 16
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_recorded_step_learns_on_a_gpu() -> None:

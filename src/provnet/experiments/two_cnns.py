@@ -2,7 +2,8 @@
 
 The paper does not say how their steps alternate, nor names optimiser and schedule here: steps are spread evenly over an
 epoch, each in an order of its own; AdamW with the weight decay of app. 7.1, a constant rate, no label smoothing. On a
-GPU a step of either is recorded once and replayed.
+GPU the layers of either are compiled, which needs a C compiler there (TORCH_COMPILE_DISABLE=1 does without), and a step
+is recorded once and replayed.
 
 Letters: B batch, N samples.
 """
@@ -176,6 +177,7 @@ class _Step:
             weights, recipe.rates[place], weight_decay=DECAY, fused=True, capturable=self.cuda
         )
         self.sums = torch.zeros(3, dtype=torch.float64, device=images.device)  # loss, right answers, samples
+        self.compiled = torch.compile(self._loss, dynamic=False) if self.cuda else self._loss
         self.graph: Any = None
         self.rows = torch.zeros(self.size, dtype=torch.int64, device=images.device)
         self.done = 0
@@ -196,17 +198,22 @@ class _Step:
     def _train(self, rows: Tensor) -> None:
         images, labels = self.images.index_select(0, rows), self.labels.index_select(0, rows)
         target = labels if self.name == "class" else rows
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.cuda):
-            scores = self._scores(images, labels)
-            loss = F.cross_entropy(scores.float(), target)
+        # the last batch is smaller: not worth a compilation of its own
+        loss, right = (self.compiled if len(rows) == self.size else self._loss)(images, labels, target)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         with torch.no_grad():
-            right = (scores.argmax(1) == target).sum()
             self.sums += torch.stack(
                 [loss.detach().double() * len(rows), right.double(), right.double() * 0 + len(rows)]
             )
+
+    def _loss(self, images: Tensor, labels: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean loss and number of right answers of a batch, targets (B,)."""
+        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.cuda):
+            scores = self._scores(images, labels)
+            loss = F.cross_entropy(scores.float(), target)
+        return loss, (scores.detach().argmax(1) == target).sum()
 
     def _scores(self, images: Tensor, labels: Tensor) -> Tensor:
         features = self.net.backbone(self.net.normalise(images))
