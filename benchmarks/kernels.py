@@ -4,7 +4,7 @@
 
 Pictures are noise, which costs as much as digits do. The first epoch, in which steps are recorded, does not count.
 Then an epoch is profiled: the programs that take most of it, with their share. Without a GPU it shows that it works;
-times there say nothing.
+times there say nothing. Pairs of `sharing` are compiled; with TORCH_COMPILE_DISABLE=1 they are timed as they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the README says of the paper's numbers is what the committed results say."""
+"""What the README and the pages say of the paper's experiments is what the committed results say."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ from provnet.experiments.table2 import section as with_the_papers_recipe
 from provnet.experiments.table2_ours import section as with_ours
 
 ROOT = Path(__file__).parents[2]
+
+
+def test_how_much_label_mixing() -> None:
+    text = (ROOT / "docs/networks.md").read_text("utf-8").split("## How much label mixing")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if re.match(r"\| [\d.]+ \|", line)]
+    results = read_results(ROOT / "results/mixing.json")
+    assert len(rows) == 4
+    for alpha, *told in rows:
+        cells = [(figure, data) for figure in ("index_accuracy", "any_at_1") for data in ("mnist", "fashion-mnist")]
+        found = [mean(results, f"{data}/{alpha}", figure) for figure, data in cells]
+        assert told == [f"{number(one[0])} %" for one in found if one is not None]
 
 
 def test_beside_the_paper() -> None:
