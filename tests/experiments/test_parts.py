@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,17 @@ from provnet.experiments.drawings import DRAWINGS
 from provnet.experiments.pair_figures import pair_hits, rates
 from provnet.experiments.pictures import joined, packed, unpacked
 from provnet.experiments.records import SCALES, Job
-from provnet.experiments.two_cnns import BRANCHES, TwoCnns, _Step, alternating, built, pair, shared_share, trained
+from provnet.experiments.two_cnns import (
+    BACKENDS,
+    BRANCHES,
+    TwoCnns,
+    _Step,
+    alternating,
+    built,
+    pair,
+    shared_share,
+    trained,
+)
 from provnet.indexing import IndexMap
 from provnet.models.provenance import parameter_count
 from provnet.models.sharing import cut_at
@@ -94,6 +105,21 @@ def test_the_layers_of_either_network_compile_in_one_piece(name: str, level: int
     loss, right = torch.compile(step._loss, backend="eager", fullgraph=True)(*given)
     assert torch.allclose(loss, step._loss(*given)[0])
     assert 0 <= int(right) <= 16
+
+
+def test_every_pair_of_a_process_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    def backend(graph: Any, inputs: object) -> Any:
+        made.append(inputs)
+        return graph.forward
+
+    monkeypatch.setitem(BACKENDS, "cpu", backend)
+    for level in (1, 2, 3, 4):
+        for batch in (16, 24):  # two kinds of layers each: twice as many as are kept
+            recipe = TwoCnns("small", level, 1, (batch, batch), (1e-3, 1e-3))
+            trained(built(FEW, recipe, 0, "cpu"), FEW, recipe, 0)
+    assert len(made) == 16
 
 
 @pytest.mark.gpu

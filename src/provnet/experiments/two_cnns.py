@@ -29,6 +29,7 @@ from provnet.training.plan import plan
 DECAY = 2e-5
 WARM = 3  # steps before a recording, in which libraries choose their algorithms
 BRANCHES = ("class", "index")
+BACKENDS: dict[str, Any] = {"cuda": "inductor"}  # what compiles the layers, where they are compiled
 # batches and rates of CNN1 and CNN2, as app. 7.6 prints them
 PRINTED: dict[str, tuple[tuple[int, int], tuple[float, float]]] = {
     "small": ((64, 32), (1e-3, 1e-4)),
@@ -107,6 +108,8 @@ def trained(
     """
     device = next(net.parameters()).device
     images, labels = data.images.to(device), data.labels.to(device)
+    if device.type in BACKENDS:
+        torch.compiler.reset()  # it takes eight kinds of layers in a process, and no more
     steps = [_Step(net, name, images, labels, recipe) for name in BRANCHES]
     course = []
     with _randomness(device):
@@ -177,7 +180,11 @@ class _Step:
             weights, recipe.rates[place], weight_decay=DECAY, fused=True, capturable=self.cuda
         )
         self.sums = torch.zeros(3, dtype=torch.float64, device=images.device)  # loss, right answers, samples
-        self.compiled = torch.compile(self._loss, dynamic=False) if self.cuda else self._loss
+        backend = BACKENDS.get(images.device.type)
+        # whole or not at all: what cannot be compiled is an error, not a slower run
+        self.compiled = (
+            torch.compile(self._loss, dynamic=False, fullgraph=True, backend=backend) if backend else self._loss
+        )
         self.graph: Any = None
         self.rows = torch.zeros(self.size, dtype=torch.int64, device=images.device)
         self.done = 0
