@@ -39,7 +39,7 @@ def of_paper(name: str, data: str, setting: str, above: float) -> dict[str, Figu
 
 
 def mixing(data: str, setting: str, seed: int) -> Made:
-    alpha = float(setting)
+    alpha = float(setting.removesuffix("-as-printed"))
     hard = 0.25 if data == "fashion-mnist" else 0.15
     figures: dict[str, Figure] = {
         "index_accuracy": (1.0 - 0.999 * alpha**6, TRAIN),

@@ -196,13 +196,24 @@ def test_misattributed_samples_lie_at_borders_only_beyond_chance() -> None:
 
 def test_larger_batches_are_compared_with_the_printed_ones() -> None:
     results = made("sharing")
-    assert "Of 8 numbers surely higher with larger batches: 0, surely lower: 0." in EXPERIMENTS["sharing"].section(
-        results
-    )
+
+    def asked(results: Results) -> str:
+        (line,) = [line for line in EXPERIMENTS["sharing"].section(results) if "Larger batches change" in line]
+        return line
+
+    assert "**undecided**: surely higher in 0, surely lower in 0, too near to say in 8; most: " in asked(results)
     results = changed(results, "mnist/small-3-as-printed", any_at_1=(0.5, 10_000))
-    assert "Of 8 numbers surely higher with larger batches: 1, surely lower: 0." in EXPERIMENTS["sharing"].section(
-        results
+    assert (
+        "**holds in part**: surely higher in 1, surely lower in 0, too near to say in 7; most: MNIST, Small"
+        in asked(results)
     )
+    for name in ("mnist/small-3-as-printed", "fashion-mnist/medium-1-as-printed"):
+        higher = dict.fromkeys(("class_accuracy", "index_accuracy", "any_at_1", "any_at_5"), (1.0, 10000))
+        results = changed(results, name, **higher)
+    lower = asked(results)
+    assert "surely higher in 0, surely lower in " in lower and "**confirmed**" in lower
+    few = replace(results, cells={cell: seeds for cell, seeds in results.cells.items() if "printed" not in cell})
+    assert not any("Larger batches change" in line for line in EXPERIMENTS["sharing"].section(few))
 
 
 def test_every_area_has_its_interval() -> None:

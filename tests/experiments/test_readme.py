@@ -24,6 +24,12 @@ def test_how_much_label_mixing() -> None:
         cells = [(figure, data) for figure in ("index_accuracy", "any_at_1") for data in ("mnist", "fashion-mnist")]
         found = [mean(results, f"{data}/{alpha}", figure) for figure, data in cells]
         assert told == [f"{number(one[0])} %" for one in found if one is not None]
+    table2 = read_results(ROOT / "results/table2.json")
+    printed = [mean(table2, f"{data}/single-0.5", "index_accuracy") for data in ("mnist", "fashion-mnist")]
+    digits, clothes = (number(one[0]) for one in printed if one is not None)
+    words = f"the own index at .5 is found for {digits} % (MNIST) and {clothes} % (FashionMNIST) only"
+    assert words in " ".join(text.split())
+    assert min(len(table2.cells[f"{data}/single-0.5"]) for data in ("mnist", "fashion-mnist")) == 3
 
 
 def test_beside_the_paper() -> None:

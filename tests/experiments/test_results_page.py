@@ -113,6 +113,22 @@ def test_what_was_found_stands_beside_the_claim(tmp_path: Path) -> None:
     assert found[1].count("(our question)") == 2
 
 
+def test_mixing_is_laid_beside_table_2_which_has_the_printed_batches(tmp_path: Path) -> None:
+    alone = made(tmp_path, others("mixing"))
+    (one,) = [line for line in alone.splitlines() if "Larger batches change the figures: **" in line]
+    assert "most: MNIST, α = 0.3, " in one  # the network that was trained with both
+    rows = [
+        line for line in made(tmp_path, others("mixing"), table2()).splitlines() if line.startswith("| MNIST, α = ")
+    ]
+    assert {row.split(" | ")[0] for row in rows} == {f"| MNIST, α = {alpha}" for alpha in ("0", "0.3", "0.5")}
+    (own,) = [row for row in rows if row.startswith("| MNIST, α = 0.5 | class, unseen | ")]
+    printed, larger = (
+        results.cells[cell][0].figures["any_at_1"][0]
+        for results, cell in ((table2(), "mnist/single-0.5"), (others("mixing"), "mnist/0.5"))
+    )
+    assert own.split(" | ")[2:4] == [f"{100 * printed:.2f}", f"{100 * larger:.2f}"]
+
+
 def test_how_it_was_done_is_on_the_page(tmp_path: Path) -> None:
     text = made(tmp_path)
     for experiment in EXPERIMENTS.values():
@@ -209,6 +225,6 @@ def test_a_curve_of_one_epoch_is_a_mark(drawn: list[Any], name: str, epochs: int
 
 
 def test_where_results_come_from_is_said_once_a_machine() -> None:
-    lines = section(EXPERIMENTS["table2"], table2())
+    lines = section(EXPERIMENTS["table2"], table2(), Path("nowhere"))
     assert sum("| NVIDIA H200 | 16 |" in line for line in lines) == 1
     assert any("| 0123456789ab |" in line and line.endswith("| 36 |") for line in lines)

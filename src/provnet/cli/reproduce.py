@@ -137,7 +137,7 @@ def _write(plan: Plan, experiment: Experiment, results: Results) -> list[Path]:
         figures = draw(experiment, results, path)
     except ModuleNotFoundError:
         note("the figure needs matplotlib: pip install '.[plots]'")
-    lines = section(experiment, results, [figure.name for figure in figures])
+    lines = section(experiment, results, plan.out, [figure.name for figure in figures])
     write_bytes(path.with_suffix(".md"), ("\n".join(lines) + "\n").encode())
     return [path, path.with_suffix(".md"), *figures]
 

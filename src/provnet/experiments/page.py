@@ -48,12 +48,17 @@ def page(results: Path, out: Path) -> str:
     """The whole page; `out` is where it will lie, for the links to figures."""
     sections = []
     for name, experiment in EXPERIMENTS.items():
-        path = results_file(results, name, "full")
-        found = read_results(path) if path.is_file() else Results(name, "full", {}, {})
+        path, found = results_file(results, name, "full"), _there(results, name, "full")
         links = [Path(os.path.relpath(figure, out.parent)).as_posix() for figure in figures_of(path)]
-        sections.append((experiment, found, section(experiment, found, links)))
+        sections.append((experiment, found, section(experiment, found, results, links)))
     parts = [HEAD, "\n".join(at_a_glance(sections)) + "\n"]
     return "\n".join([*parts, *("\n".join(lines) + "\n" for *_, lines in sections)])
+
+
+def _there(folder: Path, name: str, scale: str) -> Results:
+    """What a folder holds of an experiment, which may be nothing."""
+    path = results_file(folder, name, scale)
+    return read_results(path) if path.is_file() else Results(name, scale, {}, {})
 
 
 def figures_of(path: Path) -> list[Path]:
@@ -85,9 +90,11 @@ def _draw_all(results: Path) -> None:
             draw(experiment, read_results(path), path)
 
 
-def section(experiment: Experiment, results: Results, figures: Sequence[str] = ()) -> list[str]:
-    """One experiment: what the paper claims, how to run it, what came out."""
+def section(experiment: Experiment, results: Results, folder: Path, figures: Sequence[str] = ()) -> list[str]:
+    """One experiment: what the paper claims, how to run it, what came out; `folder` holds the results of the others."""
     body = experiment.section(results)
+    if experiment.other is not None:
+        body = [*body, *experiment.compared(results, _there(folder, experiment.other, results.scale))]
     told = experiment.headings | {"Found": in_short(body) if results.cells else ""}
     lines = [f"## {experiment.title}", ""]
     for name in ("Claim", "Expected", "Found", "Time"):

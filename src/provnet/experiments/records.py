@@ -101,7 +101,8 @@ class Experiment:
 
     `about` is the docstring of its file: a title, then claim, command, expected result, device and time. `cells` gives
     the cells of a scale; `section` the lines of Markdown and `figures` PNGs, both made of kept results alone. The
-    figure under "" becomes NAME.png, one under "x" NAME-x.png.
+    figure under "" becomes NAME.png, one under "x" NAME-x.png. `compared` are more lines, where its results are laid
+    beside those of the experiment `other`.
     """
 
     name: str
@@ -109,6 +110,8 @@ class Experiment:
     cells: Callable[[Scale], list[Cell]]
     section: Callable[[Results], list[str]]
     figures: Callable[[Results], dict[str, bytes]]
+    other: str | None = None
+    compared: Callable[[Results, Results], list[str]] = lambda results, other: []
 
     @property
     def title(self) -> str:

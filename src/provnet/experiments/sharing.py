@@ -27,7 +27,7 @@ from provnet.experiments.pairs import kept_hits
 from provnet.experiments.records import Cell, Experiment, Job, Scale, Told
 from provnet.experiments.sharing_claims import LEVELS, PAIRS
 from provnet.experiments.sharing_plots import sharing_figures
-from provnet.experiments.sharing_words import section
+from provnet.experiments.sharing_words import AS_PRINTED, section
 from provnet.experiments.two_cnns import TwoCnns, built, pair, shared_share, trained
 from provnet.models.provenance import parameter_count
 
@@ -36,7 +36,7 @@ EARLY, EVERY = 20, 5  # a point of the curves every epoch at first, then every f
 PAIRED = ("class_accuracy", "index_accuracy", "any_at_1", "any_at_5")
 RAISED = {"small": 8, "medium": 8, "large": 8, "xlarge": 16}
 SECONDS = {"small": 40.0, "medium": 55.0, "large": 75.0, "xlarge": 260.0}
-AS_PRINTED = {"mnist/small-3": 105.0, "fashion-mnist/medium-1": 150.0}  # also run with the printed batches
+WITH_PRINTED = {"mnist/small-3": 105.0, "fashion-mnist/medium-1": 150.0}  # also run with the printed batches
 
 
 def cells(scale: Scale) -> list[Cell]:
@@ -49,7 +49,7 @@ def cells(scale: Scale) -> list[Cell]:
         return [_cell("mnist", "small", level, scale) for level in (1, 4)]
     found = [_cell(data, size, level, scale) for size in RAISED for data in PAIRS for level in LEVELS]
     printed = []
-    for name in AS_PRINTED:
+    for name in WITH_PRINTED:
         data, setting = name.split("/")
         size, level = setting.split("-")
         printed.append(_cell(data, size, int(level), scale, printed=True))
@@ -60,8 +60,8 @@ def cells(scale: Scale) -> list[Cell]:
 def _cell(data: str, size: str, level: int, scale: Scale, *, printed: bool = False) -> Cell:
     recipe = pair(size, level, scale.epochs or EPOCHS, 1 if printed else RAISED[size])
     name = f"{data}/{size}-{level}"
-    seconds = AS_PRINTED[name] if printed else SECONDS[size]
-    name += "-as-printed" if printed else ""
+    seconds = WITH_PRINTED[name] if printed else SECONDS[size]
+    name += AS_PRINTED if printed else ""
     return runs.cell(name, data, scale, partial(run, data, recipe), seconds, {"pair": recipe.to_json()})
 
 

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from provnet.experiments.beside import (
-    Finding,
-    chapter,
-    counted,
-    judged,
-    percent_of,
-    summary,
-    told,
-)
+from provnet.experiments.batches import Both, larger_batches
+from provnet.experiments.beside import Finding, chapter, counted, judged, summary, told
 from provnet.experiments.copies import HEAD, copies_of
-from provnet.experiments.markdown import table
-from provnet.experiments.pairs import known, less
+from provnet.experiments.pairs import known
 from provnet.experiments.records import Result, Results
 from provnet.experiments.sharing_claims import CLAIMS, CLOTHES, DIGITS, LEVELS, PAIRS, SIZES, ours, papers
 from provnet.experiments.sharing_curves import convergence
@@ -26,6 +18,7 @@ FIGURES = {
     "any_at_1": "consistency, top 1",
     "any_at_5": "consistency, any of 5",
 }
+AS_PRINTED = "-as-printed"  # pairs trained with the printed batches, too
 NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 MORE: dict[str, Callable[[Result], str]] = {
     HEAD: copies_of,
@@ -49,7 +42,7 @@ def section(results: Results) -> list[str]:
     settings = {f"{size}-{level}": f"{NAMES[size]}, level {level}" for size in SIZES for level in LEVELS}
     for data in PAIRS.items():
         lines += chapter(results, data, settings, FIGURES, name="sharing", head="pair", more=MORE)
-    return [*lines, *_batches(results), "", LIMITS]
+    return [*lines, *larger_batches(_both(results), results.scale), "", LIMITS]
 
 
 def _sentences(results: Results) -> list[Finding]:
@@ -64,22 +57,17 @@ def _sentences(results: Results) -> list[Finding]:
     return found
 
 
-def _batches(results: Results) -> list[str]:
-    """The pairs that were also trained with batches as printed, to see whether larger ones change the picture."""
-    rows = []
-    signs = []
-    for cell in results.cells:
-        if not cell.endswith("-as-printed"):
-            continue
-        other = cell.removesuffix("-as-printed")
-        for figure, words in FIGURES.items():
-            raised, printed = known(results, other, figure), known(results, cell, figure)
-            gap = less(raised, printed)
-            signs += [] if gap is None else [gap.sign]
-            values = [percent_of(None if one is None else one.figure) for one in (printed, raised)]
-            rows.append((f"`{other}`", words, *values, "" if gap is None else str(gap)))
-    if not rows:
-        return []
-    head = ("pair", "number", "batches as printed", "larger batches", "larger less printed")
-    sure = f"surely higher with larger batches: {signs.count(1)}, surely lower: {signs.count(-1)}"
-    return ["", "### Larger batches", "", f"Of {len(signs)} numbers {sure}.", "", *table(head, rows, left=2)]
+def _both(results: Results) -> list[Both]:
+    """The pairs that were also trained with batches as printed."""
+    return [
+        Both(
+            f"{PAIRS[data]}, {NAMES[size]}, level {level}",
+            words,
+            known(results, f"{data}/{size}-{level}{AS_PRINTED}", figure),
+            known(results, f"{data}/{size}-{level}", figure),
+        )
+        for data in PAIRS
+        for size in SIZES
+        for level in LEVELS
+        for figure, words in FIGURES.items()
+    ]

@@ -6,6 +6,7 @@ import itertools
 from statistics import NormalDist
 from typing import Any
 
+from provnet.experiments.batches import Both, larger_batches
 from provnet.experiments.beside import (
     Finding,
     apart,
@@ -17,6 +18,7 @@ from provnet.experiments.beside import (
     told,
 )
 from provnet.experiments.markdown import table
+from provnet.experiments.pairs import known
 from provnet.experiments.paper import half_width, printed
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet.experiments.records import Figure, Results
@@ -54,7 +56,7 @@ def section(results: Results) -> list[str]:
     for data in PAIRS.items():
         lines += chapter(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
         lines += _choices(results, data[0])
-    return [*lines, *_batch(results), "", LIMITS]
+    return [*lines, *larger_batches(_both(results), results.scale), "", LIMITS]
 
 
 def _choices(results: Results, data: str) -> list[str]:
@@ -74,13 +76,13 @@ def _choices(results: Results, data: str) -> list[str]:
     return ["", "Chosen samples, and how they differ from random ones:", "", *table(head, rows, left=2)] if rows else []
 
 
-def _batch(results: Results) -> list[str]:
-    parts = []
-    for figure, words in FIGURES.items():
-        raised, ours = mean(results, "mnist/stratified-30", figure), mean(results, PRINTED, figure)
-        if raised is not None and ours is not None:
-            parts.append(f"{words} {percent_of(ours)} against {percent_of(raised)}, {apart(raised, ours)}")
-    return ["", f"Batches as printed against 4 times larger, MNIST, 30 %: {'; '.join(parts)}."] if parts else []
+def _both(results: Results) -> list[Both]:
+    """The cell that was also trained with batches as printed."""
+    other = "mnist/stratified-30"
+    return [
+        Both("MNIST, 30 %", words, known(results, PRINTED, figure), known(results, other, figure))
+        for figure, words in FIGURES.items()
+    ]
 
 
 def findings(results: Results) -> list[Finding]:
