@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 import provnet
 from provnet.applications.conditions import CONDITIONS, distort
 from provnet.applications.paired import paired_difference
-from provnet.applications.robustness import FIGURES, against, is_isolated, measure, sample_keys_of
+from provnet.applications.robustness import FIGURES, _most_named, against, is_isolated, measure, sample_keys_of
 from provnet.bank import withhold
 from provnet.errors import UsageError
 from provnet.report.robustness import (
@@ -48,12 +49,23 @@ def test_the_figures_are_those_of_explain_on_the_distorted_pictures() -> None:
         assert figures["same_exemplar"].value == (found.index[:, 0] == clean.index[:, 0]).mean()
         assert figures["same_exemplar_in_5"].value == (found.index == clean.index[:, :1]).any(1).mean()
         assert figures["same_exemplar_class"].value == (found.label[:, 0] == clean.label[:, 0]).mean()
+        often = sorted(Counter(found.index[:, 0].tolist()).values())[-10:]
+        assert figures["most_named"].value == pytest.approx(sum(often) / len(test))
         assert figures["supported"].value == found.supported.mean()
         assert {rate.n for rate in figures.values()} == {len(test)}
         assert set(figures) == set(FIGURES) - {"unnamed"}  # nothing is withheld
         assert rows[name].right.tolist() == (found.label[:, 0] == truth).tolist()
     assert rows["clean"].figures["same_exemplar"].value == 1
     assert rows["blur-2"].figures["same_exemplar"].value < 1
+
+
+def test_a_few_samples_named_for_everything_are_told_and_no_sample_is_none_of_them() -> None:
+    rows = np.arange(40)
+    assert _most_named(rows).sum() == 10
+    assert _most_named(np.where(rows < 30, rows % 3, rows)).sum() == 30 + 7
+    assert _most_named(np.full(40, -1)).sum() == 0
+    mostly_none = np.where(rows < 25, -1, rows % 12)
+    assert _most_named(mostly_none).sum() == sum(sorted(Counter(mostly_none[25:].tolist()).values())[-10:])
 
 
 def test_a_class_branch_is_asked_for_classes_and_a_cnn_names_nothing() -> None:

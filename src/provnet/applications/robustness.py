@@ -4,8 +4,8 @@ The paper compares the single-branch network, whose class is that of the most ac
 predicts classes. So `top_1` and `top_5` go through the index for a single branch (the first exemplar, any of five, has
 the true label), and through the class scores for any other network (the most probable class, any of the five). Beside
 them stand both ways, and whether the *attribution* survives: the first exemplar is the one of the clean picture, or at
-least of its class. Where samples are withheld it may be that none can be named for a picture: that counts as wrong in
-every figure of exemplars, and `unnamed` says how often it is so.
+least of its class, and it is not one of a few that are named for everything. Where samples are withheld it may be that
+none can be named for a picture: that counts as wrong in every figure of exemplars, and `unnamed` says how often.
 
 Letters: n test samples, K exemplars.
 """
@@ -38,6 +38,7 @@ from provnet.training.progress import progress_bar
 
 K = 5
 BATCH = {"cpu": 256, "cuda": 2048}  # where pictures are small
+FEW = 10  # samples, those named most often: a network that is lost names them for nearly everything
 ATTACKED = 1000  # test samples that are attacked: that takes ten times as long as answering
 
 
@@ -236,11 +237,19 @@ def _figures(
             "same_exemplar": (found.index[:, 0] == first) & (first >= 0),
             "same_exemplar_in_5": (found.index == first[:, None]).any(1) & (first >= 0),
             "same_exemplar_class": (labels[:, 0] == _labels(run, clean.index)[:, 0]) & (first >= 0),
+            "most_named": _most_named(found.index[:, 0]),
             "supported": found.supported,
         }
         if run.samples.withheld.any():  # else there is a sample for everything
             figures["unnamed"] = found.index[:, 0] < 0
     return {name: wilson(int(hits.sum()), len(hits)) for name, hits in figures.items()}, chief[1]
+
+
+def _most_named(first: np.ndarray) -> np.ndarray:
+    """(n,) bool: whether the first exemplar is one of the FEW that are named first most often; none is not."""
+    names, place, counts = np.unique(first, return_inverse=True, return_counts=True)
+    often = np.argsort(-np.where(names >= 0, counts, 0), kind="stable")[:FEW]
+    return np.isin(place, often) & (first >= 0)
 
 
 def _labels(run: Run, index: np.ndarray) -> np.ndarray:
@@ -283,6 +292,7 @@ FIGURES = {
     "same_exemplar": "first exemplar is that of the clean picture",
     "same_exemplar_in_5": "that one is among the first five",
     "same_exemplar_class": "first exemplar is of the class of that one",
+    "most_named": "first exemplar is one of the ten named most often under this condition",
     "supported": "a training sample supports the answer",
     "unnamed": "no exemplar may be named, all of the class are withheld: wrong in every figure of exemplars",
 }

@@ -38,7 +38,7 @@ from provnet.experiments.robustness_words import (
 )
 
 CHANGES = {"batch_size": BATCH}
-KEPT = ("top_1", "top_5", "same_exemplar", "same_exemplar_class")
+KEPT = ("top_1", "top_5", "same_exemplar", "same_exemplar_class", "most_named")
 
 
 def cells(scale: Scale) -> list[Cell]:

@@ -277,6 +277,10 @@ ATTRIBUTION = {
         "An exemplar of the same class",
         "The first exemplar is of the class that the clean picture's first exemplar has.",
     ),
+    "most_named": (
+        "One of the ten exemplars named most often",
+        "Near 100 the same few samples are named whatever the picture shows: then they explain nothing.",
+    ),
     "unnamed": (
         "No exemplar",
         "All samples of the predicted class are withheld. Wherever an exemplar is asked for, this counts as wrong.",
