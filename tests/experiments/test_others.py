@@ -9,6 +9,7 @@ import pytest
 
 from provnet.experiments.beside import CONFIRMED, MIXED, apart, told
 from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.markdown import number
 from provnet.experiments.page import draw
 from provnet.experiments.paper import printed
 from provnet.experiments.records import Figure, Result, Results
@@ -246,3 +247,16 @@ def test_borders_are_compared_with_other_test_samples_where_the_map_has_them() -
     line = next(line for line in EXPERIMENTS["embeddings"].section(other) if "near the borders" in line)
     assert "more often than of other test samples)" in line
     assert "% of 30, " in line
+
+
+def test_generators_stand_side_by_side_and_one_that_was_not_run_is_named() -> None:
+    results = made("vae")
+    lines = EXPERIMENTS["vae"].section(results)
+    row = next(line for line in lines[lines.index("### FashionMNIST") :] if line.startswith("| index at the mean |"))
+    cells = [results.cells[f"fashion-mnist/{name}"][0] for name in ("paper", "paper-mean", "modern")]
+    rates = [one.figures["index_at_mean"][0] for one in cells]
+    assert [part.split(" (")[0] for part in row.split(" | ")[1:4]] == [number(rate) for rate in rates]
+    few = replace(results, cells={cell: seeds for cell, seeds in results.cells.items() if cell != "mnist/modern"})
+    lines = EXPERIMENTS["vae"].section(few)
+    assert "MNIST, ours with keys: not run" in lines
+    assert "| number | the paper's VAE | the paper's VAE, losses as means | n |" in lines

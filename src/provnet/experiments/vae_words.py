@@ -6,7 +6,7 @@ from typing import Any
 
 from provnet.experiments.beside import Finding, apart, judged, mean, told
 from provnet.experiments.markdown import ends, spread, table
-from provnet.experiments.paper import standing
+from provnet.experiments.paper import Standing, standing
 from provnet.experiments.pictures import draw, unpacked
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet.experiments.records import Figure, Results
@@ -44,24 +44,48 @@ when training ends, so that their index is right by construction; what was learn
 
 
 def section(results: Results) -> list[str]:
-    """The claims, then a row a generator and number."""
+    """The claims, then a table a data set: a row a number, a column a generator."""
     if not results.cells and not results.absent:
         return ["Not run yet; the paper shows curves without numbers."]
+    lines = told(findings(results), results)
+    for data in dict.fromkeys(cell.split("/")[0] for cell in CELLS):
+        lines += _table(results, [cell for cell in CELLS if cell.startswith(f"{data}/")])
+    return [*lines, *_people(results), "", TEXTS]
+
+
+def _table(results: Results, cells: list[str]) -> list[str]:
+    """The generators of one data set; smaller scales have those that were run."""
+    seeds = {cell: list(results.cells.get(cell, {}).values()) for cell in cells}
+    if results.scale != "full":
+        seeds = {cell: found for cell, found in seeds.items() if found}
+    if not seeds:
+        return []
+    data = CELLS[cells[0]].split(", ")[0]
+    lines = ["", f"### {data}"]
+    for cell, found in seeds.items():
+        if not found:
+            lines += ["", f"{CELLS[cell]}: {results.absent.get(cell, 'not run')}"]
     rows = []
-    for cell, words in CELLS.items():
-        seeds = list(results.cells.get(cell, {}).values())
-        if not seeds:
-            if results.scale == "full":
-                rows.append((words, results.absent.get(cell, "not run"), *[""] * 4))
-            continue
-        for name, text in FIGURES.items():
-            one = standing(None, [result.figures[name] for result in seeds if name in result.figures])
-            if one.mean is not None:
-                interval = "" if name == "different_first_sources" else ends(one)  # no share of independent samples
-                rows.append((words, text, spread(one), interval, f"{one.n:,}", str(one.seeds)))
-    head = ("generator", "number", "per cent", "95 % interval", "n", "seeds")
-    lines = [*told(findings(results), results), "", *table(head, rows, left=2), *_people(results)]
-    return [*lines, "", TEXTS]
+    for name, text in FIGURES.items():
+        every = [
+            standing(None, [result.figures[name] for result in found if name in result.figures])
+            for found in seeds.values()
+        ]
+        counts = sorted({f"{one.n:,}" for one in every if one.mean is not None})
+        if counts:
+            rows.append((text, *(_number(name, one) for one in every), " / ".join(counts)))
+    if not rows:
+        return lines
+    head = [CELLS[cell].removeprefix(f"{data}, ") for cell in seeds]
+    rows.append(("seeds", *(str(len(found) or "") for found in seeds.values()), ""))
+    return [*lines, "", "Per cent, with 95 % intervals.", "", *table(("number", *head, "n"), rows)]
+
+
+def _number(name: str, one: Standing) -> str:
+    if one.mean is None:
+        return ""
+    # not a share of independent samples
+    return spread(one) if name == "different_first_sources" else f"{spread(one)} ({ends(one)})"
 
 
 def _people(results: Results) -> list[str]:
