@@ -99,7 +99,7 @@ def test_all_experiments_at_a_glance(tmp_path: Path) -> None:
     text = made(tmp_path, table2(), cost())
     rows = {line.split("]")[0][3:]: line for line in text.splitlines() if line.startswith("| [")}
     assert list(rows) == list(EXPERIMENTS)
-    assert rows["table2"].endswith("| 12 of 20 | 3 | 30 met | 1 not tested, 2 confirmed, 1 contradicted |  |")
+    assert rows["table2"].endswith("| 12 of 20 | 3 | 30 met | 2 confirmed, 1 contradicted, 1 not tested |  |")
     assert rows["cost"].endswith("| 1 of 3 | 1 |  |  | 2 confirmed |")
     assert rows["vae"].endswith("| 0 of 7 |  |  |  |  |")
 

@@ -60,7 +60,7 @@ def sentences(lines: Sequence[str]) -> str:
     '1 confirmed, 1 undecided'
     """
     found = Counter(match.group(2) for line in lines if (match := _FINDING.match(line)))
-    return ", ".join(f"{n} {verdict}" for verdict, n in found.items())
+    return ", ".join(f"{found[verdict]} {verdict}" for verdict in sorted(found, key=ORDER.index))
 
 
 def in_short(lines: Sequence[str]) -> str:
