@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 from provnet.experiments.markdown import DASH, ends, number, spread, table, tally, verdict
 from provnet.experiments.paper import NOT_RUN, Printed, Standing, printed, standing
@@ -24,7 +25,11 @@ PAIRED = (
     "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared sample "
     "by sample."
 )
-ONE_SEED = "With one seed the luck of one training is not in them: another may differ by some tenths of a point."
+ONE_SEED = (
+    "Every network was trained once: the luck of one training is not in the intervals, nor in the word *surely*. How "
+    "much that can be is told at the head of the page of results."
+)
+FAR = 0.05  # so far above the paper's number a result says that the set-up differs
 
 
 @dataclass(frozen=True)
@@ -59,35 +64,37 @@ class Finding:
     ours: bool = False
 
 
-def apart(one: Figure, other: Figure) -> Apart:
+def apart(one: Figure, other: Figure, comparisons: int = 1) -> Apart:
     """The first rate less the second, as if each were counted on samples of its own; `pairs.less` is narrower.
+
+    Where the best or worst of several `comparisons` is looked for, the interval holds for all of them together.
 
     >>> str(apart((0.99, 10_000), (0.98, 10_000)))
     '+1.00 points (+0.66 to +1.34)'
     """
     variance = sum(rate * (1 - rate) / max(n, 1) + 1 / (4 * max(n, 1) ** 2) for rate, n in (one, other))
-    value, half = one[0] - other[0], Z95 * math.sqrt(variance)
+    z = Z95 if comparisons == 1 else NormalDist().inv_cdf(1 - 0.025 / comparisons)
+    value, half = one[0] - other[0], z * math.sqrt(variance)
     return Apart(value, value - half, value + half)
 
 
 def judged(signs: Iterable[int | None], said: str = ALL) -> str:
     """One verdict of many cases: 1 surely as claimed, -1 surely not, 0 too near to say, None not run.
 
-    Confirmed and contradicted need more than half of the cases, and none against. A sentence that speaks of MOST cases
-    is confirmed by more than half, one that speaks of SOME by any, if fewer are against.
+    Confirmed and contradicted need more than half of the cases that were run, and none against. A sentence that speaks
+    of MOST cases is confirmed by more than half, one that speaks of SOME by any, if fewer are against.
 
     >>> judged([1, 1, 0]), judged([1, -1]), judged([1, 0]), judged([-1, -1, 0])
     ('confirmed', 'holds in part', 'holds in part', 'contradicted')
     >>> judged([-1, 0]), judged([0]), judged([None]), judged([1, None, None])
-    ('not confirmed', 'undecided', 'not tested', 'holds in part')
+    ('not confirmed', 'undecided', 'not tested', 'confirmed')
     >>> judged([1, 1, -1], MOST), judged([1, 0, 0], SOME), judged([1, -1], SOME)
     ('confirmed', 'confirmed', 'holds in part')
     """
-    cases = list(signs)
-    found = [sign for sign in cases if sign is not None]
+    found = [sign for sign in signs if sign is not None]
     if not found:
         return NOT_TESTED
-    yes, no, half = found.count(1), found.count(-1), len(cases) / 2
+    yes, no, half = found.count(1), found.count(-1), len(found) / 2
     if yes:
         enough = {ALL: yes > half and not no, MOST: yes > half, SOME: yes > no}
         return CONFIRMED if enough[said] else MIXED
@@ -104,6 +111,8 @@ def counted(signs: Iterable[int | None], *, sure: bool = True) -> str:
     """
     cases = list(signs)
     found = [sign for sign in cases if sign is not None]
+    if not found:
+        return f"{len(cases)} not run"
     yes, no, near = (found.count(sign) for sign in (1, -1, 0))
     of = f"of {len(found)} compared" + (f", {len(cases) - len(found)} not run" if len(found) < len(cases) else "")
     if not sure:
@@ -118,8 +127,8 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
     lines = [f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
     pairs = any("hits" in one.told for seeds in results.cells.values() for one in seeds.values())
     chance = [PAIRED if pairs else CHANCE] if any("points (" in line for line in lines) else []
-    alone = [ONE_SEED] if chance and all(len(seeds) == 1 for seeds in results.cells.values()) else []
-    return ["", *lines, *(["", " ".join([*chance, *alone])] if chance else [])]
+    alone = [ONE_SEED] if lines and all(len(seeds) == 1 for seeds in results.cells.values()) else []
+    return ["", *lines, *(["", " ".join([*chance, *alone])] if chance or alone else [])]
 
 
 def mean(results: Results, cell: str, figure: str) -> Figure | None:
@@ -144,8 +153,13 @@ def standings(results: Results, name: str) -> dict[Printed, Standing]:
 
 
 def summary(results: Results, name: str) -> str:
-    """How many of the paper's numbers were met."""
-    return f"The paper's numbers: {tally(list(standings(results, name).values()))}."
+    """How many of the paper's numbers were met, and how many are so far above that something else was measured."""
+    found = standings(results, name)
+    far = sum(ours.mean is not None and ours.mean > paper.value + FAR for paper, ours in found.items())
+    words = f"The paper's numbers: {tally(list(found.values()))}."
+    if far:
+        words += f" Above by more than {100 * FAR:.0f} points, so that the paper's set-up must differ: {far}."
+    return words
 
 
 def chapter(

@@ -1,7 +1,8 @@
 """Debugging a data set: typical and odd samples by the entropy of the index branch; planted errors found again.
 
-Claim: the entropy of the index branch tells typical from anomalous training samples (sec. 5.3, app. 7.9, fig. 6); the
-    paper says both that odd samples have a low entropy and that they activate many neurons, and gives no numbers.
+Claim: the entropy of the index branch tells typical from anomalous training samples and is "a useful measure for
+    spotting potential outliers" (sec. 5.3, app. 7.9, fig. 6); the paper says both that odd samples have a low entropy
+    and that they activate many neurons, and gives no numbers.
 Command: provnet reproduce debugging --data-dir DIR --device cuda --seeds 1
 Expected: planted oddities have a low entropy; it finds them better than chance but much worse than distances in the
     features, and it hardly finds wrong labels.

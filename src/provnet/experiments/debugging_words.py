@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any
 
 from provnet.experiments.beside import Finding, judged, mean, told
@@ -10,10 +13,14 @@ from provnet.experiments.pictures import draw, unpacked
 from provnet.experiments.planted import KINDS
 from provnet.experiments.plots import png, pyplot
 from provnet.experiments.records import Results
+from provnet.stats import Z95
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 CASES = {"samples": "as they are", "wrong": "10 % wrong labels", "odd": "1 % odd pictures"}
 SHOWN = 5
+WRONG = "wrong labels"
+PAPERS = {"samples": 60_000, "epochs": 80}
+Area = tuple[float, float, float]  # with the ends of its interval
 USEFUL = 0.7  # area from which a measure counts as useful, which the paper does not define
 
 
@@ -37,10 +44,26 @@ def section(results: Results) -> list[str]:
     lines = told(findings(results), results)
     lines += ["", *table((*head, "seeds"), rows, left=3)] if rows else []
     text = (
-        "The areas are over all classes together; the paper ranks within a class. Signals of `provnet debug` were "
-        "weighed on planted errors, some of the same kinds and seed (docs/debugging.md): its areas flatter it a little."
+        "Intervals of the table hold for one area each. Signals of `provnet debug` were weighed on planted errors, "
+        "some of the same kinds and seed (docs/debugging.md): its areas flatter it a little."
     )
-    return [*lines, *_spread(results), "", text]
+    return [*lines, *_spread(results), "", f"{_differs(results)} {text}"]
+
+
+def _differs(results: Results) -> str:
+    """In what the areas are of another set-up than the paper's."""
+    parts = ["what is odd was planted", "areas are over all classes together, while the paper ranks within a class"]
+    cells = [cell for cell in results.cells if not cell.endswith("/samples")]
+    few = sorted({one.told["samples"]["train"] for cell in cells for one in results.cells[cell].values()})
+    parts += [
+        f"there are {n:,} training samples instead of {PAPERS['samples']:,}, so about {n // 10:,} neurons a class "
+        f"instead of {PAPERS['samples'] // 10:,}"
+        for n in few
+        if n != PAPERS["samples"]
+    ]
+    epochs = {results.configs.get(cell, {}).get("training", {}).get("epochs") for cell in cells} - {None}
+    parts += [f"training takes {n} epochs instead of {PAPERS['epochs']}" for n in sorted(epochs - {PAPERS["epochs"]})]
+    return f"Where this differs from the paper: {'; '.join(parts)}."
 
 
 def _rows(results: Results, cell: str, words: str, text: str, planted: str, seeds: str) -> list[tuple[str, ...]]:
@@ -82,60 +105,109 @@ def suffix_of(kind: str) -> str:
 def findings(results: Results) -> list[Finding]:
     """Which way the entropy points, and whether it finds what was planted."""
     found = [_useful(results)]
-    for case, words in (("odd", "odd pictures"), ("wrong", "wrong labels")):
+    opposite: list[int] = []
+    for case, words in (("odd", "odd pictures"), ("wrong", WRONG)):
         signs, parts = [], []
         for data, name in PAIRS.items():
-            value, low, high = (
-                mean(results, f"{data}/{case}", f"low_entropy_auc{end}") for end in ("", "_low", "_high")
-            )
-            if value is not None and low is not None and high is not None:
-                signs.append(1 if low[0] > 0.5 else -1 if high[0] < 0.5 else 0)
-                parts.append(f"{name} AUC {value[0]:.3f} ({low[0]:.3f} to {high[0]:.3f})")
+            one = area(results, f"{data}/{case}")
+            if one is not None:
+                value, low, high = one
+                signs.append(1 if low > 0.5 else -1 if high < 0.5 else 0)
+                parts.append(f"{name} AUC {value:.3f} ({low:.3f} to {high:.3f})")
         claim = f"Anomalous samples have a low entropy, planted {words}:"
         found.append(Finding(claim, judged(signs), "; ".join(parts) or "not run"))
-    opposite = [{1: -1, -1: 1, 0: 0}.get(sign) for sign in _signs(results)]
+        opposite += [-sign for sign in signs] if case == "odd" else []
     claim = "Atypical samples activate many neurons (the paper's next sentence, planted odd pictures):"
     found.append(Finding(claim, judged(opposite), f"the same areas, read the other way{_by_kind(results)}"))
     return found
 
 
 def _useful(results: Results) -> Finding:
-    """Whether entropy, read the better way round, tells what was planted from the rest well enough to be used."""
-    signs, parts = [], []
-    for case, words in (("odd", "odd pictures"), ("wrong", "wrong labels")):
+    """Whether one score, a low entropy, tells all that was planted from the rest well enough to be used."""
+    signs, parts, turned = [], [], []
+    for case, words in (("odd", "odd pictures"), ("wrong", WRONG)):
         for data, name in PAIRS.items():
-            low, high = (mean(results, f"{data}/{case}", f"low_entropy_auc_{end}") for end in ("low", "high"))
-            if low is not None and high is not None:
-                least, most = sorted((max(low[0], 1 - high[0]), max(high[0], 1 - low[0])))
-                signs.append(1 if least >= USEFUL else -1 if most < USEFUL else 0)
-                parts.append(f"{name}, {words} at most {most:.3f}")
-    claim = 'Entropy is "a useful measure for spotting potential outliers"'
-    return Finding(
-        f"{claim} (an area of {USEFUL} or more, whichever way round):", judged(signs), "; ".join(parts) or "not run"
+            found = area(results, f"{data}/{case}")
+            if found is not None:
+                value, low, high = found
+                signs.append(1 if low >= USEFUL else -1 if high < USEFUL else 0)
+                parts.append(f"{name}, {words} {value:.3f} ({low:.3f} to {high:.3f})")
+                turned.append(1 - low)
+    claim = (
+        'Entropy is "a useful measure for spotting potential outliers" (judged as one score for all kinds and in one '
     )
+    claim += f"direction, low for what is odd: an area of {USEFUL} or more):"
+    if not parts:
+        return Finding(claim, judged(signs), "not run")
+    text = f"{'; '.join(parts)}; the other way round at most {max(turned):.3f}{_kinds_at_the_bar(results)}"
+    return Finding(claim, judged(signs), text)
+
+
+def area(results: Results, cell: str, suffix: str = "") -> Area | None:
+    """The area of a low entropy with its interval, means over seeds; None where it was not measured.
+
+    >>> area(Results("debugging", "full", {}, {}), "mnist/odd") is None
+    True
+    """
+    value, low, high = (mean(results, cell, f"low_entropy_auc{suffix}{end}") for end in ("", "_low", "_high"))
+    return None if value is None or low is None or high is None else (value[0], low[0], high[0])
+
+
+def of_kinds(results: Results) -> dict[str, Area]:
+    """Data and kind, wrong labels being one -> its area; the intervals hold for all of them together (Bonferroni)."""
+    asked = [(f"{name} {kind}", f"{data}/odd", suffix_of(kind)) for data, name in PAIRS.items() for kind in KINDS]
+    asked += [(f"{name} {WRONG}", f"{data}/wrong", "") for data, name in PAIRS.items()]
+    found = {words: one for words, cell, suffix in asked if (one := area(results, cell, suffix)) is not None}
+    return {words: widened(one, len(found)) for words, one in found.items()}
+
+
+def widened(found: Area, comparisons: int) -> Area:
+    """A 95 % interval made to hold for so many comparisons together, by the normal law of the logarithm of the odds.
+
+    >>> [f"{end:.3f}" for end in widened((0.66, 0.517, 0.778), 10)]
+    ['0.660', '0.453', '0.819']
+    """
+    value, *ends = found
+    wider = NormalDist().inv_cdf(1 - 0.025 / comparisons) / Z95
+    low, high = (0.5 + 0.5 * math.tanh((_logit(value) + wider * (_logit(end) - _logit(value))) / 2) for end in ends)
+    return value, low, high
+
+
+def _logit(share: float) -> float:
+    share = min(max(share, 1e-12), 1 - 1e-12)
+    return math.log(share) - math.log1p(-share)
+
+
+def _kinds_at_the_bar(results: Results) -> str:
+    """How many kinds are useful in that direction, how many lie in the other one, and the rest."""
+    kinds = of_kinds(results)
+    sure = [words for words, (_, low, _) in kinds.items() if low >= USEFUL]
+    other = [f"{words}, {1 - value:.3f} that way" for words, (value, _, high) in kinds.items() if high < 0.5]
+    below = sum(0.5 <= high < USEFUL for _, _, high in kinds.values())
+    near = len(kinds) - len(sure) - len(other) - below
+    parts = [
+        f"surely {USEFUL} or more in that direction {_listed(sure)}",
+        f"surely in the other direction {_listed(other)}",
+        f"surely below {USEFUL} but not surely in the other direction {below}",
+        f"too near to say {near}",
+    ]
+    return f". By kind, intervals widened for {len(kinds)} comparisons: {', '.join(parts)}" if kinds else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    """How many, and which."""
+    return f"{len(names)} ({', '.join(names)})" if names else "0"
 
 
 def _by_kind(results: Results) -> str:
     """The kinds of oddity that surely have a low, or a high, entropy."""
-    sides: dict[str, list[str]] = {"low": [], "high": []}
-    for data, name in PAIRS.items():
-        for kind in KINDS:
-            low, high = (
-                mean(results, f"{data}/odd", f"low_entropy_auc{suffix_of(kind)}_{end}") for end in ("low", "high")
-            )
-            if low is not None and high is not None and (low[0] > 0.5 or high[0] < 0.5):
-                sides["low" if low[0] > 0.5 else "high"].append(f"{name} {kind}")
-    text = "; ".join(f"{side} for {', '.join(kinds)}" for side, kinds in sides.items() if kinds)
-    return f". It depends on the kind: surely {text}" if text else ""
-
-
-def _signs(results: Results) -> list[int]:
-    signs = []
-    for data in PAIRS:
-        low, high = (mean(results, f"{data}/odd", f"low_entropy_auc_{end}") for end in ("low", "high"))
-        if low is not None and high is not None:
-            signs.append(1 if low[0] > 0.5 else -1 if high[0] < 0.5 else 0)
-    return signs
+    every = of_kinds(results)
+    kinds = {words: one for words, one in every.items() if not words.endswith(WRONG)}
+    low = [words for words, (_, least, _) in kinds.items() if least > 0.5]
+    high = [words for words, (_, _, most) in kinds.items() if most < 0.5]
+    near = len(kinds) - len(low) - len(high)
+    text = f"surely low for {_listed(low)}, surely high for {_listed(high)}, too near to say {near}"
+    return f". By kind, intervals widened for {len(every)} comparisons: {text}" if kinds else ""
 
 
 def debugging_figures(results: Results) -> dict[str, bytes]:

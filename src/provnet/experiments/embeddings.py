@@ -1,7 +1,8 @@
 """Embeddings: what the last hidden layer of the index branch looks like, its groups within a class, misattributions.
 
-Claim: 94 of 10,000 test digits are misattributed and lie near the borders of clusters; k-means within a class finds
-    styles of the digits 6 and 4 and of dresses (sec. 4.2, app. 7.3, fig. 3).
+Claim: 94 of 10,000 test digits are misattributed and lie near the borders of clusters; the samples retrieved for them
+    "confirm the network organizes data by visual similarity rather than ground truth labels"; k-means within a class
+    finds styles of the digits 6 and 4 and of dresses (sec. 4.2, app. 7.3, fig. 3).
 Command: provnet reproduce embeddings --data-dir DIR --device cuda --seeds 1
 Expected: about 1 % of the digits are misattributed, nearly all of them misclassified; groups that a person can name.
 Device: one H200, and its CPU for t-SNE; `--scale tiny` runs on two CPU cores.

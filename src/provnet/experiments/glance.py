@@ -17,6 +17,7 @@ HEAD = ("experiment", "cells run", "seeds", "the paper's numbers", "the paper's 
 _TALLY = re.compile(r"(\d+) met .*?, (\d+) within the interval, (\d+) missed, (\d+) not run")
 # good news first, what was not tested last
 ORDER = (CONFIRMED, "reached", MIXED, UNDECIDED, NOT_CONFIRMED, CONTRADICTED, "missed", NOT_TESTED)
+_LEFT = re.compile(r"\b[1-9]\d* not run")  # of the cases of a sentence
 _FINDING = re.compile(r"^- (.*?):? \*\*([a-z ]+)\*\*: ")
 
 
@@ -73,8 +74,9 @@ def in_short(lines: Sequence[str]) -> str:
     for line in lines:
         if match := _FINDING.match(line):
             sentence, verdict = match.groups()
-            own = sentence.startswith(OURS)
-            tested.setdefault(verdict, []).append(sentence.removeprefix(OURS) + (" (our question)" if own else ""))
+            own = " (our question)" if sentence.startswith(OURS) else ""
+            part = " (so far)" if verdict != NOT_TESTED and _LEFT.search(line) else ""
+            tested.setdefault(verdict, []).append(f"{sentence.removeprefix(OURS)}{own}{part}")
     told = [f"The paper's numbers: {text}." if (text := numbers(lines)) else ""]
     for verdict in sorted(tested, key=ORDER.index):
         told.append(f"**{verdict.capitalize()}**: {'; '.join(tested[verdict])}.")

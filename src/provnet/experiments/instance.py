@@ -11,7 +11,8 @@ Time: a hundred seconds a seed, three networks at a time.
 Backbone `medium`, preset `fast`, 20 epochs: the same recipe for a single branch with α = 0, which sees no label, as it
 is and with augmentation, for a class branch alone (index loss of weight 0), and for weights as drawn. Features are the
 backbone's. A linear probe is ridge regression on standardised features of all training samples, the nearest neighbour
-is by cosine; both are fitted on MNIST's training samples as they are, or drawn in the way that is tested.
+is by cosine; both are fitted on the training samples of the same data set, as they are or drawn in the way that is
+tested.
 """
 
 from __future__ import annotations

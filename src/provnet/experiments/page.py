@@ -21,7 +21,7 @@ from provnet.atomic import write_bytes
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.glance import at_a_glance, in_short
 from provnet.experiments.markdown import table
-from provnet.experiments.records import Experiment, Results
+from provnet.experiments.records import SCALES, Experiment, Results
 from provnet.experiments.store import read_results, results_file
 
 COMMAND = "python -m provnet.experiments.page"
@@ -39,8 +39,11 @@ itself, as it is and as a changed copy; *learned*: with its key as training left
 Exact index accuracy says little by itself: features of an untrained network reach it too.
 
 *Expected* is what was forecast before the full run, and stays as it was; *found* is what came of it, in short: figures
-and intervals stand below. Sentences of the paper are **confirmed** or **contradicted** where more than half of the
-cases surely are and none is surely not; *our question* marks what the paper does not say.
+and intervals stand below. Each sentence is tested in one or more cases, which are surely so, surely not, or too near to
+say. **Confirmed**: more than half are surely so and none surely not; if it speaks of most cases, more than half; if of
+some, any, and fewer surely not. **Holds in part**: some are surely so, but not enough. **Contradicted**: more than half
+surely not, none surely so. **Not confirmed**: some surely not, none surely so. **Undecided**: all too near to say. Only
+cases that were run count (*so far*); *our question* marks what the paper does not say.
 """
 
 
@@ -51,7 +54,7 @@ def page(results: Path, out: Path) -> str:
         path, found = results_file(results, name, "full"), _there(results, name, "full")
         links = [Path(os.path.relpath(figure, out.parent)).as_posix() for figure in figures_of(path)]
         sections.append((experiment, found, section(experiment, found, results, links)))
-    parts = [HEAD, "\n".join(at_a_glance(sections)) + "\n"]
+    parts = [HEAD, *_luck(_there(results, "table2", "full")), "\n".join(at_a_glance(sections)) + "\n"]
     return "\n".join([*parts, *("\n".join(lines) + "\n" for *_, lines in sections)])
 
 
@@ -59,6 +62,30 @@ def _there(folder: Path, name: str, scale: str) -> Results:
     """What a folder holds of an experiment, which may be nothing."""
     path = results_file(folder, name, scale)
     return read_results(path) if path.is_file() else Results(name, scale, {}, {})
+
+
+def _luck(table2: Results) -> list[str]:
+    """How far trainings of one network lie apart, by the experiment that has several seeds."""
+    kinds = {"class": ("class_accuracy", "any_at_1", "any_at_5"), "index": ("index_accuracy",)}
+    several = {cell: list(seeds.values()) for cell, seeds in table2.cells.items() if len(seeds) > 1}
+    if not several:
+        return []
+    told = []
+    for kind, names in kinds.items():
+        spreads = {
+            (cell, name): statistics.stdev(one.figures[name][0] for one in seeds)
+            for cell, seeds in several.items()
+            for name in names
+            if all(name in one.figures for one in seeds)
+        }
+        worst = max(spreads, key=lambda key: spreads[key])
+        middle, most = (100 * value for value in (statistics.median(spreads.values()), spreads[worst]))
+        told.append(f"of {kind} numbers {middle:.2f} points in the middle and {most:.2f} at most (`{worst[0]}`)")
+    words = (
+        "*Luck of training.* Intervals and the word *surely* hold the chance of the samples alone. The standard "
+        f"deviation between the seeds of a network of `table2` is, {', '.join(told)}."
+    )
+    return [textwrap.fill(words, 120, break_on_hyphens=False) + "\n"]
 
 
 def figures_of(path: Path) -> list[Path]:
@@ -100,10 +127,19 @@ def section(experiment: Experiment, results: Results, folder: Path, figures: Seq
     for name in ("Claim", "Expected", "Found", "Time"):
         if words := told[name]:
             lines += [textwrap.fill(f"*{name}.* {words[0].upper()}{words[1:]}", 120, break_on_hyphens=False), ""]
-    lines += [f"`{told['Command']}`", "", *experiment.settings, *_origins(results), *_time(results), ""]
+    lines += [f"`{told['Command']}`", "", *experiment.settings, *_origins(results), *_time(results)]
+    lines += [*_left(experiment, results), ""]
     for figure in figures if results.cells else ():
         lines += [f"![{experiment.title}]({figure})", ""]
     return [*lines, *body]
+
+
+def _left(experiment: Experiment, results: Results) -> list[str]:
+    """The cells that were not run, by name, where others were."""
+    left = [f"`{cell.name}`" for cell in experiment.cells(SCALES["full"]) if cell.name not in results.cells]
+    if not left or not results.cells or results.scale != "full":
+        return []
+    return ["", textwrap.fill(f"**Not run**: {', '.join(left)}.", 120, break_on_hyphens=False)]
 
 
 def _origins(results: Results) -> list[str]:

@@ -16,10 +16,11 @@ from provnet.experiments.records import Figure, Results, Told
 
 @dataclass(frozen=True)
 class Known:
-    """A rate with n, and which samples were right, seed by seed, where that was kept."""
+    """A rate with n, and which samples were right, seed by seed, where that was kept; `each` are the rates of seeds."""
 
     figure: Figure
     right: Mapping[int, np.ndarray] = field(default_factory=dict)
+    each: tuple[float, ...] = ()
 
 
 def kept_hits(hits: Mapping[str, np.ndarray]) -> Told:
@@ -41,8 +42,9 @@ def known(results: Results, cell: str, figure: str) -> Known | None:
     if found is None:
         return None
     seeds = results.cells[cell].items()
+    each = tuple(one.figures[figure][0] for _, one in seeds if figure in one.figures)
     there = {seed: one.told["hits"][figure] for seed, one in seeds if figure in one.told.get("hits", {})}
-    return Known(found, {seed: unpacked(value) for seed, value in there.items()})
+    return Known(found, {seed: unpacked(value) for seed, value in there.items()}, each)
 
 
 def less(one: Known | None, other: Known | None) -> Apart | None:

@@ -1,0 +1,125 @@
+"""What is told of chance and of what was not run: seeds that lie apart, answers alike, verdicts so far."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import t as student
+
+from provnet.applications.conditions import CONDITIONS
+from provnet.experiments.batches import STUDENT, Both, larger_batches
+from provnet.experiments.beside import ONE_SEED, apart, counted, summary, told
+from provnet.experiments.catalogue import EXPERIMENTS
+from provnet.experiments.glance import in_short
+from provnet.experiments.page import page, section
+from provnet.experiments.pairs import Known
+from provnet.experiments.pictures import packed, unpacked
+from provnet.experiments.records import Results
+from provnet.experiments.robustness_words import findings
+from provnet.experiments.store import _text
+
+from .made import table2
+from .made_others import made
+
+N = 10_000
+
+
+def test_seeds_that_lie_apart_make_a_difference_less_sure() -> None:
+    larger = Known((0.92, N), each=(0.92,))
+    near, wide = (Known((0.9, N), each=each) for each in ((0.9, 0.901, 0.899), (0.95, 0.9, 0.85)))
+    asked = [larger_batches([Both("MNIST", "class", printed, larger)], "full")[3] for printed in (near, wide)]
+    assert "surely higher in 1" in asked[0]
+    assert "surely higher in 0" in asked[1] and "too near to say in 1" in asked[1]
+    half = 100 * STUDENT[1] * np.std([0.95, 0.9, 0.85], ddof=1) * (1 + 1 / 3) ** 0.5
+    low = 2 - np.hypot(half, 100 * (apart((0.92, N), (0.9, N)).high - 0.02))
+    assert f"({low:+.2f} to" in asked[1]
+
+
+def test_students_points_are_students() -> None:
+    assert pytest.approx([student.ppf(0.975, free) for free in range(1, 11)], abs=6e-4) == list(STUDENT)
+
+
+def test_one_of_many_comparisons_needs_more_to_be_sure() -> None:
+    one, other = (0.91, N), (0.90, N)
+    assert apart(one, other).sign == 1
+    assert apart(one, other, comparisons=12).sign == 0
+
+
+def test_a_verdict_on_a_part_of_the_cases_says_so() -> None:
+    lines = [
+        "- It works: **confirmed**: surely so in 2, of 2 compared, 3 not run.",
+        "- Never: **not tested**: 3 not run.",
+    ]
+    assert in_short(lines) == "**Confirmed**: It works (so far). **Not tested**: Never."
+    assert counted([None, None]) == "2 not run"
+
+
+def test_one_training_is_told_wherever_something_is_judged() -> None:
+    for name in ("sharing", "membership", "debugging", "vae"):
+        assert any(ONE_SEED in line for line in EXPERIMENTS[name].section(made(name)))
+    assert not any(ONE_SEED in line for line in EXPERIMENTS["vae"].section(made("vae", seeds=2)))
+    assert told([], made("vae")) == [""]
+
+
+def test_numbers_far_above_the_papers_are_counted() -> None:
+    def far(rate: float) -> str:
+        results = made("subsets", only="mnist")
+        cells = {name: dict(seeds) for name, seeds in results.cells.items()}
+        one = cells["mnist/stratified-10"][0]
+        cells["mnist/stratified-10"][0] = replace(one, figures={**one.figures, "any_at_1": (rate, N)})
+        return summary(replace(results, cells=cells), "subsets")
+
+    assert far(0.6832 + 0.06).endswith("so that the paper's set-up must differ: 1.")
+    assert "must differ" not in far(0.6832 + 0.04)
+
+
+def test_what_was_not_run_is_named_and_the_luck_of_training_is_at_the_head(tmp_path: Path) -> None:
+    results = made("sharing")
+    few = {name: seeds for name, seeds in results.cells.items() if "xlarge-4" not in name}
+    (left,) = [
+        line for line in section(EXPERIMENTS["sharing"], replace(results, cells=few), tmp_path) if "Not run" in line
+    ]
+    assert left == "**Not run**: `mnist/xlarge-4`, `fashion-mnist/xlarge-4`."
+    (tmp_path / "table2.json").write_text(_text(table2()), "utf-8")
+    text = page(tmp_path, tmp_path / "page.md")
+    assert "*Luck of training.*" in text.split("| experiment |")[0]
+    (tmp_path / "table2.json").unlink()
+    assert "*Luck of training.*" not in page(tmp_path, tmp_path / "page.md")
+
+
+def alike(results: Results, condition: str, share: float) -> Results:
+    """Two networks that are right on the very same pictures under a condition, so many of them."""
+    cells = {name: dict(seeds) for name, seeds in results.cells.items()}
+    number = list(CONDITIONS).index(condition)
+    for alpha in ("0.2", "0.3"):
+        one = cells[f"mnist/{alpha}"][0]
+        right = unpacked(one.told["right"]).copy()
+        right[number] = np.arange(right.shape[1]) < share * right.shape[1]
+        cells[f"mnist/{alpha}"][0] = replace(one, told={**one.told, "right": packed(right)})
+    return replace(results, cells=cells)
+
+
+def test_networks_that_answer_alike_whatever_they_see_are_named() -> None:
+    def lines(results: Results) -> list[str]:
+        return [line for line in EXPERIMENTS["robustness"].section(results) if "the very same pictures" in line]
+
+    assert not lines(made("robustness"))
+    (line,) = lines(alike(made("robustness"), "blur-2", 0.1))
+    assert "Gaussian blur, σ 2, α = 0.2, 0.3: " in line
+    assert not lines(alike(made("robustness"), "blur-2", 0.9))  # most are right: they may well agree
+
+
+def test_where_some_mixing_beats_the_cnn_is_told() -> None:
+    def evidence(results: Results) -> str:
+        (one,) = [one for one in findings(results) if "can enhance robustness" in one.claim]
+        return one.evidence
+
+    results = made("robustness")
+    cells = {name: seeds for name, seeds in results.cells.items() if name in ("mnist/cnn", "mnist/0.2", "mnist/0.3")}
+    few = replace(results, cells=cells)
+    assert evidence(few).startswith("surely so in 0, ") and "MNIST" not in evidence(few)
+    better = evidence(alike(few, "noise-0.2", 1.0))
+    assert better.startswith("surely so in 1, ") and "; MNIST, Gaussian noise, σ 0.2, α = 0.2: +" in better
