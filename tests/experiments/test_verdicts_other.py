@@ -215,3 +215,15 @@ def test_probes_are_fitted_on_the_data_set_that_is_asked() -> None:
     settings = " ".join(" ".join(EXPERIMENTS["instance"].settings).split())
     assert "fitted on the training samples of the same data set" in settings
     assert "MNIST's" not in settings
+
+
+def test_the_index_of_membership_networks_is_judged_where_it_was_measured() -> None:
+    results = made("membership")
+    assert "**not tested**: it was not measured on these networks" in line_of(results, "near-perfect levels across")
+    for data in ("mnist", "fashion-mnist", "cifar10"):
+        rates: dict[str, Figure] = {"index_accuracy": (0.998, 60_000), "index_at_5": (1.0, 60_000)}
+        results = with_figures(results, f"{data}/class-conditional", rates)
+    line = line_of(results, "near-perfect levels across")
+    assert "**confirmed**: MNIST 99.80 and 100; " in line and "2 not run" in line
+    results = with_figures(results, "mnist/class-conditional", {"index_accuracy": (0.9, 60_000)})
+    assert "**holds in part**" in line_of(results, "near-perfect levels across")

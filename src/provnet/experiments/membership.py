@@ -17,14 +17,17 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import torch
 
 from provnet.applications.audit import audit
 from provnet.data.batches import keyed_generator
 from provnet.data.imagedata import ImageData
 from provnet.experiments import runs
-from provnet.experiments.membership_words import ALL, membership_figures, section
+from provnet.experiments.membership_words import ALL, INDEX_FOUND, membership_figures, section
 from provnet.experiments.records import Cell, Experiment, Figure, Job, Scale, Told
+from provnet.explanation import explain
+from provnet.metrics import index_hit
 
 CHANGES = {"epochs": 40}
 DRAWN = 5_000
@@ -53,7 +56,11 @@ def run(data: str, job: Job) -> Told:
     members, others = (_drawn(one, job.seed) for one in (train, test))
     seen = audit(found, members, others, distort=False, seed=job.seed)
     n = seen.members + seen.nonmembers
-    figures: dict[str, Figure] = {}
+    own = explain(found, train.images, classes=train.labels, k=5)
+    rows = np.arange(len(train))
+    figures: dict[str, Figure] = {
+        name: (float(index_hit(own.index, rows, k).mean()), len(train)) for name, k in INDEX_FOUND.items()
+    }
     for name in SCORES:
         figures[f"{name}_auc"] = (float(seen.scores[name].auc.value or 0.0), n)
         figures[f"{name}_auc_untrained"] = (float(seen.null[name].value or 0.0), n)
