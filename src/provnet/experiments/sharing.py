@@ -40,7 +40,7 @@ WITH_PRINTED = {"mnist/small-3": 105.0, "fashion-mnist/medium-1": 150.0}  # also
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A pair each, small ones first, the largest last; `tiny` has two.
+    """A pair each, small ones first, the largest last but for a second pair with the printed batches; `tiny` has two.
 
     >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
     (['mnist/small-1', 'mnist/small-4'], 34)
@@ -54,7 +54,8 @@ def cells(scale: Scale) -> list[Cell]:
         size, level = setting.split("-")
         printed.append(_cell(data, size, int(level), scale, printed=True))
     large = len(PAIRS) * len(LEVELS)
-    return [*found[:-large], *printed, *found[-large:]]
+    first, *others = printed  # one is asked for; the others are more evidence
+    return [*found[:-large], first, *found[-large:], *others]
 
 
 def _cell(data: str, size: str, level: int, scale: Scale, *, printed: bool = False) -> Cell:
