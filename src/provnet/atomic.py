@@ -186,9 +186,24 @@ def explain_disk(path: Path, needs: int) -> Iterator[None]:
             figures = f"needs {_mb(needs)} MB, {_free(path)} MB free"
             raise DiskError(f"disk full writing {path}: {figures}; make room or choose another folder") from error
         reason = os.strerror(code)
-        if code in _REFUSED:
-            raise UsageError(f"cannot write {path}: {reason}; choose a folder that you may write to") from error
+        if code in _FORBIDDEN:
+            raise DiskError(f"cannot write {path}: {reason}; choose a folder that you may write to") from error
+        if code in _MISNAMED:
+            raise UsageError(f"cannot write {path}: {reason}; choose another name") from error
         raise DiskError(f"cannot write {path}: {reason}; check the disk or choose another folder") from error
+
+
+def refuse_unwritable(path: str | Path) -> None:
+    """Refuse a file or folder that may not be written, before long work; folders that are not there would be made.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     refuse_unwritable(Path(folder, "new", "report.html"))
+    """
+    whole = Path(path).absolute()
+    there = next(p for p in (whole, *whole.parents) if os.path.isdir(p))  # noqa: PTH112 - no error where it may not look
+    if not os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise DiskError(f"cannot write {path}: permission denied in {there}; choose a folder that you may write to")
 
 
 def _errno(error: Exception) -> int | None:
@@ -211,7 +226,5 @@ def _mb(size: int) -> str:
 _IN_USE: set[str] = set()
 _OURS = re.compile(r"\.tmp-(\d{1,19})-[0-9a-f]{8}-.*", re.DOTALL)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_REFUSED = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST,
-    errno.ENOTEMPTY,
-}  # fmt: skip
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_MISNAMED = {errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ENOTEMPTY}

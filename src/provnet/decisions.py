@@ -118,7 +118,9 @@ def _locked(path: Path, *, write: bool) -> Iterator[BinaryIO]:
     except IsADirectoryError as error:
         raise UsageError(f'"{path}" is a folder; give the path of a decision log, such as decisions.jsonl') from error
     except OSError as error:
-        raise DiskError(f'cannot open the decision log "{path}": {error.strerror}') from error
+        may = "write to" if write else "read"
+        words = f'cannot open the decision log "{path}": {error.strerror}; choose one that you may {may}'
+        raise DiskError(words) from error
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise UsageError(f'"{path}" is not a regular file; give the path of a decision log, such as decisions.jsonl')

@@ -36,7 +36,7 @@ class NonFiniteError(DataError, ArithmeticError):
 
 
 class DiskError(ProvnetError, OSError):
-    """The disk is full or cannot be written (exit code 4)."""
+    """The disk is full, or a folder may not be written to (exit code 4)."""
 
     exit_code = 4
 

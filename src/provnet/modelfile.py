@@ -164,6 +164,12 @@ def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
         return _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
 
 
+def read_config(folder: str | Path) -> RunConfig:
+    """The settings alone, checked; of the other files nothing is read."""
+    with _current(as_path("the run's folder", folder)).open("config.json") as file:
+        return _config(file)
+
+
 def verify_files(folder: str | Path) -> list[FileCheck]:
     """Check every file against the manifest: ("model.safetensors", "ok", 0) or what is wrong, for each."""
     where = as_path("the run's folder", folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def verify(folder: str | Path, data: ImageData | None = None, *, backbone: nn.Mo
     if data is not None:
         now = data.samples
         some = KEY in config.training or has_changed(config, samples)  # such a run knows the samples that it holds
-        comparison = compare(samples, now.select(held(samples, now)) if some else now)
+        comparison = replace(compare(samples, now.select(held(samples, now)) if some else now), erased=config.erased)
         words = rest_state(config, samples, now)
     return Verification(where, (*checks, FileCheck("contents", note)), comparison, *words)
 

@@ -208,7 +208,7 @@ def report(alphas: int = 3) -> RobustnessReport:
         for name in ("clean", "blur-1")
     ]
     rows.append(ConditionRow("fgsm", "FGSM", False, {"top_1": shares, "top_5": shares}, gains))
-    return RobustnessReport("digits", 100, networks, rows, [("Seed", "0")])
+    return RobustnessReport("digits", 100, networks, rows, [("Seed", "0")], classes=10)
 
 
 def test_the_page_is_one_file_without_script_and_says_who_is_better() -> None:
@@ -222,6 +222,16 @@ def test_the_page_is_one_file_without_script_and_says_who_is_better() -> None:
     assert "FGSM : yes" not in page.words.replace("FGSM:", "FGSM :")
     assert len(page.all("svg", "chart")) == 3
     assert len(page.all("td", "none")) > 0
+
+
+def test_the_bar_of_top_5_is_the_number_of_classes() -> None:
+    assert "five of 10 classes" in robustness_html(report())
+    assert "five of 1,000 classes" in robustness_html(replace(report(), classes=1000))
+    few = robustness_html(replace(report(), classes=4))
+    assert "of 4 classes the right one is always among five" in few
+    one = report()
+    alone = replace(one, networks=[replace(net, alpha=0.5, isolated=False) for net in one.networks], classes=4)
+    assert "classes" not in robustness_html(alone)  # single branches: five exemplars, whatever the classes
 
 
 def test_curves_need_three_mixings() -> None:

@@ -115,10 +115,10 @@ ROWS = [
     Entry(70, "disk full, sheet", full_for("--png", "sheet.png"), 4, ("sheet.png", "disk full")),
     Entry(70, "disk full, decision log", full_for("--log", "out.jsonl"), 4, ("out.jsonl",), no_decision, leaves=True),
     Entry(70, "disk full, evaluation", full_evaluation, 4, ("evaluation.json", "disk full")),
-    Entry(71, "read-only output folder", read_only, 2, ("closed", "ermission denied", "choose")),
-    Entry(71, "output below a read-only folder", lambda p: read_only(p, "run"), 2, ("closed/run", "ermission denied")),
+    Entry(71, "read-only output folder", read_only, 4, ("closed", "ermission denied", "choose")),
+    Entry(71, "output below a read-only folder", lambda p: read_only(p, "run"), 4, ("closed/run", "ermission denied")),
     Entry(71, "output below a file", file_in_the_way, 2, ("taken/run", "choose another")),
-    Entry(71, "page into a read-only folder", read_only_page, 2, ("x.html", "ermission denied")),
+    Entry(71, "page into a read-only folder", read_only_page, 4, ("x.html", "ermission denied")),
     Entry(72, "clock set back, resumed", set_back, after=is_as_if_nothing_happened),
     Entry(72, "files of the past and of the future", old_files, 0, ("the same data", "verified")),
 ]

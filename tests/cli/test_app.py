@@ -73,7 +73,7 @@ def test_version(call: Call) -> None:
         (["train", "embedded", "--out", "x", "--preset", "slow"], "allowed: fast, paper"),
         (["train", "embedded", "--out", "x", "--epochs", "0"], "epochs must be a whole number"),
         (["train", "embedded", "--out", "x", "--batch-size", "-4"], "batch_size (--batch-size) must be a whole number"),
-        (["train", "embedded", "--out", "x", "--lr", "nan"], "lr must be finite"),
+        (["train", "embedded", "--out", "x", "--lr", "nan"], "lr must be a finite number above 0"),
         (["train", "embedded", "--out", "x", "--alpha", "2"], "alpha must lie in [0, 1]"),
         (["train", "embedded", "--out", "x", "--limit", "0"], "limit must be a whole number"),
         (["train", "embedded", "--out", "x", "--holdout", "1.5"], "between 0 and 1"),

@@ -78,6 +78,10 @@ def test_decisions_on_decisions_are_not_suggested(call: Call, tmp_path: Path) ->
     found = call("debug", tmp_path / "r", "--out", tmp_path / "d")
     assert found.code == 0
     assert "next:" not in found.out
+    assert "no command" not in found.err  # nothing is flagged
+    found = call("debug", tmp_path / "r", "--out", tmp_path / "d", "--threshold", LOW)
+    assert "next:" not in found.out
+    assert "no command to train again is suggested: decisions changed the data before" in found.err
     assert "train again with the suggested labels" not in (tmp_path / "d" / "report.html").read_text("utf-8")
 
 
@@ -195,7 +199,7 @@ def test_edited_samples_are_left_out_and_counted(call: Call, run: Path, own_data
     assert found.json["samples"] == PER_CLASS * CLASSES - 1
 
 
-def test_withheld_samples_appear_nowhere(call: Call, place: Path, tmp_path: Path) -> None:
+def test_withheld_samples_appear_nowhere_but_where_they_are_dropped(call: Call, place: Path, tmp_path: Path) -> None:
     samples = call("debug", place / "run", "--out", tmp_path / "all")
     assert samples.code == 0, samples.err
     name = rows(tmp_path / "all" / "samples.csv")[3]
@@ -204,6 +208,10 @@ def test_withheld_samples_appear_nowhere(call: Call, place: Path, tmp_path: Path
     assert found.json["withheld"] == 1
     for path in (tmp_path / "d").iterdir():
         text = path.read_text("utf-8")
+        if path.name == "decisions.csv":
+            (line,) = [line for line in text.splitlines() if name["sample_id"] in line or name["sha256"] in line]
+            assert line == f"{name['sample_id']},{name['sha256']},drop,,withheld,,,,"
+            continue
         assert name["sample_id"] not in text, path.name
         assert name["sha256"] not in text, path.name
 

@@ -194,7 +194,9 @@ def test_more_exemplars_than_samples(run: Path, call: Call) -> None:
     found = call("explain", run, "test:0", "-k", 100, "--json")
     assert found.code == 0
     assert len(found.json[0]["exemplars"]) == 6  # the network looks within the predicted class
-    assert "-k 100 is more than the 24 training samples" in found.err
+    assert "-k 100: this network looks within the predicted class" in found.err
+    assert "all of them are named (6 at the fewest)" in found.err
+    assert "training samples" not in found.err  # not all 24 of them
     assert call("explain", run, "test:0", "-k", 0).code == 2
 
 

@@ -152,8 +152,8 @@ def test_stopped_and_resumed(data: Path, tmp_path: Path, call: Call, monkeypatch
     words = shlex.split(stopped.err.split("to go on: ")[1].splitlines()[0])
     assert words == ["provnet", "train", str(data), "--out", str(tmp_path / "run"), *map(str, common), "--resume"]
     changed = call("train", data, "--out", tmp_path / "run", "--resume", *common, "--seed", 5)
-    assert changed.code == 6
-    assert "training.seed: 0 -> 5" in changed.last_line
+    assert changed.code == 2
+    assert "1 setting differs: training.seed: 0 -> 5. Give the settings of the first start" in changed.last_line
     resumed = call("train", data, "--out", tmp_path / "run", "--resume", *common, "--json")
     assert resumed.code == 0
     assert resumed.json["epochs"] == 2

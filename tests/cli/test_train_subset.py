@@ -105,7 +105,7 @@ def test_goes_on_and_refuses_another_choice(data: Path, tmp_path: Path, call: Ca
     assert call(*words).code == 0
     assert "finished already" in call(*words, "--resume").out
     found = call(*words[:-1], 9, "--resume")
-    assert found.code == 6
+    assert found.code == 2
     assert "subset.asked: 8 -> 9" in found.last_line
 
 

@@ -119,7 +119,7 @@ def test_joint_weights_are_those_of_the_function() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"lr": "x"}, "lr must be finite and not negative.* got 'x'"),
+        ({"lr": "x"}, "lr must be a finite number above 0, got 'x'"),
         ({"alpha": None}, "alpha must be a number, got None; leave it out for the usual value"),
         ({"alpha": "0.5"}, "alpha must be a number, got '0.5'"),
         ({"epochs": 2.5}, "epochs must be a whole number from 1 to 100000, got 2.5"),

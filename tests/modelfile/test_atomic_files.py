@@ -123,8 +123,9 @@ def test_sweep_leaves_a_temporary_that_is_being_written(tmp_path: Path) -> None:
         (errno.EDQUOT, DiskError, 4, "disk full"),
         (errno.EFBIG, DiskError, 4, "disk full"),
         (errno.EIO, DiskError, 4, "cannot write"),
-        (errno.EACCES, UsageError, 2, "choose a folder that you may write to"),
-        (errno.EROFS, UsageError, 2, "Read-only file system"),
+        (errno.EACCES, DiskError, 4, "choose a folder that you may write to"),
+        (errno.EROFS, DiskError, 4, "Read-only file system"),
+        (errno.ENAMETOOLONG, UsageError, 2, "choose another name"),
     ],
 )
 def test_what_the_system_refuses_is_one_clear_line(

@@ -60,11 +60,12 @@ def test_many_grey_pictures_take_a_larger_backbone_under_robust_alone() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"lr": "x"}, "lr must be finite and not negative, a number .* got 'x'"),
-        ({"lr": [1e-3]}, r"lr must be finite and not negative.* got \[0.001\]"),
-        ({"lr": float("nan")}, "lr must be finite and not negative.* got nan"),
-        ({"lr": 0}, r"\(lr above 0\); got 0"),
-        ({"weight_decay": "x"}, "weight_decay must be finite and not negative.* got 'x'"),
+        ({"lr": "x"}, "lr must be a finite number above 0, got 'x'"),
+        ({"lr": [1e-3]}, r"lr must be a finite number above 0, got \[0.001\]"),
+        ({"lr": float("nan")}, "lr must be a finite number above 0, got nan"),
+        ({"lr": 0}, "lr must be a finite number above 0, got 0"),
+        ({"lr": -1.0}, r"lr must be a finite number above 0, got -1\.0"),
+        ({"weight_decay": "x"}, "weight_decay must be a finite number of 0 or more, got 'x'"),
         ({"betas": "xy"}, r"betas must be two numbers, each in \[0, 1\); got 'xy'"),
         ({"betas": (0.9,)}, r"betas must be two numbers, each in \[0, 1\); got \(0.9,\)"),
         ({"betas": 0.9}, "betas must be two numbers"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from provnet.errors import UsageError
+from provnet.errors import DiskError, UsageError
 from provnet.modelfile import read_run
 from provnet.training.fit import fit
 
@@ -121,10 +121,11 @@ def test_a_folder_that_cannot_be_written_is_refused_before_training(what: str) -
         (folder / "file").write_text("x")
         (folder / "locked").mkdir(mode=0o555)
         goal = {"is a file": "file", "lies under a file": "file/run", "is read-only": "locked"}[what]
-        with unprivileged(), pytest.raises(UsageError) as error:
+        kind = DiskError if what == "is read-only" else UsageError
+        with unprivileged(), pytest.raises(kind) as error:
             fit(pictures(), config=recipe(), out=folder / goal, on_epoch=lambda row: pytest.fail("it trained"))
         assert str(folder / goal) in str(error.value)
-        assert error.value.exit_code == 2
+        assert error.value.exit_code == (4 if what == "is read-only" else 2)
         assert names(folder) == ["file", "locked"]
 
 

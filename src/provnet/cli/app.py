@@ -121,7 +121,8 @@ def _explained(error: Exception, command: str) -> tuple[int, str]:
     if hasattr(usage, "format_message") and hasattr(usage, "exit_code"):  # typer's own, wherever it keeps its classes
         context = getattr(usage, "ctx", None)
         command = context.command_path if context is not None else "provnet"
-        return 2, f"{usage.format_message().rstrip('.')}. See: {command} --help"
+        words = usage.format_message().rstrip(".")
+        return 2, f"{words}{'' if words.endswith('?') else '.'} See: {command} --help"
     if _out_of_memory(error):
         return MemoryLimitError.exit_code, f"out of memory; {LESS_MEMORY.get(command, MORE_MEMORY)}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -22,6 +22,7 @@ from provnet.cli.options import (
 )
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, need_training
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.files import shown
 from provnet.errors import ProvnetError, UsageError
 
@@ -87,6 +88,9 @@ def attribute(
     if k < 1 or top < 1:
         raise UsageError(f"-k and --top must be 1 or more, got {k} and {top}")
     refuse_file(out)
+    inputs = [*folder, data, heldout]
+    if out is not None:
+        check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
     where = pick_device(device)
     loaded = open_run(run)
     loaded.network.to(where)
@@ -106,7 +110,7 @@ def attribute(
     values = {**found.to_json(), "about": _about(run, loaded, folder, seed, others), "inputs": records}
     if out is not None:
         page = attribute_report(loaded, run, found, queries, values, notes, opened.parts, top)
-        _write(out, run, folder, {"report.html": page}, values, found, records)
+        _write(out, run, inputs, {"report.html": page}, values, found, records)
     if json:
         emit_json(values)
         return
@@ -177,13 +181,12 @@ def _about(run: Path, loaded: Run, folder: list[str], seed: int, others: ImageDa
 def _write(
     out: Path,
     run: Path,
-    inputs: list[str],
+    inputs: list[str | None],
     files: dict[str, bytes],
     values: dict[str, Any],
     found: Traced,
     records: list[dict[str, Any]],
 ) -> None:
-    from provnet.cli.targets import write_outputs
     from provnet.safejson import write_json
 
     files["attribution.json"] = write_json(values, "attribution.json")

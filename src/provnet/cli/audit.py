@@ -13,7 +13,7 @@ from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256, spec_name, to_card
-from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from provnet.modelfile import Run
     from provnet.report.audit import AuditReport
 
+FIGURES = {".png": SHEET, ".pdf": b"%PDF", ".svg": b"<?xml"}  # how they begin
 ENOUGH = 10_000  # nonmembers of which 0.1 % are ten
 EXAMPLE = "Example: [bold]provnet audit runs/mnist --out audit[/bold]"
 
@@ -69,7 +70,10 @@ def audit(
 
     if limit < 2:
         raise UsageError(f"--limit must be 2 or more, got {limit}")
-    check_outputs({out / "report.html": PAGE}, [run])  # before long work
+    inputs = [members, nonmembers]
+    drawn_as = None if figure is None else FIGURES.get(figure.suffix.lower())
+    first = {out / "report.html": PAGE} | ({} if figure is None or drawn_as is None else {figure: drawn_as})
+    check_outputs(first, [run], inputs)  # before long work
     where = pick_device(device)
     loaded = open_run(run)
     others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)
@@ -83,7 +87,7 @@ def audit(
     sources = (spec_name(own.spec), spec_name(others.spec))
     about |= {"run": str(run), "members": sources[0], "nonmembers": sources[1], "device": where}
     report = _report(loaded, run, sources, values, about)
-    _write(out, [run, *([] if null is None else [null])], {**values, "about": about}, report, figure)
+    _write(out, [run, *([] if null is None else [null])], inputs, {**values, "about": about}, report, figure)
     if found.copies.size:
         if write_heldout(run, Heldout(found.decides, found.heldout, found.copies, about=sources[1])):
             note(f"scores that provnet member compares with: {run / NAME}")
@@ -118,7 +122,10 @@ def _unseen(folder: Path, sides: tuple[ImageData, ImageData], where: str) -> Run
     if any(seen):
         raise UsageError(f"--null {folder} was trained on {sum(seen):,} of these pictures; give a run that saw neither")
     if unseen.config.network.input_shape != sides[0].shape:
-        raise UsageError(f"--null {folder} takes samples of shape {unseen.config.network.input_shape}; give a like run")
+        raise UsageError(
+            f"--null {folder} takes samples of shape {unseen.config.network.input_shape}, these pictures have "
+            f"{sides[0].shape}; give a run that was trained on pictures of that shape and saw none of these"
+        )
     unseen.network.to(where)
     return unseen
 
@@ -150,7 +157,14 @@ def _report(
     return AuditReport(str(folder), network, sources, values, WORDS, (*lines, ("Seed", str(about["seed"]))))
 
 
-def _write(out: Path, runs: list[Path], values: dict[str, Any], report: AuditReport, figure: Path | None) -> None:
+def _write(
+    out: Path,
+    runs: list[Path],
+    inputs: list[str | None],
+    values: dict[str, Any],
+    report: AuditReport,
+    figure: Path | None,
+) -> None:
     """All files, made before the first one is written."""
     from provnet.report.audit import audit_html
     from provnet.safejson import write_json
@@ -161,7 +175,7 @@ def _write(out: Path, runs: list[Path], values: dict[str, Any], report: AuditRep
         from provnet.report.audit_plots import audit_figure
 
         files[figure] = audit_figure(report, figure.suffix.lower().lstrip("."))
-    write_outputs(files, runs)
+    write_outputs(files, runs, inputs)
 
 
 def _show(values: dict[str, Any], report: AuditReport) -> None:

@@ -15,6 +15,7 @@ from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name, to_card
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def check(
 
     if limit < 20:
         raise UsageError(f"--limit must be 20 or more, got {limit}")
+    inputs = [data, test, *(other or ())]
+    if out is not None:
+        check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
     where = pick_device(device)
     loaded, weights = open_run(run), model_sha256(run)
     unseen = _test(loaded, test, data_dir)
@@ -79,7 +83,7 @@ def check(
         progress=True,
         warn=False,  # the data were looked at when they were opened
     )
-    written = _write(out, loaded, run, found, unseen, weights)
+    written = _write(out, loaded, run, inputs, found, unseen, weights)
     if card and to_card(run, weights, found.about["samples"], checks=found.for_card()):
         written.append(str(run / "README.md"))
     if json:
@@ -107,11 +111,18 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
     return unseen
 
 
-def _write(out: Path | None, run: Run, folder: Path, found: Trust, unseen: ImageData | None, weights: str) -> list[str]:
+def _write(
+    out: Path | None,
+    run: Run,
+    folder: Path,
+    inputs: list[str | None],
+    found: Trust,
+    unseen: ImageData | None,
+    weights: str,
+) -> list[str]:
     """The page and the figures, made before the first one is written."""
     if out is None:
         return []
-    from provnet.cli.targets import write_outputs
     from provnet.report.trust import TrustReport, trust_html
     from provnet.safejson import write_json
 
@@ -134,7 +145,7 @@ def _write(out: Path | None, run: Run, folder: Path, found: Trust, unseen: Image
         "check.json": write_json({**values, "about": about}, "check.json"),
         "report.html": page.encode("utf-8", "backslashreplace"),
     }
-    write_outputs({out / name: content for name, content in files.items()}, [folder])
+    write_outputs({out / name: content for name, content in files.items()}, [folder], inputs)
     return [str(out / name) for name in files]
 
 

@@ -59,7 +59,8 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
     run = open_run(folder)
     if run.config.network.input_shape != unseen.shape:
         raise UsageError(
-            f"--left-out {folder} takes samples of shape {run.config.network.input_shape}; give a like run"
+            f"--left-out {folder} takes samples of shape {run.config.network.input_shape}, the unseen data have "
+            f"{unseen.shape}; give a run that was trained on samples of that shape"
         )
     sizes = np.bincount(run.samples.labels, minlength=len(run.samples.class_names))
     has = {name for name, count in zip(run.samples.class_names, sizes.tolist(), strict=True) if count}

@@ -26,6 +26,7 @@ from provnet.cli.options import (
 )
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.csvfile import quoted
 from provnet.data.files import shown
 from provnet.errors import UsageError
@@ -85,6 +86,9 @@ def credit(
     if k < 0 or top < 0:
         raise UsageError(f"-k and --top must be 0 or more, got {k} and {top}")
     refuse_file(out)
+    inputs = [by, data, *queries]
+    if out is not None:
+        check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
     where = pick_device(device)
     loaded = open_run(run)
     people = contributors_of(loaded.samples, by)
@@ -99,7 +103,7 @@ def credit(
     values["about"] |= {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint}
     if out is not None:
         page = credit_report(loaded, run, found, values, notes, (data, data_dir), top)
-        _write(out, run, [by, *queries], values, found, page)
+        _write(out, run, inputs, values, found, page)
     if json:
         emit_json(values)
         return
@@ -124,7 +128,6 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
 def _write(
     out: Path, run: Path, inputs: list[str | Path | None], values: dict[str, Any], found: Credit, page: bytes
 ) -> None:
-    from provnet.cli.targets import write_outputs
     from provnet.safejson import write_json
 
     files = {

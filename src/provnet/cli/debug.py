@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,6 +62,7 @@ def debug(
 
     from provnet.applications.debugging import debug as look
     from provnet.cli.debug_files import corrected_csv, decided, decisions_for, samples_csv
+    from provnet.cli.debug_held import barred
     from provnet.cli.debug_next import RELABEL, next_command
     from provnet.cli.debug_report import debug_page
     from provnet.data.decisions_file import decisions_csv
@@ -74,15 +74,16 @@ def debug(
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
     result = look(loaded, resolved.data, index=resolved.index, progress=True)
-    corrected = corrected_csv(loaded, result, found, out, threshold)
+    bar = barred(loaded, found)
+    corrected = corrected_csv(loaded, result, found, bar, out, threshold)
     changes = [one for one in decided(result, threshold) if one.kind == "relabel"]
     decisions = out / (DECISIONS if review else RELABEL)
-    how, applies = next_command(loaded, found, corrected, changes, out / CORRECTED, decisions)
+    how, applies, why = next_command(loaded, found, corrected, changes, out / CORRECTED, decisions)
     files = {
         SAMPLES: samples_csv(result, threshold),
         CORRECTED: corrected.content,
         **({RELABEL: decisions_csv(changes)} if applies and not review else {}),
-        **({DECISIONS: decisions_for(result, threshold)} if review else {}),
+        **({DECISIONS: decisions_for(result, threshold, bar)} if review else {}),
         REPORT: debug_page(
             loaded,
             result,
@@ -92,15 +93,23 @@ def debug(
             threshold=threshold,
             top=top,
             how=how,
+            why=why,
+            barred=bool(bar.drops or bar.why),
             lost=resolved.left_out,
         ),
     }
     _write(out, files, run, [data, None if loaded.config.data is None else loaded.config.data.source])
     summary = _summary(result, threshold, resolved)
     summary["corrected_left_out"] = sum(count for count, _ in corrected.left_out)
+    what, rest = ("leaves out", "on it") if corrected.is_manifest else ("drops", "with it")
     for count, words in corrected.left_out:
-        many = "1 sample" if count == 1 else f"{count:,} samples"
-        note(f"{CORRECTED} leaves out {many}: {words}; training on it would do without", "warning")
+        note(f"{CORRECTED} {what} {_samples(count)}: {words}; training {rest} would do without", "warning")
+    if how and bar.lacking and not corrected.is_manifest:
+        note(f"the suggested command does without {_samples(bar.lacking)} added after training: not among its data")
+    if why:
+        note(f"no command to train again is suggested: {why}")
+    if review and bar.why:
+        note(f"{DECISIONS} cannot keep all of them out: {bar.why}", "warning")
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:
@@ -115,6 +124,10 @@ def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | Non
     except OSError as error:
         raise DiskError(f"cannot make the folder {out}: {error.strerror}") from None
     write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
+
+
+def _samples(count: int) -> str:
+    return "1 sample" if count == 1 else f"{count:,} samples"
 
 
 def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[str, Any]:
@@ -141,7 +154,7 @@ def _show(
     result: Debugging, summary: dict[str, Any], threshold: float, out: Path, files: dict[str, bytes], how: str
 ) -> None:
     from provnet.cli.output import interval_cells
-    from provnet.report.text import percent
+    from provnet.report.debugging import probability
 
     value, ends, n = interval_cells(summary["flagged"])
     rows = [
@@ -154,10 +167,12 @@ def _show(
         rows.append(("withheld, left out", f"{summary['withheld']:,}"))
     show(facts(rows))
     names = result.samples.class_names
-    for row in result.suspects(threshold)[:5].tolist():
+    rows_shown = result.suspects(threshold)[:5].tolist()
+    scores = [probability(float(result.mislabels.score[row])) for row in rows_shown]
+    for row, score in zip(rows_shown, scores, strict=True):
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
-        score = math.floor(float(result.mislabels.score[row]) * 1000) / 1000  # .9999 is not certain
-        say(f"{percent(score):>7}  {result.samples.sample_ids[row]}  {brief(label)}, probably {brief(other)}")
+        words = f"{result.samples.sample_ids[row]}  {brief(label)}, probably {brief(other)}"
+        say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if how:
         say(f"next: {how}")

@@ -7,10 +7,12 @@ import io
 import os
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from provnet.cli.again import data_options
+from provnet.cli.again import data_options, path_word
+from provnet.cli.debug_held import STRANGE, held_rows
 from provnet.cli.runsources import KEY
 from provnet.data.csvfile import quoted
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from provnet.applications.debugging import Debugging
+    from provnet.cli.debug_held import Barred
     from provnet.cli.rundata import Found
     from provnet.data.decisions_file import Decision
     from provnet.data.imagedata import ImageData
@@ -32,7 +35,7 @@ def samples_csv(result: Debugging, threshold: float) -> bytes:
     texts = []
     for values in columns.values():
         if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-            texts.append([f"{value:.6f}" for value in values.tolist()])
+            texts.append([f"{value:z.6f}" for value in values.tolist()])
         else:
             texts.append(
                 [quoted(str(value)) for value in (values.tolist() if isinstance(values, np.ndarray) else values)]
@@ -46,21 +49,24 @@ class Corrected(NamedTuple):
     Attributes:
         content: of the file.
         command: that uses it, or none.
-        left_out: how many samples of each kind are not in it, in words.
-        indexed_alone: it is a manifest of indexed samples, without the others that the network was trained on.
+        left_out: how many samples of each kind are not in it, or are dropped by it, in words.
+        indexed_alone: it leaves indexed samples alone, without the others that the network was trained on.
+        is_manifest: it lists files; else it holds decisions, for the data as they are.
+        why: there is no command although labels change; else empty.
     """
 
     content: bytes
     command: str
     left_out: tuple[tuple[int, str], ...] = ()
     indexed_alone: bool = False
+    is_manifest: bool = False
+    why: str = ""
 
 
-def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshold: float) -> Corrected:
+def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: Path, threshold: float) -> Corrected:
     """Labels replaced where a suggestion is sure: a manifest of all files, else decisions; and how to use it.
 
-    A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where. The command is
-    empty where decisions had changed the data before: applied to the first data, these would change right labels.
+    A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
     """
     from provnet.data.sources import data_root
 
@@ -69,19 +75,40 @@ def corrected_csv(run: Run, result: Debugging, found: Found, out: Path, threshol
     part = found.parts[0] if len(found.parts) == 1 else None
     root = data_root(part.spec) if part is not None else None
     if root is None or part is None or any(path is None for path in result.samples.paths):
-        name = source.source if source is not None and source.kind != "arrays" else "DATA"
-        rows = [one for one in decided(result, threshold) if one.kind == "relabel"]
-        from provnet.data.decisions_file import decisions_csv
-
-        options = "" if source is None else data_options(source)
-        command = f"provnet train {shlex.quote(name)}{options} --apply {shlex.quote(str(place))} --out RUN"
-        return Corrected(decisions_csv(rows), "" if source is not None and "decisions" in source.options else command)
+        return _corrections(run, result, found, bar, place, threshold)
     below, option = _relative_to(root, out)
     lines, left_out, others = _manifest(run, result, found, part, threshold)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
-    return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others)
+    return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others, True)
+
+
+def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: Path, threshold: float) -> Corrected:
+    """corrected.csv as decisions: sure labels, and a drop for all that must not be trained on again.
+
+    There is no command where decisions had changed the data before: on the first data these would change right labels.
+    """
+    from provnet.data.apply import MOST
+    from provnet.data.decisions_file import decisions_csv
+
+    source = run.config.data
+    dropped = {one.sample_id for one in bar.drops}
+    rows = [one for one in decided(result, threshold) if one.kind == "relabel" and one.sample_id not in dropped]
+    rows += bar.drops
+    name, options = "DATA", "" if source is None else data_options(source)
+    if found.table is not None:  # of the training data, which are the first part then
+        now = found.parts[0].spec
+        name, options = now.source, data_options(now if source is None else replace(source, data_dir=now.data_dir))
+    elif source is not None and source.kind != "arrays":
+        name = source.source
+    why = bar.why
+    if source is not None and "decisions" in source.options:
+        why = f"decisions changed the data before; put the rows of {place.name} among those, and apply them together"
+    elif len(rows) > MOST:
+        why = f"{len(rows):,} samples would have to be relabelled or dropped, a run remembers at most {MOST:,}"
+    command = f"provnet train {path_word(name)}{options} --apply {path_word(place)} --out RUN"
+    return Corrected(decisions_csv(rows), "" if why else command, bar.left_out, bar.held_alone, why=why)
 
 
 def _manifest(
@@ -96,21 +123,12 @@ def _manifest(
     import numpy as np
 
     from provnet.data.combine import data_name, free_ids
-    from provnet.data.compare import compare
 
-    table = part.samples if found.table is None else found.table
     known, names = run.samples, run.samples.class_names
-    places = compare(known, table).positions
-    named = np.array([table.id_places.get(name, -1) for name in known.sample_ids], dtype=np.int64)
-    owner = np.full(len(table), -1, dtype=np.int64)
-    for where in (np.where(places < 0, named, -1), places):  # equal content comes before an equal name
-        there = np.flatnonzero(where >= 0)[::-1]  # of several samples with one content the first is there
-        owner[where[there]] = there
+    held = held_rows(run, part.samples if found.table is None else found.table)
+    table, places, owner, used = held.table, held.places, held.owner, held.used
     given, better = result.samples.labels, _corrected(result, threshold)
     new = {int(result.index[i]): names[int(better[i])] for i in np.flatnonzero(better != given)}
-    hidden = (owner >= 0) & known.withheld[owner]
-    strange = (owner < 0) & (run.config.erased > 0)
-    used = np.flatnonzero(~hidden & ~strange)
     own_ids = [known.sample_ids[i] for i in owner[used].tolist() if i >= 0]
     more = iter(free_ids(own_ids, [table.sample_ids[p] for p in used[owner[used] < 0]], data_name(part.spec)))
     lines = []
@@ -126,7 +144,7 @@ def _manifest(
     kinds = (
         (int(known.withheld.sum()), "withheld"),
         (len(known) - int(known.withheld.sum()) - len(own_ids), "not among the data any more"),
-        (int(strange.sum()), "not in the run, where erased ones could be among them"),
+        (int(held.strange.sum()), STRANGE),
         (unlisted, "without an index, as files that were renamed or edited change what --limit and --holdout choose"),
     )
     return lines, tuple(kind for kind in kinds if kind[0]), len(used) - len(own_ids)
@@ -146,33 +164,36 @@ def decided(result: Debugging, threshold: float) -> list[Decision]:
     return found
 
 
-def decisions_for(result: Debugging, threshold: float) -> bytes:
-    """decisions.csv: flagged labels first, then odd samples and conflicts; a person decides about those."""
+def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
+    """decisions.csv: flagged labels first, then odd samples and conflicts; a person decides about those.
+
+    Last what must not be trained on again: of these samples nothing but id and hash is written.
+    """
     import numpy as np
 
     from provnet.data.decisions_file import Decision, decisions_csv
 
     samples, names = result.samples, result.samples.class_names
-    rows = _trained_suspects(result, threshold)
-    decisions, why = decided(result, threshold), ["label"] * len(rows)
-    known = set(rows)
+    chosen = dict(zip(_trained_suspects(result, threshold), decided(result, threshold), strict=True))
+    why = dict.fromkeys(chosen, "label")
     odd = np.flatnonzero(result.anomalies.score >= 0.5)
     odd = odd[np.argsort(-result.anomalies.score[odd], kind="stable")]
     for reason, more in (("anomaly", odd), ("conflict", np.flatnonzero(result.duplicates.conflict))):
         for row in more.tolist():
-            if row not in known and not samples.added[row]:
-                known.add(row)
-                rows.append(row)
-                decisions.append(Decision(samples.sample_ids[row], samples.hex(row), "keep"))
-                why.append(reason)
-    more_columns: dict[str, list[object]] = {
-        "reason": list(why),
+            if row not in chosen and not samples.added[row]:
+                chosen[row] = Decision(samples.sample_ids[row], samples.hex(row), "keep")
+                why[row] = reason
+    dropped = {one.sample_id for one in bar.drops}  # such a name stands for other content now
+    rows = [row for row, one in chosen.items() if one.sample_id not in dropped]
+    columns: dict[str, list[str]] = {
         "label": [names[int(samples.labels[row])] for row in rows],
         "best_other_label": [names[int(result.mislabels.suggested[row])] for row in rows],
-        "mislabel": [f"{result.mislabels.score[row]:.4f}" for row in rows],
-        "anomaly": [f"{result.anomalies.score[row]:.4f}" for row in rows],
+        "mislabel": [f"{result.mislabels.score[row]:.6f}" for row in rows],
+        "anomaly": [f"{result.anomalies.score[row]:.6f}" for row in rows],
     }
-    return decisions_csv(decisions, more_columns)
+    more_columns = {name: [*values, *("" for _ in bar.drops)] for name, values in columns.items()}
+    reasons = [*(why[row] for row in rows), *bar.reasons]
+    return decisions_csv([*(chosen[row] for row in rows), *bar.drops], {"reason": reasons, **more_columns})
 
 
 def _trained_suspects(result: Debugging, threshold: float) -> list[int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from provnet.cli.again import data_options, path_word, recipe_options, subset_options, unseen_options
 from provnet.data.imagedata import DataSpec
+from provnet.runconfig import CUSTOM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +19,22 @@ if TYPE_CHECKING:
     from provnet.modelfile import Run
 
 RELABEL = "relabel.csv"
+OBJECT = (
+    "the backbone was given as an object, which no command can name; in Python train again with {file} and "
+    "fit(..., backbone=module), see docs/debugging.md"
+)
 _OUT = " --out RUN"
 
 
 class Next(NamedTuple):
-    """A command, or none, and whether it applies decisions to the data as they are, so that their test split stays."""
+    """A command, or none, and why there is none although labels change.
+
+    `applies` says whether it applies decisions to the data as they are, so that their test split stays.
+    """
 
     command: str = ""
     applies: bool = False
+    why: str = ""
 
 
 def next_command(
@@ -38,12 +46,21 @@ def next_command(
     `decisions` are applied to the data themselves, if that gives what the manifest holds.
     """
     if not changes or not corrected.command:
-        return Next()
+        return Next(why=corrected.why if changes else "")
+    step = _command(run, found, corrected, changes, manifest, decisions)
+    if run.config.network.backbone != CUSTOM:
+        return step
+    return Next("", step.applies, OBJECT.format(file=decisions if step.applies else manifest))
+
+
+def _command(
+    run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision], manifest: Path, decisions: Path
+) -> Next:
     recipe, subset, test = recipe_options(run.config), subset_options(run.config), unseen_options(run.config)
     alone = "" if corrected.indexed_alone else subset  # all that is left had an index: none is to lose it
     usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{alone}{test}{_OUT}"
     spec = run.config.data
-    if spec is None or not corrected.command.startswith(f"provnet train {shlex.quote(str(manifest))}"):
+    if spec is None or not corrected.is_manifest:
         return Next(usual)
     if not _same_data(run, found, corrected, changes):  # other samples are held out then, of those that are left
         held = DataSpec("", "csv", options={"holdout": spec.options.get("holdout", [])})

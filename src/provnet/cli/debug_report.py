@@ -36,6 +36,8 @@ def debug_page(
     threshold: float,
     top: int,
     how: str,
+    why: str = "",
+    barred: bool = False,
     lost: int,
 ) -> bytes:
     """The page as bytes."""
@@ -67,6 +69,8 @@ def debug_page(
         groups=int(result.duplicates.group.max()) + 1,
         conflicts=len(set(result.duplicates.group[result.duplicates.conflict].tolist())),
         class_names=names,
+        barred=barred,
+        no_command=why,
         next_steps=(
             NextStep(f"provnet debug {run_name} --out {out} --review", "write decisions.csv with suggestions to edit"),
             *([NextStep(how, "train again with the suggested labels")] if how else []),
@@ -131,7 +135,7 @@ def _suspect(result: Debugging, maker: _Tiles, row: int) -> Suspect:
             ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.note)
         )
     return Suspect(
-        sample=maker.tile(row, min(float(wrong.score[row]), 0.9999)),
+        sample=maker.tile(row, float(wrong.score[row])),
         suggested=samples.class_names[int(wrong.suggested[row])],
         agreement=float(wrong.agreement[row]),
         contributions=tuple(Contribution(name, float(wrong.contributions[name][row])) for name in WEIGHTS),

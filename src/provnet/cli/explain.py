@@ -18,7 +18,7 @@ from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process, note, say
 from provnet.cli.rundata import find_training_data, model_sha256
-from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
+from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 from provnet.data.files import brief, shown
 from provnet.errors import IntegrityError, UsageError
 
@@ -76,6 +76,10 @@ def explain(
     inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
     wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
     check_outputs(dict(wanted), [run], inputs, PLACES)
+    if png is not None and png.suffix.lower() != ".png":
+        raise UsageError(f'--png writes a PNG file, not "{png.name}"; let its name end in .png')
+    if log is not None:
+        refuse_among([log], [run], [Path(each) for each in inputs if each is not None])
     queries = read_queries(loaded, image, data_dir, strict=strict)
     explanation = _explained(loaded, queries, k, weights)
     rebuilt = rebuilt_queries(loaded, queries)
@@ -107,14 +111,15 @@ def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanat
     from provnet.explanation import explain as explain_images
 
     active = int((~run.samples.withheld).sum())
-    if k > active:
-        kept = "" if active == len(run.samples) else " that are not withheld"
-        note(f"-k {k} is more than the {active:,} training samples{kept}; all of them are named")
     images = np.stack([query.image for query in queries])
     found = explain_images(run, images, k=min(k, active), weights=weights, warn=False)  # inputs were looked at
     fewest = int((found.index >= 0).sum(1).min())
     if fewest < min(k, active):
-        note(f"this network looks within the predicted class: where that has fewer than {k} samples, all are named")
+        words = f"where that has fewer samples, all of them are named ({fewest:,} at the fewest)"
+        note(f"-k {k:,}: this network looks within the predicted class; {words}")
+    elif k > active:
+        kept = "" if active == len(run.samples) else " that are not withheld"
+        note(f"-k {k:,} is more than the {active:,} training samples{kept}; all of them are named")
     return found
 
 

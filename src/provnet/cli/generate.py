@@ -20,6 +20,7 @@ from provnet.cli.generating import (
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed
 from provnet.cli.output import emit_json, facts, say, show
 from provnet.cli.rundata import model_sha256
+from provnet.cli.targets import write_outputs
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def generate(
 
     if not FEWEST <= n <= MOST:
         raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {n}")
-    loaded, where, k = open_generator(run, out, k, device)
+    loaded, where, k = open_generator(run, out, k, device, [data])
     made = make(loaded, n, label, seed)
     found = sources(loaded, made, k)
     names = [f"generated-{number:0{len(str(n))}d}" for number in range(1, n + 1)]
@@ -78,7 +79,7 @@ def generate(
     ]
     cards = source_cards(loaded, found, queries, data, data_dir, over)
     files = _files(loaded, run, made, queries, cards, {"about": about, "pictures": records})
-    _write(out, run, files)
+    write_outputs({out / name: content for name, content in files.items()}, [run], [data])
     if json:
         emit_json({"about": about, "pictures": records})
         return
@@ -133,13 +134,6 @@ def _files(
             to_image(picture).save(buffer, "PNG")
             files[f"pictures/{query.name}.png"] = buffer.getvalue()
     return files
-
-
-def _write(out: Path, run: Path, files: dict[str, bytes]) -> None:
-    from provnet.cli.targets import write_outputs
-
-    (out / "pictures").mkdir(parents=True, exist_ok=True)
-    write_outputs({out / name: content for name, content in files.items()}, [run])
 
 
 PAGE = 200  # pictures on the page

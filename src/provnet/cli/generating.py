@@ -118,13 +118,17 @@ def source_cards(
     return tuple(replace(card, over=words) for card, words in zip(cards, over, strict=True))
 
 
-def open_generator(folder: Path, out: Path, k: int, device: str | None) -> tuple[Run, str, int]:
+def open_generator(
+    folder: Path, out: Path, k: int, device: str | None, inputs: Sequence[str | None] = ()
+) -> tuple[Run, str, int]:
     """A run that makes pictures, the device that it is on, and k, cut to the samples that may be named."""
+    from provnet.cli.targets import PAGE, check_outputs
     from provnet.models.vae import vae_of
 
     if k < 1:
         raise UsageError(f"-k must be 1 or more, got {k}")
     refuse_file(out)
+    check_outputs({out / "report.html": PAGE}, [folder], inputs)  # before long work
     where = pick_device(device)
     run = open_run(folder)
     vae_of(run.network)  # refuses other runs

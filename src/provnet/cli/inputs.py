@@ -1,7 +1,8 @@
 """What `provnet explain` is given: picture files, positions in the run's test split, arrays.
 
 A file is decoded strictly, by the rules that the run's training data were read with. `test:12` and `test:0..9` are
-positions in the run's own test split. An .npy or .npz file (`images`) holds one sample or many, raw as in training.
+positions in the run's own test split. An .npy or .npz file (`images`) holds one sample or many, raw as in training, and
+is brought to the size and mode that the training data were brought to.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -139,19 +140,54 @@ def _from_arrays(run: Run, text: str) -> list[Query]:
     from provnet.data.hashing import hash_rows
 
     values = _load(Path(text))
-    batch = as_batch(values, run.config.network.input_shape, shown(text))
-    hashes = hash_rows(batch)
+    given = run.config.data.options if run.config.data else {}
+    rules = {name: given[name] for name in ("size", "mode") if name in given}
+    raw, batch = as_batch(values, run.config.network.input_shape, shown(text), rules)
+    hashes = hash_rows(raw)
     names = [text] if len(batch) == 1 else [f"{text}:{row}" for row in range(len(batch))]
     return [Query(names[row], batch[row], bytes(hashes[row]).hex()) for row in range(len(batch))]
 
 
-def as_batch(values: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
-    """An array of one sample or of many as (n, *shape), raw.
+def as_batch(
+    values: np.ndarray, shape: tuple[int, ...], name: str, rules: Mapping[str, Any] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """An array of one sample or of many as (n, ...): as given, and of the run's shape.
+
+    `rules` are size and mode that the training data were brought to; samples of another shape are brought there, too.
 
     >>> import numpy as np
-    >>> as_batch(np.zeros((28, 28), np.uint8), (1, 28, 28), "a.npy").shape
+    >>> as_batch(np.zeros((28, 28), np.uint8), (1, 28, 28), "a.npy")[1].shape
     (1, 1, 28, 28)
+    >>> as_batch(np.zeros((5, 9, 9, 3), np.uint8), (1, 8, 8), "a.npy", {"size": 8, "mode": "grey"})[1].shape
+    (5, 1, 8, 8)
     """
+    from provnet.data.assemble import refit
+    from provnet.data.rules import make_options
+
+    read = []
+    for batch in _readings(values, name):
+        if batch.shape[1:] == shape:
+            return batch, batch
+        read.append(batch)
+    pictures = [batch for batch in read if batch.ndim == 4 and batch.dtype.kind == "u"] if rules else []
+    if len(pictures) == 2 and values.shape[-1] in (1, 3):
+        pictures = pictures[1:]  # one picture, channels last, rather than many that are as narrow
+    fitted = [(batch, refit(batch, make_options(rules or {}))) for batch in pictures]
+    fitted = [(batch, brought) for batch, brought in fitted if brought.shape[1:] == shape]
+    if len(fitted) > 1 and len(values) > 1:
+        words = f"may be {len(values)} grey pictures or one in colour; give (n, channels, height, width)"
+        raise DataError(f"{name}: an array of shape {values.shape} {words}")
+    if fitted:
+        return fitted[0]
+    same = ", ".join(f"--{option}" for option in rules or ())
+    why = f"; {same} of its training holds for bytes alone, whole numbers 0..255" if same and not pictures else ""
+    raise DataError(
+        f"{name}: an array of shape {values.shape}; the run takes samples of shape {shape}, one or many (n, ...){why}"
+    )
+
+
+def _readings(values: np.ndarray, name: str) -> Iterator[np.ndarray]:
+    """What the array may be, in the form that networks take: many samples, then one."""
     from provnet.data.arrays import check_array, converter
 
     for candidate in (values, values[None]):
@@ -166,11 +202,7 @@ def as_batch(values: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarra
             if candidate.dtype.kind not in "biuf" or 0 in candidate.shape:
                 raise DataError(f"{name}: {error}") from error
             continue
-        if batch.shape[1:] == shape:
-            return batch
-    raise DataError(
-        f"{name}: an array of shape {values.shape}; the run takes samples of shape {shape}, one or many (n, ...)"
-    )
+        yield batch
 
 
 def _load(path: Path) -> np.ndarray:

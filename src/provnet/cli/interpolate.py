@@ -46,7 +46,7 @@ def interpolate(
     from provnet.report.generation import GenerationReport, animation, generation_html, sheet_png
     from provnet.safejson import write_json
 
-    loaded, _, k = open_generator(run, out, k, device)
+    loaded, _, k = open_generator(run, out, k, device, [data])
     ends = [read_queries(loaded, [text], data_dir, strict=True)[0] for text in (first, last)]
     path = between(loaded, ends[0].image, ends[1].image, steps, k)
     moving = between(loaded, ends[0].image, ends[1].image, min((steps - 1) * FRAMES + 1, 200), 1)
@@ -76,8 +76,7 @@ def interpolate(
         "path.gif": report.moving or b"",
         "path.json": write_json(values, "path.json"),
     }
-    out.mkdir(parents=True, exist_ok=True)
-    write_outputs({out / name: content for name, content in files.items()}, [run], [first, last])
+    write_outputs({out / name: content for name, content in files.items()}, [run], [first, last, data])
     if json:
         emit_json(values)
         return

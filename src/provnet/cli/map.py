@@ -69,13 +69,18 @@ def map(  # noqa: A001 - the name of the command
     from provnet.applications.embedding import engine_for
     from provnet.applications.mapping import sample_map
 
-    if groups < 1 or cards < 0 or not 0.1 <= size <= 1000:
-        raise UsageError("--groups must be 1 or more, --cards 0 or more, --size between 0.1 and 1000 MB")
+    if groups < 1:
+        raise UsageError(f"--groups must be 1 or more, got {groups}")
+    if cards < 0:
+        raise UsageError(f"--cards must be 0 or more, got {cards}")
+    if not 0.1 <= size <= 1000:
+        raise UsageError(f"--size must lie between 0.1 and 1000 (MB), got {size:g}")
     if limit is not None and limit < 1:
         raise UsageError(f"--limit must be 1 or more, got {limit}")
     if seed >= 2**32:  # k-means takes no larger one
         raise UsageError(f"--seed must lie in 0..2^32-1 for a map, got {seed}")
-    check_outputs({out / "report.html": PAGE}, [run])  # before long work
+    inputs = [data, None if test == "none" else test]
+    check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
     where = pick_device(device)
     chosen = engine_for(engine)
     loaded = open_run(run)
@@ -113,7 +118,7 @@ def map(  # noqa: A001 - the name of the command
         "test": None if tests is None else spec_name(tests.spec),
         "model_sha256": model_sha256(run),
     }
-    page, files = _write(out, run, loaded, found, training, tests, about, cards, int(size * 1e6))
+    page, files = _write(out, run, inputs, loaded, found, training, tests, about, cards, int(size * 1e6))
     values = about | page
     if json:
         emit_json(values)
@@ -139,6 +144,7 @@ def _rate(hits: int, n: int) -> dict[str, Any]:
 def _write(
     out: Path,
     folder: Path,
+    inputs: list[str | None],
     run: Run,
     found: SampleMap,
     training: Resolved,
@@ -161,7 +167,7 @@ def _write(
         files["map.png"] = map_png(report)
     except ModuleNotFoundError:
         note("map.png needs matplotlib: pip install '.[plots]'")
-    write_outputs({out / name: content for name, content in files.items()}, [folder])
+    write_outputs({out / name: content for name, content in files.items()}, [folder], inputs)
     if page.sheets is None and report.pictures is not None:
         note(
             "thumbnails do not fit into the page; ids stand for them (--size allows more, --limit takes fewer samples)"

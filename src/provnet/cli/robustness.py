@@ -65,7 +65,7 @@ def robustness(
     from provnet.applications.robustness import against, measure
     from provnet.errors import choose
 
-    check_outputs({out / "report.html": PAGE}, run)  # before long work
+    check_outputs({out / "report.html": PAGE}, run, [data])  # before long work
     where = pick_device(device)
     wanted = None if conditions is None else _listed(conditions)
     ways = [] if attacks == "none" else _listed(attacks)
@@ -101,7 +101,7 @@ def robustness(
             "model_sha256": models,
         },
     }
-    written = _write(out, run, values, measured, gains, test, seed)
+    written = _write(out, run, [data], values, measured, gains, test, seed)
     if json:
         emit_json(values)
     elif is_first_process():
@@ -142,6 +142,7 @@ def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | 
 def _write(
     out: Path,
     runs: list[Path],
+    inputs: list[str | None],
     values: dict[str, Any],
     measured: list[Measured],
     gains: dict[tuple[str, str], Any],
@@ -172,7 +173,7 @@ def _write(
             files["curves.png"] = curves
     except ModuleNotFoundError:
         note("heatmap.png and curves.png need matplotlib: pip install '.[plots]'")
-    write_outputs({out / name: content for name, content in files.items()}, runs)
+    write_outputs({out / name: content for name, content in files.items()}, runs, inputs)
     return list(files)
 
 

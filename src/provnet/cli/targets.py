@@ -1,5 +1,7 @@
 """Files that commands write: never over an input, a file of the run, or a file that provnet did not write.
 
+And never among the pictures of a data folder, where they would be samples the next time it is opened.
+
 What a file holds says whether it is ours: pages carry provnet's mark, figures as JSON tell of a model, tables have the
 same first line. Pictures have no mark: one may be replaced by a picture of the same kind, unless it is an input.
 """
@@ -10,8 +12,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from provnet.errors import UsageError
+
+if TYPE_CHECKING:
+    from provnet.data.imagedata import DataSpec
 
 PAGE, SHEET = b"<!doctype html>", b"\x89PNG"  # how files begin that are refused before they are made
 _MARK = b'<meta name="generator" content="provnet">'
@@ -42,7 +48,12 @@ def write_outputs(
 def check_outputs(
     files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Iterable[str | Path | None] = (), option: str = "--out"
 ) -> None:
-    """Refuse what must not be written over. Of a content only its beginning counts, a table's up to its first line."""
+    """Refuse what must not be written over, among pictures, or where nothing may be written.
+
+    Of a content only its beginning counts, a table's up to its first line.
+    """
+    from provnet.atomic import refuse_unwritable
+
     given, folders = [Path(each) for each in inputs if each is not None], list(runs)
     for path, content in files.items():
         if any(_same(path, each) for each in given):
@@ -53,6 +64,57 @@ def check_outputs(
             raise UsageError(
                 f"{path} is there already and was not written by this command; choose another {option}, or move it away"
             )
+    refuse_among(files, folders, given)
+    for path in files:
+        refuse_unwritable(path)
+
+
+def refuse_among(paths: Iterable[Path], runs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+    """Refuse outputs in the picture folders that a run was trained or tested on, or that are inputs of the command."""
+    from provnet.data.folder import refuse_inside
+
+    roots = [root for run in runs for root in _trained_on(run)]
+    roots += [folder for folder in inputs if _is_picture_folder(folder)]
+    for path in paths:
+        for root in roots:
+            refuse_inside(root, path, "output")
+
+
+def picture_folder(spec: DataSpec | None) -> Path | None:
+    """The folder whose pictures are all samples of some data, so that one more would be another; or None.
+
+    >>> from provnet.data.imagedata import DataSpec
+    >>> picture_folder(DataSpec("embedded", "embedded")), picture_folder(DataSpec("list.csv", "csv"))
+    (None, None)
+    """
+    from provnet.data.sources import data_root
+
+    try:
+        return None if spec is None or spec.kind != "folder" else data_root(spec) or Path(spec.source)
+    except UsageError:  # a data set known by name whose folder is gone
+        return None
+
+
+def _trained_on(run: Path) -> list[Path]:
+    """The picture folders of a run's training and test data; what is wrong with the run is said when it is opened."""
+    from provnet.errors import ProvnetError
+    from provnet.modelfile import read_config
+
+    try:
+        config = read_config(run)
+    except (ProvnetError, OSError):
+        return []
+    found = [picture_folder(spec) for spec in (config.data, config.test, *config.added)]
+    return [folder for folder in dict.fromkeys(found) if folder is not None]
+
+
+def _is_picture_folder(path: Path) -> bool:
+    from provnet.data.names import NAMES
+    from provnet.data.sources import detect
+
+    if str(path) in NAMES or not os.path.isdir(path):  # noqa: PTH112 - a name too long to be one is no error yet
+        return False
+    return detect(path)[0] == "folder"
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -29,9 +29,11 @@ TestData = Annotated[
 
 
 def opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
-    """The training data; a run among their pictures is refused."""
+    """The training data; a run among their pictures, or where nothing may be written, is refused."""
+    from provnet.atomic import refuse_unwritable
     from provnet.data.sources import open_data
 
+    refuse_unwritable(out)
     found = open_data(data, progress=is_first_process(), **options)
     _refuse_inside(found.spec, out)
     return found
@@ -106,8 +108,9 @@ def _named(data: ImageData, source: str, data_dir: str | None, out: Path) -> tup
 
 
 def _refuse_inside(spec: DataSpec, out: Path) -> None:
+    from provnet.cli.targets import picture_folder
     from provnet.data.folder import refuse_inside
-    from provnet.data.sources import data_root
 
-    if spec.kind == "folder":
-        refuse_inside(data_root(spec) or Path(spec.source), out, "run")
+    folder = picture_folder(spec)
+    if folder is not None:
+        refuse_inside(folder, out, "run")

@@ -53,7 +53,8 @@ def verify(
         found = find_training_data(config, samples, data, data_dir)
         then = samples if found.rows is None else samples.select(found.rows)
         if found.data is not None and len(then):
-            result = replace(result, comparison=compare(then, found.data.samples))
+            compared = replace(compare(then, found.data.samples), erased=config.erased)
+            result = replace(result, comparison=compared)
         result = replace(result, rest=found.rest, unsure=found.unsure)
         missed = len(samples) - len(then)
         left = f"{missed:,} of {len(samples):,} samples: {found.why}" if missed else found.why or None

@@ -115,7 +115,7 @@ def assemble(
     taken = raw if len(rows) == len(raw) else raw[rows]
     images = np.array(taken) if convert is None else convert(taken)
     if options.size is not None or options.mode is not None:
-        images = _refit(images, options)
+        images = refit(images, options)
     if not images.flags.writeable or not images.flags.c_contiguous or np.shares_memory(images, raw):
         images = images.copy()  # torch wants to own its memory
     count = len(rows)
@@ -131,7 +131,12 @@ def assemble(
     return Opened(torch.from_numpy(images), samples)
 
 
-def _refit(images: np.ndarray, options: OpenOptions) -> np.ndarray:
+def refit(images: np.ndarray, options: OpenOptions) -> np.ndarray:
+    """Pictures (N, C, H, W) brought to the size and mode of the options.
+
+    >>> refit(np.zeros((2, 3, 4, 6), np.uint8), OpenOptions(size=(2, 2), mode="grey")).shape
+    (2, 1, 2, 2)
+    """
     if images.dtype != np.uint8 or images.ndim != 4:
         raise DataError(
             f"size and mode apply to pictures of bytes, these samples are {images.dtype} of shape {images.shape[1:]}"

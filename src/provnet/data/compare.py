@@ -27,6 +27,7 @@ class Comparison:
         added: how many samples of now are not among those of then.
         then: the table of training time.
         now: the table of now.
+        erased: how many samples were erased from the run since, and are in neither.
     """
 
     verdict: str
@@ -35,11 +36,13 @@ class Comparison:
     added: int
     then: SampleTable
     now: SampleTable
+    erased: int = 0
 
     def lines(self) -> list[str]:
         """Facts for people, one a line; each kind of change names its first samples."""
-        where = "in the run" if self.then.added.any() else "at training"
-        found = [f"{_WORDS[self.verdict]}: {len(self.then):,} samples {where}, {len(self.now):,} now"]
+        where = "in the run" if self.then.added.any() or self.erased else "at training"
+        gone = f"; {self.erased:,} erased from the run since training" if self.erased else ""
+        found = [f"{_WORDS[self.verdict]}: {len(self.then):,} samples {where}, {len(self.now):,} now{gone}"]
         counts = Counter(self.status)
         for status, words in _FACTS.items():
             if counts[status]:

@@ -12,7 +12,7 @@ from provnet.data.assemble import Opened
 from provnet.data.containers import sniff
 from provnet.data.files import DataWarning, clean_text, shown
 from provnet.data.labels import check_names, class_order, warn_alike
-from provnet.data.pictures import Entry, bar, load_pictures
+from provnet.data.pictures import SKIP, Entry, bar, load_pictures
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, UsageError
 
@@ -153,7 +153,7 @@ class _Walk:
     def _refuse(self, path: Path, why: str) -> None:
         message = f"{self._name(path)}: {why}"
         if not self.skip_bad:
-            raise DataError(message)
+            raise DataError(f"{message}; {SKIP}")
         self.bad.append(message)
 
     def _name(self, path: Path) -> str:

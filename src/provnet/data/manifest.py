@@ -15,7 +15,7 @@ from provnet.data.assemble import Opened
 from provnet.data.csvfile import unquoted
 from provnet.data.files import DataWarning, read_file, shown
 from provnet.data.labels import encode_text
-from provnet.data.pictures import Entry, load_pictures
+from provnet.data.pictures import SKIP, Entry, load_pictures
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError
 
@@ -43,7 +43,7 @@ def open_manifest(path: Path, split: str, options: OpenOptions) -> Opened:
             continue
         message = f"{file} row {row.number}: {shown(row.path)} {problem}"
         if not options.skip_bad:
-            raise DataError(message)
+            raise DataError(f"{message}; {SKIP}")
         bad.append(message)
     _refuse_missing(rows, file, options.class_names or ())
     if not rows:

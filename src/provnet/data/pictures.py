@@ -62,8 +62,8 @@ def load_pictures(entries: Sequence[Entry], class_names: Sequence[str], options:
                     advance()
                     if isinstance(found, DataError):
                         if not options.skip_bad:
-                            raise found
-                        skipped.append(str(found))
+                            raise type(found)(f"{found}; {SKIP}") from found
+                        skipped.append(left_out(found))
                         continue
                     if not loaded:
                         shape = (len(wanted), *found.pixels.shape)
@@ -89,6 +89,15 @@ def load_pictures(entries: Sequence[Entry], class_names: Sequence[str], options:
         sources=tuple(entry.source for entry in kept),
     )
     return Opened(torch.from_numpy(images[: len(kept)]), samples, tuple(skipped))
+
+
+def left_out(error: DataError | str) -> str:
+    """Why a file was left out, without the advice to do so.
+
+    >>> left_out("a.png: the file is empty; leave it out or replace it")
+    'a.png: the file is empty'
+    """
+    return str(error).removesuffix("; leave it out or replace it").removesuffix("; replace it")
 
 
 def planes(pixels: np.ndarray) -> np.ndarray:
@@ -205,6 +214,7 @@ def bar(what: str, total: int | None, wanted: bool) -> Iterator[Callable[[], Non
         progress.stop()
 
 
+SKIP = "skip_bad (train --skip-bad) leaves all bad files out"
 _WORKERS = min(8, os.cpu_count() or 1)
 _WINDOW = 256  # files under way at once, so that memory stays bounded
 _LONG = 500  # files; fewer are done before a bar could be read

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from provnet.report.page import render
 from provnet.report.records import ExemplarCard, NextStep, Picture
 from provnet.report.scripted import with_script
+from provnet.report.text import FLOAT, percent
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +103,8 @@ class DebugReport:
         classes, anomalies, duplicates: findings; `groups`, `conflicts` count all of them.
         class_names: for choosing another label.
         next_steps: commands to try next.
+        barred: samples of the data are withheld or erased, which exported decisions do not drop.
+        no_command: why none is among them that trains again; else empty.
     """
 
     run: str
@@ -125,6 +128,8 @@ class DebugReport:
     conflicts: int
     class_names: tuple[str, ...]
     next_steps: tuple[NextStep, ...] = ()
+    barred: bool = False
+    no_command: str = ""
 
 
 def debug_html(report: DebugReport) -> str:
@@ -137,6 +142,8 @@ def debug_html(report: DebugReport) -> str:
         strongest=max(strongest, 1e-9),
         given=_counted(one.sample.label for one in report.suspects),
         wanted=_counted(one.suggested for one in report.suspects),
+        probability=probability,
+        signed=signed,
         largest=max((signal_size(row) for row in report.signals), default=1.0) or 1.0,
     )
     return with_script(page, "debugging.js")
@@ -150,6 +157,25 @@ def confusions(given: Sequence[str], suggested: Sequence[str], most: int = 10) -
     """
     found = Counter(zip(given, suggested, strict=True))
     return tuple((one, other, count) for (one, other), count in found.most_common(most))
+
+
+def probability(share: float) -> str:
+    """An estimated probability as the page and the terminal write it: never quite certain.
+
+    >>> probability(0.547815), probability(1.0)
+    ('54.8 %', '> 99.999 %')
+    """
+    return percent(min(share, 1 - 10 * FLOAT))
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A contribution with its sign; what rounds to nothing has none.
+
+    >>> signed(2.34), signed(-0.04), signed(-0.04, 2)
+    ('+2.3', '0.0', '-0.04')
+    """
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
 
 
 def signal_size(row: SignalRow) -> float:

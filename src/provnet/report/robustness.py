@@ -66,13 +66,14 @@ class ConditionRow:
 
 @dataclass(frozen=True, eq=False)
 class RobustnessReport:
-    """Everything that the page shows."""
+    """Everything that the page shows; `classes` is how many the networks tell apart."""
 
     data: str
     n: int
     networks: Sequence[NetworkColumn]
     rows: Sequence[ConditionRow]
     facts: Sequence[tuple[str, str]] = field(default_factory=tuple)
+    classes: int = 0
 
 
 @dataclass(frozen=True)
@@ -200,6 +201,14 @@ def _has(report: RobustnessReport, key: str) -> bool:
     return any(share is not None for row in report.rows for share in row.shares.get(key, ()))
 
 
+def _meaning(report: RobustnessReport, key: str, meaning: str) -> str:
+    if key != "top_5" or not report.classes or all(net.alpha is not None for net in report.networks):
+        return meaning
+    if report.classes <= FIVE:
+        return f"{meaning} Class branches are left out: of {report.classes} classes the right one is always among five."
+    return f"{meaning} For a class branch five of {report.classes:,} classes: the fewer there are, the lower the bar."
+
+
 def _heat_map(report: RobustnessReport, key: str, title: str, meaning: str) -> HeatMap:
     every = [share.value for row in report.rows for share in row.shares.get(key, ()) if share is not None]
     low, high = min(every), max(every)
@@ -208,7 +217,7 @@ def _heat_map(report: RobustnessReport, key: str, title: str, meaning: str) -> H
         cells = []
         for share in row.shares.get(key, ()):
             if share is None:
-                why = "nothing is withheld" if key == "unnamed" else "no index branch"
+                why = NOT_MEASURED.get(key, "no index branch")
                 cells.append(Cell("", f"not measured: {why}", 0.0, "none"))
                 continue
             tint = round((share.value - low) / (high - low), 3) if high > low else 1.0
@@ -216,7 +225,7 @@ def _heat_map(report: RobustnessReport, key: str, title: str, meaning: str) -> H
             ends = f"{_digits(share.low)} to {_digits(share.high)}"
             cells.append(Cell(_digits(share.value), f"{words}, n = {share.n:,}", tint, "yes", ends, share.n))
         lines.append((row, tuple(cells)))
-    return HeatMap(title, meaning, tuple(lines))
+    return HeatMap(title, _meaning(report, key, meaning), tuple(lines))
 
 
 def _gain_map(report: RobustnessReport) -> HeatMap:
@@ -265,8 +274,10 @@ ANSWERS = {
         "Right answers, top-1",
         "Single branch: the first exemplar is of the true class. Others: the most probable class is the true one.",
     ),
-    "top_5": ("Right answers, top-5", "The same, any of five. Five of ten classes is a low bar for a class branch."),
+    "top_5": ("Right answers, top-5", "The same, any of five."),
 }
+FIVE = 5  # up to so many classes the top five of a class branch say nothing
+NOT_MEASURED = {"unnamed": "nothing is withheld", "top_5": "the right class is always among five"}
 ATTRIBUTION = {
     "same_exemplar": (
         "The same exemplar",

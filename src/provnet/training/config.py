@@ -70,7 +70,8 @@ class TrainConfig:
         for name in ("lr", "weight_decay", "warmup", "step_factor", "task_weight", "index_weight"):
             value = getattr(self, name)
             if not _is_real(value) or not math.isfinite(value) or value < 0 or (name == "lr" and value == 0):
-                raise UsageError(f"{name} must be finite and not negative, a number (lr above 0); got {value!r}")
+                allowed = "above 0" if name == "lr" else "of 0 or more"
+                raise UsageError(f"{name} must be a finite number {allowed}, got {value!r}")
         for name, count in (("betas", 2), ("smoothing", 1), ("task_smoothing", 1)):
             value = getattr(self, name)
             parts = value if isinstance(value, tuple | list) else (value,)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from provnet.atomic import remove, sweep, write_bytes
+from provnet.atomic import explain_disk, remove, sweep, write_bytes
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
 from provnet.fileset import NAME as MANIFEST
@@ -21,7 +21,7 @@ from provnet.training.lock import NAME as LOCK
 from provnet.training.loop import SUMS
 
 LOG = "log.jsonl"
-FREE = "machine.processes: "
+FREE, DATA = "machine.processes: ", "data."  # settings that may be others; what is known of the data
 SAMPLES = "samples.safetensors"  # while our sample table is there, the files beside it are a run's
 COURSE = "course.png"  # the log as a picture
 REPORTS = {  # what was measured of the run as it is, and the command that makes it
@@ -36,10 +36,8 @@ _LOCKED = re.compile(r"\d*\n?")
 
 def prepare(folder: Path, *, overwrite: bool) -> None:
     """Make the folder, and refuse one of something else or that cannot be made, before anything is written into it."""
-    try:
+    with explain_disk(folder, 0):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot make the run folder {folder}: {error.strerror}; choose another") from error
     refuse_strangers(folder, overwrite=overwrite)
 
 
@@ -152,11 +150,16 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "
 
 
 def refuse_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """A run goes on only with the data and settings it began with; the number of processes may be another."""
+    """A run goes on only with the data and settings it began with; the number of processes may be another.
+
+    Other settings are a wrong argument, other data are not what their hashes said.
+    """
     changed = [line for line in differences(then, json.loads(json.dumps(now))) if not line.startswith(FREE)]
     if changed:
-        raise IntegrityError(
-            f"cannot resume, {len(changed)} settings differ: {'; '.join(changed)}. "
+        count = "1 setting differs" if len(changed) == 1 else f"{len(changed)} settings differ"
+        kind = IntegrityError if any(line.startswith(DATA) for line in changed) else UsageError
+        raise kind(
+            f"cannot resume, {count}: {'; '.join(changed)}. "
             "Give the settings of the first start, or train into another folder"
         )
 

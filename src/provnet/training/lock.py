@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from provnet.errors import UsageError
+from provnet.errors import DiskError, UsageError
 
 NAME = ".lock"
 
@@ -26,7 +26,9 @@ def run_lock(folder: Path) -> Iterator[None]:
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise UsageError(f"cannot write to {folder}: {error.strerror}; choose a folder that can be written") from error
+        raise DiskError(
+            f"cannot write to {folder}: {error.strerror}; allow it, or use a folder that you may write to"
+        ) from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
