@@ -1,15 +1,17 @@
 """Groups of equal and nearly equal pictures, and conflicts: the same picture under different labels.
 
-Exact duplicates are told by the hash of the decoded picture. Near ones (re-encoded, noisy, shifted by a pixel) are
-looked for among the few samples most like each one, by the network's features and by coarse pixels, and confirmed by
-their pixels: blurred and shifted to fit, they must be far closer than the third nearest sample usually is. Vectors are
-grouped only where they are equal: rows of a table are close by chance, in units that nobody compares.
+Exact duplicates are told by the hash of the decoded picture. Near ones (re-encoded, noisy, shifted by a pixel, slightly
+brighter) are looked for among the few samples most like each one, by the network's features and by coarse pixels, and
+confirmed by their pixels: blurred and shifted to fit, they must be far closer than the third nearest sample usually is,
+both in shape (mean and contrast taken out) and as they are, for the same square in another grey is another picture.
+Vectors are grouped only where they are equal: rows of a table are close by chance, in units that nobody compares.
 
 Letters: N samples, K candidates, P pairs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +26,7 @@ from provnet.data.identity import SampleTable
 CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse pixels
 FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
 CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
+BY_CHANCE = 1.0  # pairs of different pictures, among all samples, that may be as close as a copy
 COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
 SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
 PAIRS, PICTURES = 2048, 4096  # at a time, where pictures are small
@@ -69,7 +72,7 @@ def duplicates(
     exact = sizes[exact_group] > 1
     pairs = [_chained(exact_group)]
     if images.ndim == 4 and min(images.shape[2:]) >= SMALLEST:
-        pairs.append(_near_pairs(samples.labels, images, near, torch.device(device)))
+        pairs.append(_near_pairs(samples, images, near, torch.device(device)))
     group = _joined(n, np.concatenate(pairs))
     return Duplicates(group, exact, _conflicts(group, samples.labels))
 
@@ -81,34 +84,87 @@ def _chained(groups: np.ndarray) -> np.ndarray:
     return np.stack([order[:-1][same], order[1:][same]], 1)
 
 
-def _near_pairs(labels: np.ndarray, images: Tensor, near: Neighbours, device: torch.device) -> np.ndarray:
-    """(P, 2) pairs of samples and candidates whose pixels are far closer than usual."""
+def _near_pairs(samples: SampleTable, images: Tensor, near: Neighbours, device: torch.device) -> np.ndarray:
+    """(P, 2) pairs of samples whose pictures are far closer than usual, each with the one around which its group is."""
     size = at_once(images.shape[1:], device.type, PICTURES)
-    coarse = torch.cat([_coarse(part.to(device)) for part in torch.split(images, size)])
-    to = np.concatenate([near.row[:, :CANDIDATES], others(coarse, CANDIDATES).row], 1)  # (N, K)
+    coarse = torch.cat([_small(part.to(device), COARSE) for part in torch.split(images, size)])
+    searched = (_unit(coarse).flatten(1), _lifted(coarse.flatten(1)))
+    to = np.concatenate([near.row[:, :CANDIDATES], *(others(each, CANDIDATES).row for each in searched)], 1)  # (N, K)
     n, k = to.shape
-    rows, found = np.repeat(np.arange(n), k), np.full(n * k, np.inf)
-    real = to.reshape(-1) >= 0
+    rows, ends, real = np.repeat(np.arange(n), k), np.maximum(to.reshape(-1), 0), to.reshape(-1) >= 0
     if not real.any():
         return np.empty((0, 2), dtype=np.int64)
-    ends = np.maximum(to.reshape(-1), 0)
     once, which = np.unique(np.minimum(rows, ends)[real] * n + np.maximum(rows, ends)[real], return_inverse=True)
-    found[real] = _distance(images, once // n, once % n, device)[which]
-    usual = _usual(_third(found.reshape(n, k), to), labels)
-    # the closer class of the two decides: a one that is labelled five has many ones around it
-    chosen = found < np.minimum(CLOSE * np.minimum(usual[rows], usual[ends]), FARTHEST)
-    return np.stack([rows[chosen], to.reshape(-1)[chosen]], 1)
+    found = np.full((2, n * k), np.inf)
+    found[:, real] = _distance(images, once // n, once % n, device)[:, which]
+    nearest = [_nearest(each.reshape(n, k), to) for each in found]
+    usual = np.stack([_usual(each[:, -1], samples.labels) for each in nearest])
+    limit = _by_chance(nearest[1])
+
+    def close(one: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
+        # the closer class of the two decides: a one that is labelled five has many ones around it
+        shape, pixels = distance / np.maximum(np.minimum(usual[:, one], usual[:, other]), 1e-12)
+        return np.asarray((distance[0] < FARTHEST) & (shape < CLOSE) & ((shape + pixels) / 2 < limit))
+
+    chosen = close(rows, ends, found)
+    first = np.unique(samples.groups, return_index=True)[1][samples.groups]  # equal pictures are one
+    return _around_one(
+        np.stack([first[rows[chosen]], first[ends[chosen]]], 1),
+        lambda one, other: close(one, other, _distance(images, one, other, device)),
+    )
 
 
-def _third(distance: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """(N,) distance of the third nearest of the candidates (N, K), each counted once: one or two may be copies."""
+def _around_one(pairs: np.ndarray, close: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """(P, 2) of pairs (P, 2) those, and their neighbours' neighbours, that are close to one sample in the middle.
+
+    Joining whatever is connected would make chains, in which each is close to the next and the ends are different.
+    """
+    links: dict[int, set[int]] = {}
+    for one, other in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
+        links.setdefault(one, set()).add(other)
+        links.setdefault(other, set()).add(one)
+    found: list[tuple[int, int]] = []
+    taken: set[int] = set()
+    for middle in sorted(links, key=lambda row: (-len(links[row]), row)):
+        if middle in taken:
+            continue
+        members = links[middle] - taken
+        asked = sorted(set().union(*(links[row] for row in links[middle])) - links[middle] - taken - {middle})
+        if asked:
+            right = close(np.full(len(asked), middle), np.array(asked))
+            members |= {row for row, is_close in zip(asked, right.tolist(), strict=True) if is_close}
+        taken |= members | ({middle} if members else set())
+        found += [(middle, row) for row in sorted(members)]
+    return np.array(found, dtype=np.int64).reshape(-1, 2)
+
+
+def _nearest(distance: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """(N, 3) distance of the nearest of the candidates (N, K), each counted once; the third as one or two may be
+    copies. Where there are fewer, the first stands for them.
+    """
     order = np.argsort(to, axis=1, kind="stable")
     sorted_to = np.take_along_axis(to, order, 1)
     again = np.zeros(to.shape, dtype=np.bool_)
     np.put_along_axis(again, order[:, 1:], sorted_to[:, 1:] == sorted_to[:, :-1], 1)
-    once = np.sort(np.where(again, np.inf, distance), axis=1)
-    third = once[:, min(2, once.shape[1] - 1)]
-    return np.where(np.isfinite(third), third, once[:, 0])
+    once = np.sort(np.where(again, np.inf, distance), axis=1)[:, :3]
+    return np.where(np.isfinite(once), once, once[:, :1])
+
+
+def _by_chance(nearest: np.ndarray) -> float:
+    """The share of the distance (N, 3) of the third nearest within which `BY_CHANCE` pairs are expected by chance.
+
+    In d dimensions a sample has 3 t**d others within the share t of its third nearest. Digits vary in some nine ways,
+    and nothing is at a third of the usual distance by chance; squares in two greys vary in five, and some are. The
+    ratio of the third and the second tells d: its log is exponential, with a median of log(2) / 2d.
+
+    >>> chance = np.random.default_rng(0)
+    >>> away = {d: chance.random((500, 500)) ** (1 / d) for d in (4, 10)}
+    >>> [round(_by_chance(np.sort(each)[:, :3]), 1) for each in away.values()]
+    [0.2, 0.5]
+    """
+    second, third = nearest[nearest[:, 1] > 0, 1], nearest[nearest[:, 1] > 0, -1]
+    spread = float(np.median(np.log(third / second))) if len(second) else 0.0
+    return float((BY_CHANCE / (1.5 * max(len(nearest), 2))) ** (2 * spread / np.log(2)))
 
 
 def _usual(distance: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -122,22 +178,28 @@ def _usual(distance: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _distance(images: Tensor, one: np.ndarray, other: np.ndarray, device: torch.device) -> np.ndarray:
-    """(P,) distance of pictures at length one, blurred, the other moved by up to a pixel to where it fits best."""
+    """(2, P) distance of shapes, at length one, and of pixels as they are; of blurred pictures, the other moved by up
+    to a pixel to where it fits best.
+    """
     found, size = [], at_once(images.shape[1:], device.type, PAIRS)
     for start in range(0, len(one), size):
         left, right = (
-            _unit(_small(images[torch.from_numpy(rows[start : start + size])].to(device), FINE))
-            for rows in (one, other)
+            _small(images[torch.from_numpy(rows[start : start + size])].to(device), FINE) for rows in (one, other)
         )
+        (left, left_mean, left_length), (right, right_mean, right_length) = _apart(left), _apart(right)
         moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
-        cosine = torch.stack([(left * each).flatten(1).sum(1) for each in moved]).amax(0)
-        found.append((2 - 2 * cosine.double()).clamp_min(0).sqrt().cpu().numpy())
-    return np.concatenate(found)
+        cosine = torch.stack([(left * each).flatten(1).sum(1) for each in moved]).amax(0).double()
+        shape = (2 - 2 * cosine).clamp_min(0)
+        contrast = (left_length - right_length) ** 2 + left_length * right_length * shape
+        pixels = contrast / left[0].numel() + (left_mean - right_mean) ** 2
+        found.append(torch.stack([shape, pixels]).sqrt().cpu().numpy())
+    return np.concatenate(found, 1)
 
 
-def _coarse(images: Tensor) -> Tensor:
-    """(B, D) at length one, to search in."""
-    return _unit(_small(images, COARSE)).flatten(1)
+def _lifted(values: Tensor) -> Tensor:
+    """(N, D) -> (N, D + 1) at length one, of which the largest cosines are, nearly, the smallest distances."""
+    values = values - values.mean(0)
+    return F.normalize(F.pad(values, (0, 1), value=float(values.norm(dim=1).max().clamp_min(1e-6))), dim=1)
 
 
 def _small(images: Tensor, side: int) -> Tensor:
@@ -150,8 +212,15 @@ def _small(images: Tensor, side: int) -> Tensor:
 
 def _unit(values: Tensor) -> Tensor:
     """The same shape, without mean, at length one; a picture of one colour is zero."""
+    return _apart(values)[0]
+
+
+def _apart(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, ...) -> the same without mean and at length one, and (B,) the mean and the length."""
     flat = values.flatten(1)
-    return F.normalize(flat - flat.mean(1, keepdim=True), dim=1).view_as(values)
+    mean = flat.mean(1, keepdim=True)
+    flat = flat - mean
+    return F.normalize(flat, dim=1).view_as(values), mean[:, 0].double(), flat.double().norm(dim=1)
 
 
 def _joined(n: int, pairs: np.ndarray) -> np.ndarray:
