@@ -71,7 +71,7 @@ class Debugging:
         real = near >= 0
         trust = 1 - self.mislabels.score[np.maximum(near, 0)]
         weight = np.where(real, self.near.weight[row] * trust, 0.0)
-        says = (weight > 0) & (self.samples.labels[np.maximum(near, 0)] == self.mislabels.suggested[row])
+        says = real & (self.samples.labels[np.maximum(near, 0)] == self.mislabels.suggested[row])
         best = np.argsort(-np.where(says, weight, -1.0), kind="stable")[:k]
         total = max(float(weight.sum()), 1e-12)
         return [(int(near[i]), float(weight[i]) / total) for i in best if says[i]]

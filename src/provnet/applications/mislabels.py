@@ -2,10 +2,8 @@
 
 Nobody knows which labels are wrong, so a signal is calibrated against another one: the course of training against the
 votes of the neighbours, those against the course. A signal that agrees with nothing gets a slope near zero and says
-nothing. Votes are as good as the backbone's features, and where these are weak they go against right labels, of hard
-pictures above all: so votes count in full only where labels as hard to learn are outvoted by a clear majority, which
-wrong labels are and right ones are not (`_credible`). The weights of the sum come from planted wrong labels
-(benchmarks/debugging.py): the course carries it, as a network that memorises hides its wrong labels at the end.
+nothing. The weights of the sum come from planted wrong labels (benchmarks/debugging.py): the course carries it, as a
+network that memorises hides its wrong labels at the end.
 
 Letters: N samples, C classes, E epochs.
 """
@@ -28,8 +26,6 @@ WITHOUT_CLASSES = {
 }  # a single branch learns indices, its loss says less
 LONG = 8  # epochs after which the course tells all it can
 MEMORISED = 0.85  # share of fitted suspects from which the neighbours' votes, too, are split by what was memorised
-MAJORITY = 0.6  # of votes against: a hard picture with a right label lies between two classes, even chance
-LEAST_CREDIT = 0.01  # for votes that nothing confirms: too little to flag, enough to give an order
 ROUNDS = 2  # the second counts a neighbour by the trust that the first leaves in its label
 PRIOR_VOTES = 0.05  # for each class, against shares of exactly none or all
 LEAST_LOSS = 0.01
@@ -90,18 +86,13 @@ def mislabels(
     trust, fitted = np.ones(n), 0.0
     for _ in range(max(rounds, 1)):
         said = votes(near, labels, trust, classes)
-        heard = said.sum(1) > 0
         against = _against(said, labels, fitted if class_branch else 0.0)
-        if class_branch:
-            against = against * _credible(_against(said, labels, 0.0), level, known & heard)
         belief = (said[rows, labels] + PRIOR_VOTES) / (said.sum(1) + PRIOR_VOTES * classes)
-        odds = {"course": regressed(level, against, known, learn=heard)}
+        odds = {"course": regressed(level, against, known)}
         suspect = np.where(known, odds["course"] > 0, against > 0.5)
-        odds["neighbours"] = regressed(np.log((1 - belief) / belief), suspect, heard)
-        odds["margin"] = regressed(margin, (against + suspect) / 2, learn=heard)
-        outvoted = against[heard].mean() if heard.any() else 0.0
-        base = _logit(float(np.clip((outvoted + suspect.mean()) / 2, FEWEST, MOST)))
-        odds["neighbours"] = np.where(heard, odds["neighbours"], base)
+        odds["neighbours"] = regressed(np.log((1 - belief) / belief), suspect)
+        odds["margin"] = regressed(margin, (against + suspect) / 2)
+        base = _logit(float(np.clip((against.mean() + suspect.mean()) / 2, FEWEST, MOST)))
         fitted = float(fits[suspect].mean()) if suspect.any() else 0.0
         parts = _weighted(odds, base, known, fitted, _table(course, class_branch))
         score = _share(base + sum(parts.values(), np.zeros(n)))
@@ -120,35 +111,10 @@ def _against(said: np.ndarray, labels: np.ndarray, fitted: float) -> np.ndarray:
     are split as well where the network memorised all wrong labels; then any lead counts.
     """
     share = said / np.maximum(said.sum(1, keepdims=True), 1e-12)
-    most = share.max(1)
-    lead = most - share[np.arange(len(labels)), labels]
-    lead = np.clip(lead / max(float(np.median(most[most > 0])) if most.any() else 1.0, 1e-12), 0.0, 1.0)
+    lead = share.max(1) - share[np.arange(len(labels)), labels]
+    lead = np.clip(lead / max(float(np.median(share.max(1))), 1e-12), 0.0, 1.0)
     power = min((1 - fitted) / (1 - MEMORISED), 1.0)
     return np.asarray(np.where(lead > 0, lead**power, 0.0))
-
-
-def _credible(against: np.ndarray, level: np.ndarray, use: np.ndarray) -> np.ndarray:
-    """(N,) 0..1: how much votes against a label (N,) count, by what they say of other labels as hard to learn (N,).
-
-    In full for the hardest labels, as far down as a clear majority of them is outvoted, beyond what the easier half is,
-    where votes are wrong whatever the label. All others by the share of the votes against that lies in there, squared:
-    features that put most of them elsewhere are not believed. Samples not in `use` have no course: votes are all there
-    is.
-
-    >>> _credible(np.array([1.0, 1.0, 0.0, 1.0, 0.0, 0.0]), np.arange(6.0)[::-1], np.ones(6, dtype=np.bool_)).round(2)
-    array([1.  , 1.  , 0.44, 0.44, 0.44, 0.44])
-    """
-    order = np.flatnonzero(use)
-    order = order[np.argsort(-level[order], kind="stable")]
-    credit = np.ones(len(against))
-    if len(order) == 0:
-        return credit
-    votes = against[order]
-    floor = float(votes[len(votes) // 2 :].mean())
-    gain = np.cumsum(votes - floor - (1 - floor) * MAJORITY)
-    inside = int(gain.argmax()) + 1 if gain.max() > 0 else 0
-    credit[order[inside:]] = max(float(votes[:inside].sum() / max(votes.sum(), 1e-12)) ** 2, LEAST_CREDIT)
-    return credit
 
 
 def course_level(course: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -166,19 +132,14 @@ def course_level(course: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndar
     return known, np.where(known, np.log(mean + LEAST_LOSS), 0.0)
 
 
-def regressed(
-    signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None, *, learn: np.ndarray | None = None
-) -> np.ndarray:
+def regressed(signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
     """(N,) log-odds of the target (0..1) by logistic regression on one signal, of which more never speaks for less.
-
-    `known` says where there is a signal, `learn` where there is a target.
 
     >>> regressed(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1])).round().tolist()
     [-1.0, -0.0, 0.0, 1.0]
     """
     use = np.ones(len(signal), dtype=np.bool_) if known is None else known
-    both = use if learn is None else use & learn
-    x, t = signal[both].astype(np.float64), target[both].astype(np.float64)
+    x, t = signal[use].astype(np.float64), target[use].astype(np.float64)
     none = _logit(float(np.clip(t.mean() if len(t) else 0.0, FEWEST, MOST)))
     if len(x) < 2 or x.std() < 1e-12 or t.min() == t.max():
         return np.full(len(signal), none)

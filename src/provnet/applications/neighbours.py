@@ -28,12 +28,9 @@ class Neighbours:
 
     @property
     def weight(self) -> np.ndarray:
-        """(N, K) how much each counts, 1 for the nearest; none where the cosine is not above 0.
-
-        Features that a ReLU left at zero are like nothing, and 30 samples would be picked at random.
-        """
+        """(N, K) how much each counts, 1 for the nearest."""
         falling = np.exp(SHARPNESS * (self.cosine - self.cosine[:, :1])) if self.cosine.shape[1] else self.cosine
-        return np.asarray(np.where((self.row >= 0) & (self.cosine > 0), falling, 0.0))
+        return np.asarray(np.where(self.row >= 0, falling, 0.0))
 
 
 def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> Neighbours:
@@ -62,7 +59,7 @@ def votes(near: Neighbours, labels: np.ndarray, trust: np.ndarray, classes: int)
     """(N, C) what the neighbours' labels say, each counted by nearness and by trust (N,) in its own label.
 
     >>> near = others(torch.eye(2)[[0, 0, 1]], k=2)
-    >>> votes(near, np.array([0, 1, 1]), np.ones(3), 2).argmax(1).tolist()  # nobody is like the third: no votes
+    >>> votes(near, np.array([0, 1, 1]), np.ones(3), 2).argmax(1).tolist()  # the third has two equally far others
     [1, 0, 0]
     """
     found = np.zeros((len(labels), classes))
