@@ -18,6 +18,7 @@ from provnet.indexing import IndexMap
 from provnet.modelfile import read_run, write_run
 from provnet.models.exemplar import ExemplarHead
 from provnet.training.fit import fit
+from provnet.training.folder import refuse_differences
 from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed, observe
 from provnet.verify import verify
 
@@ -135,8 +136,10 @@ def test_stops_and_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         fit(data, index_subset=subset, out=out, checkpoint_seconds=0, on_epoch=stop, **wishes)
     other = IndexSubset(np.array([0, *ROWS]))
-    with pytest.raises(IntegrityError, match=r"subset\.indexed: 8 -> 9"):
+    with pytest.raises(UsageError, match=r"subset\.indexed: 8 -> 9"):
         fit(data, index_subset=other, out=out, resume=True, **wishes)
+    with pytest.raises(IntegrityError, match=r"1 setting differs: subset\.rest_content: "):  # a sample without an index
+        refuse_differences({"subset": {"rest_content": "a"}}, {"subset": {"rest_content": "b"}})
     same_bits(whole, fit(data, index_subset=subset, out=out, resume=True, **wishes))
     same_bits(whole, read_run(out))
     assert "| indexed training samples | 8 |" in (out / "README.md").read_text()

@@ -22,6 +22,7 @@ from provnet.training.loop import SUMS
 
 LOG = "log.jsonl"
 FREE, DATA = "machine.processes: ", "data."  # settings that may be others; what is known of the data
+REST = "subset.rest_content: "  # samples without an index: other data, unless other samples were chosen
 SAMPLES = "samples.safetensors"  # while our sample table is there, the files beside it are a run's
 COURSE = "course.png"  # the log as a picture
 REPORTS = {  # what was measured of the run as it is, and the command that makes it
@@ -157,7 +158,8 @@ def refuse_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     changed = [line for line in differences(then, json.loads(json.dumps(now))) if not line.startswith(FREE)]
     if changed:
         count = "1 setting differs" if len(changed) == 1 else f"{len(changed)} settings differ"
-        kind = IntegrityError if any(line.startswith(DATA) for line in changed) else UsageError
+        other = any(line.startswith(DATA) for line in changed) or all(line.startswith(REST) for line in changed)
+        kind = IntegrityError if other else UsageError
         raise kind(
             f"cannot resume, {count}: {'; '.join(changed)}. "
             "Give the settings of the first start, or train into another folder"
