@@ -14,17 +14,20 @@ from provnet.data.targets import TargetSampler
 from provnet.evaluation import NEVER
 from provnet.experiments import mixing, vae
 from provnet.experiments.drawings import DRAWINGS
+from provnet.experiments.one_pass import OnePassAdamW
 from provnet.experiments.pair_figures import pair_hits, rates
 from provnet.experiments.pictures import joined, packed, unpacked
 from provnet.experiments.records import SCALES, Job
 from provnet.experiments.two_cnns import (
     BACKENDS,
     BRANCHES,
+    COPIES,
     TwoCnns,
     _Step,
     alternating,
     built,
     pair,
+    rounded,
     shared_share,
     trained,
 )
@@ -52,7 +55,7 @@ def test_a_step_of_one_network_changes_shared_layers_and_its_own(branch: str) ->
     recipe = pair("small", 1, 1)
     net = built(FEW, recipe, 0, "cpu").train()
     before = {name: value.clone() for name, value in net.named_parameters()}
-    _Step(net, branch, FEW.images, FEW.labels, recipe)(torch.arange(20))
+    _Step(net, net, branch, FEW.images, FEW.labels, recipe)(torch.arange(20))
     moved = {name.split(".")[0] for name, value in net.named_parameters() if not torch.equal(value, before[name])}
     assert moved == {"backbone"} | ({"task_head"} if branch == "class" else {"index_trunk", "index_head"})
 
@@ -100,7 +103,8 @@ def test_larger_batches_go_with_larger_rates_for_the_smaller_pairs() -> None:
 @pytest.mark.parametrize("level", [1, 4])
 def test_the_layers_of_either_network_compile_in_one_piece(name: str, level: int) -> None:
     recipe = TwoCnns("small", level, 1, (16, 16), (1e-3, 1e-3))
-    step = _Step(built(FEW, recipe, 0, "cpu").eval(), name, FEW.images, FEW.labels, recipe)
+    net = built(FEW, recipe, 0, "cpu").eval()
+    step = _Step(net, net, name, FEW.images, FEW.labels, recipe)
     given = FEW.images[:16], FEW.labels[:16], FEW.labels[:16] if name == "class" else torch.arange(16)
     loss, right = torch.compile(step._loss, backend="eager", fullgraph=True)(*given)
     assert torch.allclose(loss, step._loss(*given)[0])
@@ -119,7 +123,38 @@ def test_every_pair_of_a_process_is_compiled(monkeypatch: pytest.MonkeyPatch) ->
         for batch in (16, 24):  # two kinds of layers each: twice as many as are kept
             recipe = TwoCnns("small", level, 1, (batch, batch), (1e-3, 1e-3))
             trained(built(FEW, recipe, 0, "cpu"), FEW, recipe, 0)
-    assert len(made) == 16
+    assert len(made) == 32  # layers and updates of either network
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_one_pass_is_adamw(kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    ours = [torch.randn(5, 3, dtype=torch.float64), torch.randn(4, dtype=torch.float64)]
+    theirs = [weight.clone().requires_grad_() for weight in ours]
+    used = [ours[0].to(kind), ours[1]]  # float64 gives the weight itself
+    step, other = OnePassAdamW(ours, used, rate=0.05, decay=0.1), torch.optim.AdamW(theirs, 0.05, weight_decay=0.1)
+    for _ in range(20):
+        grads = [torch.randn_like(weight) for weight in used]
+        step(grads)
+        for weight, grad in zip(theirs, grads, strict=True):
+            weight.grad = grad.to(weight.dtype)
+        other.step()
+    for weight, expected, copy in zip(ours, theirs, used, strict=True):
+        assert torch.allclose(weight, expected, rtol=1e-6, atol=1e-7)
+        assert torch.equal(copy, weight.to(copy.dtype))
+
+
+def test_training_on_rounded_copies_trains_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = TwoCnns("small", 2, 6, (16, 16), (1e-3, 1e-3))
+    plain, net = (built(FEW, recipe, 0, "cpu") for _ in range(2))
+    exact = trained(plain, FEW, recipe, 0)
+    monkeypatch.setitem(COPIES, "cpu", torch.bfloat16)
+    assert rounded(net).backbone is not net.backbone and rounded(net).index_head is net.index_head
+    course = trained(net, FEW, recipe, 0)
+    assert {weight.dtype for weight in net.parameters()} == {torch.float32}
+    assert course != exact  # it was rounded
+    for name in ("class_loss", "index_loss"):
+        assert course[-1][name] == pytest.approx(exact[-1][name], rel=0.05)
 
 
 @pytest.mark.gpu

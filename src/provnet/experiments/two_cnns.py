@@ -2,14 +2,15 @@
 
 The paper does not say how their steps alternate, nor names optimiser and schedule here: steps are spread evenly over an
 epoch, each in an order of its own; AdamW with the weight decay of app. 7.1, a constant rate, no label smoothing. On a
-GPU the layers of either are compiled, which needs a C compiler there (TORCH_COMPILE_DISABLE=1 does without), and a step
-is recorded once and replayed.
+GPU all but the output layer multiply bf16 copies of their weights; layers and updates are compiled, which needs a C
+compiler there (TORCH_COMPILE_DISABLE=1 does without), and a step is recorded once and replayed.
 
 Letters: B batch, N samples.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,13 +24,15 @@ from torch import Tensor, nn
 from provnet.data.batches import fold, keyed_generator
 from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError
+from provnet.experiments.one_pass import OnePassAdamW
 from provnet.models.provenance import ProvenanceNet, build, parameter_count
 from provnet.training.plan import plan
 
 DECAY = 2e-5
 WARM = 3  # steps before a recording, in which libraries choose their algorithms
 BRANCHES = ("class", "index")
-BACKENDS: dict[str, Any] = {"cuda": "inductor"}  # what compiles the layers, where they are compiled
+BACKENDS: dict[str, Any] = {"cuda": "inductor"}  # what compiles layers and updates, where they are compiled
+COPIES = {"cuda": torch.bfloat16}  # what weights are rounded to for products, where they are
 # batches and rates of CNN1 and CNN2, as app. 7.6 prints them
 PRINTED: dict[str, tuple[tuple[int, int], tuple[float, float]]] = {
     "small": ((64, 32), (1e-3, 1e-4)),
@@ -110,11 +113,12 @@ def trained(
     images, labels = data.images.to(device), data.labels.to(device)
     if device.type in BACKENDS:
         torch.compiler.reset()  # it takes eight kinds of layers in a process, and no more
-    steps = [_Step(net, name, images, labels, recipe) for name in BRANCHES]
+    used = rounded(net)
+    steps = [_Step(net, used, name, images, labels, recipe) for name in BRANCHES]
     course = []
     with _randomness(device):
         for epoch in range(recipe.epochs):
-            course.append(_epoch(net, steps, recipe, seed, epoch, len(data)))
+            course.append(_epoch(used, steps, recipe, seed, epoch, len(data)))
             on_epoch(epoch + 1)
     net.eval()
     return course
@@ -166,21 +170,34 @@ def _tf32(device: torch.device) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-class _Step:
-    """A training step of one of the two networks, recorded on a GPU."""
+def rounded(net: ProvenanceNet) -> ProvenanceNet:
+    """What is multiplied in training: a copy in bf16 on a GPU, but for the output layer; elsewhere the network itself.
 
-    def __init__(self, net: ProvenanceNet, name: str, images: Tensor, labels: Tensor, recipe: TwoCnns) -> None:
-        place = BRANCHES.index(name)
-        self.net, self.name, self.images, self.labels = net, name, images, labels
+    Scores of sixty thousand samples that are rounded to bf16 tie: that layer multiplies its own weights, as TF32.
+    """
+    kind = next(net.parameters()).device.type
+    if kind not in COPIES:
+        return net
+    used = copy.deepcopy(net).to(COPIES[kind])
+    used.index_head = net.index_head
+    return used
+
+
+class _Step:
+    """A training step of one of the two networks, recorded on a GPU; `used` is `net`, or its rounded copy."""
+
+    def __init__(
+        self, net: ProvenanceNet, used: ProvenanceNet, name: str, images: Tensor, labels: Tensor, recipe: TwoCnns
+    ) -> None:
+        place, backend = BRANCHES.index(name), BACKENDS.get(images.device.type)
+        self.normalise, self.used = net.normalise, used
+        self.name, self.images, self.labels = name, images, labels
         self.size, self.cuda = recipe.batches[place], images.device.type == "cuda"
-        own: tuple[nn.Module | None, ...] = (net.task_head,) if name == "class" else (net.index_trunk, net.index_head)
-        parts = [part for part in (net.backbone, *own) if part is not None]
-        weights = [weight for part in parts for weight in part.parameters()]
-        self.optimizer = torch.optim.AdamW(
-            weights, recipe.rates[place], weight_decay=DECAY, fused=True, capturable=self.cuda
+        self.weights = _weights(used, name)
+        self.update = OnePassAdamW(
+            _weights(net, name), self.weights, rate=recipe.rates[place], decay=DECAY, backend=backend
         )
         self.sums = torch.zeros(3, dtype=torch.float64, device=images.device)  # loss, right answers, samples
-        backend = BACKENDS.get(images.device.type)
         # whole or not at all: what cannot be compiled is an error, not a slower run
         self.compiled = (
             torch.compile(self._loss, dynamic=False, fullgraph=True, backend=backend) if backend else self._loss
@@ -207,9 +224,7 @@ class _Step:
         target = labels if self.name == "class" else rows
         # the last batch is smaller: not worth a compilation of its own
         loss, right = (self.compiled if len(rows) == self.size else self._loss)(images, labels, target)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.update(torch.autograd.grad(loss, self.weights))
         with torch.no_grad():
             self.sums += torch.stack(
                 [loss.detach().double() * len(rows), right.double(), right.double() * 0 + len(rows)]
@@ -217,19 +232,17 @@ class _Step:
 
     def _loss(self, images: Tensor, labels: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and number of right answers of a batch, targets (B,)."""
-        with torch.autocast(images.device.type, torch.bfloat16, enabled=self.cuda):
-            scores = self._scores(images, labels)
-            loss = F.cross_entropy(scores.float(), target)
-        return loss, (scores.detach().argmax(1) == target).sum()
+        scores = self._scores(images, labels)
+        return F.cross_entropy(scores.float(), target), (scores.detach().argmax(1) == target).sum()
 
     def _scores(self, images: Tensor, labels: Tensor) -> Tensor:
-        features = self.net.backbone(self.net.normalise(images))
+        features = self.used.backbone(self.normalise(images).to(self.weights[0].dtype))
         if self.name == "class":
-            assert self.net.task_head is not None
-            scores: Tensor = self.net.task_head(features)
+            assert self.used.task_head is not None
+            scores: Tensor = self.used.task_head(features)
         else:
-            head: Any = self.net.index_head
-            scores = head(self.net.index_trunk(features, labels), labels)
+            head: Any = self.used.index_head
+            scores = head(self.used.index_trunk(features, labels).float(), labels)
         return scores
 
     def told(self) -> dict[str, float]:
@@ -237,3 +250,9 @@ class _Step:
         loss, right, n = self.sums.tolist()
         self.sums.zero_()
         return {f"{self.name}_loss": loss / n, f"{self.name}_accuracy": right / n}
+
+
+def _weights(net: ProvenanceNet, name: str) -> list[Tensor]:
+    """All that one of the two networks trains, the shared layers first."""
+    own: tuple[nn.Module | None, ...] = (net.task_head,) if name == "class" else (net.index_trunk, net.index_head)
+    return [weight for part in (net.backbone, *own) if part is not None for weight in part.parameters()]
