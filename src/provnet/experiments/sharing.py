@@ -6,8 +6,8 @@ Command: provnet reproduce sharing --data-dir DIR --device cuda --seeds 1
 Expected: class accuracy near the paper's; memorisation complete for large models; several of the paper's sentences hold
     neither in its own tables nor in ours, and are named below.
 Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 50 minutes for one seed: 40 s a small pair, 55 s a medium, 75 s a large, 175 s an XLarge, 4 minutes for
-    the two pairs with the batches as printed.
+Time: an estimated 50 minutes for one seed: 40 s a small pair, 55 s a medium, 75 s a large, 175 s an XLarge, 4 minutes
+    for the two pairs with the batches as printed.
 
 Layers, dropout, 150 epochs and rates as app. 7.6 prints them. To fit the time batches are 8 times larger (XLarge 16
 times: 512 and 256 for all). Rates of Small and Medium are larger by the root of that; those of Large and XLarge are as
