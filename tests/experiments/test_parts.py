@@ -159,6 +159,7 @@ def test_training_on_rounded_copies_trains_the_weights(monkeypatch: pytest.Monke
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")  # torch's own, as it compiles
 def test_a_recorded_step_learns_on_a_gpu() -> None:
     recipe = TwoCnns("small", 3, 12, (16, 16), (1e-3, 1e-3))
     net = built(FEW, recipe, 0, "cuda")

@@ -42,7 +42,7 @@ def reproduce(
     ] = None,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="CELL", help="Only this cell, or all that begin with it, such as mnist; repeatable."),
+        typer.Option(metavar="CELL", help="Only this cell, or all whose names begin so, such as mnist; repeatable."),
     ] = None,
     data_dir: DataDir = None,
     device: Device = None,

@@ -142,19 +142,23 @@ def headings(about: str) -> dict[str, str]:
 
 
 def chosen(cells: list[Cell], only: list[str] | None) -> list[Cell]:
-    """The cells that were asked for: by name, or all whose names begin with it up to a slash.
+    """The cells that were asked for: one by its name, or all whose names begin with it up to a slash or a dash.
 
-    >>> one = Cell("mnist/single-0", {}, lambda job: {})
-    >>> [cell.name for cell in chosen([one], ["mnist"])]
-    ['mnist/single-0']
+    >>> cells = [Cell(name, {}, lambda job: {}) for name in ("mnist/large-1", "mnist/large-1-again", "mnist/large-2")]
+    >>> [len(chosen(cells, [name])) for name in ("mnist", "mnist/large", "mnist/large-1")]
+    [3, 3, 1]
     """
     if not only:
         return cells
-    for name in only:
-        if not any(cell.name == name or cell.name.startswith(f"{name}/") for cell in cells):
-            known = ", ".join(cell.name for cell in cells)
-            raise UsageError(f'no cell "{name}" here; allowed: {known}, or the part of a name before a slash')
-    return [cell for cell in cells if any(cell.name == name or cell.name.startswith(f"{name}/") for name in only)]
+    names = [cell.name for cell in cells]
+    meant: set[str] = set()
+    for wish in only:
+        found = [wish] if wish in names else [name for name in names if name.startswith((f"{wish}/", f"{wish}-"))]
+        if not found:
+            known = ", ".join(names)
+            raise UsageError(f'no cell "{wish}" here; allowed: {known}, or the part of a name before a slash or a dash')
+        meant.update(found)
+    return [cell for cell in cells if cell.name in meant]
 
 
 SCALES: dict[str, Scale] = {

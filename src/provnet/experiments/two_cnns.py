@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -116,7 +117,8 @@ def trained(
     used = rounded(net)
     steps = [_Step(net, used, name, images, labels, recipe) for name in BRANCHES]
     course = []
-    with _randomness(device):
+    with _randomness(device), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # of so many outputs; nothing to do
         for epoch in range(recipe.epochs):
             course.append(_epoch(used, steps, recipe, seed, epoch, len(data)))
             on_epoch(epoch + 1)
