@@ -224,6 +224,20 @@ def test_a_curve_of_one_epoch_is_a_mark(drawn: list[Any], name: str, epochs: int
     assert {line.get_marker() for line in lines} == ({"o"} if epochs == 1 else {"None"})
 
 
+def test_sizes_share_an_axis_and_what_was_not_run_is_named(drawn: list[Any]) -> None:
+    whole = others("sharing")
+    few = {cell: seeds for cell, seeds in whole.cells.items() if cell != "mnist/xlarge-4"}
+    EXPERIMENTS["sharing"].figures(replace(whole, cells=few))
+    digits, clothes, last = drawn
+    for drawing in (digits, clothes):
+        for row in (drawing.axes[:4], drawing.axes[4:]):
+            assert len({axes.get_ylim() for axes in row}) == 1
+    assert [text.get_text() for axes in digits.axes for text in axes.texts] == ["level 4 not run"]
+    assert [text for axes in clothes.axes for text in axes.texts] == []
+    assert [len(axes.texts) for axes in last.axes] == [1] * 3 + [0] * 3
+    assert [len(axes.collections) for axes in last.axes] == [15] * 3 + [16] * 3  # an interval a pair that was run
+
+
 def test_where_results_come_from_is_said_once_a_machine() -> None:
     lines = section(EXPERIMENTS["table2"], table2(), Path("nowhere"))
     assert sum("| NVIDIA H200 | 16 |" in line for line in lines) == 1
