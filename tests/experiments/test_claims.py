@@ -9,6 +9,7 @@ import pytest
 
 from provnet.experiments import sharing_words
 from provnet.experiments.beside import apart, judged
+from provnet.experiments.headlines import headline
 from provnet.experiments.markdown import number
 from provnet.experiments.pairs import Known, difference, kept_hits, known, less
 from provnet.experiments.records import Result, Results
@@ -175,6 +176,7 @@ def test_a_missed_number_of_sharing_is_explained_by_what_was_measured() -> None:
     (line,) = [line for line in sharing_words.section(printed) if line.startswith("- MNIST, Large, level 4, CNN1, ")]
     rate = number(one.figures["class_accuracy"][0])
     assert f"With the printed batches: {rate}, ours with larger ones less it " in line
+    assert headline(printed).startswith("Missed: MNIST, Large, level 4, CNN1, class. ")
 
 
 def test_curves_decide_on_convergence() -> None:

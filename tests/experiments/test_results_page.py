@@ -41,9 +41,24 @@ def test_another_page_is_not_current(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(check) == 0
     (tmp_path / "results/table2.json").write_text(_text(table2(above=0.002)), "utf-8")
     assert main(check) == 1
-    (tmp_path / "page.md").unlink()
-    assert main(check) == 1
-    assert "run python -m provnet.experiments.page" in capsys.readouterr().out
+    made(tmp_path, table2())
+    for file in (tmp_path / "results/table2.md", tmp_path / "page.md"):
+        assert main(check) == 0
+        kept = file.read_text("utf-8")
+        file.unlink()
+        capsys.readouterr()
+        assert main(check) == 1
+        told = capsys.readouterr().out
+        assert str(file) in told and "run python -m provnet.experiments.page" in told
+        file.write_text(kept, "utf-8")
+
+
+def test_a_page_an_experiment_stands_beside_its_results(tmp_path: Path) -> None:
+    text = made(tmp_path, table2(), cost())
+    beside = {file.stem: file.read_text("utf-8") for file in (tmp_path / "results").glob("*.md")}
+    assert set(beside) == {"table2", "cost"}  # the others were not run
+    for alone in beside.values():
+        assert alone.replace("](", "](results/") in text.replace("](#", "](results/#")
 
 
 def test_without_results_every_experiment_is_there_and_not_run(tmp_path: Path) -> None:
