@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from scipy.stats import t as student
 
 from provnet.applications.conditions import CONDITIONS
 from provnet.experiments.batches import STUDENT, Both, larger_batches
-from provnet.experiments.beside import ONE_SEED, apart, counted, summary, told
+from provnet.experiments.beside import CHANCE, ONE_SEED, PAIRED, apart, counted, summary, told
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.glance import in_short
+from provnet.experiments.headlines import HEADLINES, headline
 from provnet.experiments.page import page, section
 from provnet.experiments.pairs import Known
 from provnet.experiments.pictures import packed, unpacked
@@ -53,8 +55,37 @@ def test_a_verdict_on_a_part_of_the_cases_says_so() -> None:
         "- It works: **confirmed**: surely so in 2, of 2 compared, 3 not run.",
         "- Never: **not tested**: 3 not run.",
     ]
-    assert in_short(lines) == "**Confirmed**: It works (so far). **Not tested**: Never."
+    assert in_short(lines) == "**Confirmed so far**: It works. **Not tested**: Never."
     assert counted([None, None]) == "2 not run"
+
+
+def test_where_a_sentence_stands_is_said_in_the_list_and_not_again_in_short() -> None:
+    lines = [
+        '- "It works" (mostly) (app. 7.6): **confirmed**: so.',
+        "- Never (within a point; sec. 3.1): **undecided**: 0.",
+    ]
+    assert in_short(lines) == '**Confirmed**: "It works" (mostly). **Undecided**: Never (within a point; sec. 3.1).'
+
+
+@pytest.mark.parametrize("name", list(HEADLINES))
+def test_key_figures_have_intervals_and_stand_before_verdicts(name: str) -> None:
+    results = made(name)
+    text = headline(results)
+    assert re.search(r"[\ds] \([-+]?[\d.]+ to [-+]?[\d.]+\)", text) and text.endswith(".")
+    assert in_short([]) == headline(replace(results, scale="tiny")) == ""
+    assert headline(replace(results, cells={})) == ""
+    page = section(EXPERIMENTS[name], results, Path("nowhere"))
+    (found,) = [line for line in page if line.startswith("*Found.* ")]
+    before, after = " ".join(found.split()).split(text)
+    assert before == "*Found.* " or before.startswith("*Found.* The paper's numbers: ")
+    assert after.startswith(" **")  # verdicts
+
+
+def test_networks_that_are_compared_in_pairs_are_said_to_be() -> None:
+    (note,) = [
+        line for line in EXPERIMENTS["robustness"].section(made("robustness")) if "chance of the samples" in line
+    ]
+    assert PAIRED in note and CHANCE not in note
 
 
 def test_one_training_is_told_wherever_something_is_judged() -> None:

@@ -117,13 +117,13 @@ FLIPS: dict[tuple[str, str], tuple[str, dict[str, Figure], str, str]] = {
         "confirmed",
         "contradicted",
     ),
-    ("instance", "question.* MNIST: they are as good"): (
+    ("instance", "question.* MNIST: indices are as good"): (
         "mnist/index",
         {"probe_plain_from_plain": (0.99, 10_000)},
         "contradicted",
         "confirmed",
     ),
-    ("instance", "question.* FashionMNIST: they are as good"): (
+    ("instance", "question.* FashionMNIST: indices are as good"): (
         "fashion-mnist/index",
         {"probe_plain_from_plain": (0.989, 10_000)},  # below, but that may be chance
         "contradicted",
@@ -263,14 +263,14 @@ def test_borders_are_compared_with_other_test_samples_where_the_map_has_them() -
     cell = "mnist/class-conditional"
     one = results.cells[cell][0]
     line = next(line for line in EXPERIMENTS["embeddings"].section(results) if "near the borders" in line)
-    assert "training samples; other test samples are not on it" in line
+    assert " training samples, +" in line and "where no other test samples are on the map" in line
     right = [[100.0, 100.0]] * 30  # far from all but one place, so of the same ten neighbours each
     laid = {**one.told["map"], "right": right}
     told = {**one.told, "map": laid}
     other = replace(results, cells={cell: {0: Result(one.figures, told, one.origin)}})
     line = next(line for line in EXPERIMENTS["embeddings"].section(other) if "near the borders" in line)
-    assert "more often than of other test samples)" in line
-    assert "% of 30, " in line
+    assert "more often than of rightly attributed test samples)" in line
+    assert "% of 30 rightly attributed, " in line and "training samples, " not in line
 
 
 def test_generators_stand_side_by_side_and_one_that_was_not_run_is_named() -> None:

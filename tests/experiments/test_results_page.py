@@ -41,9 +41,24 @@ def test_another_page_is_not_current(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main(check) == 0
     (tmp_path / "results/table2.json").write_text(_text(table2(above=0.002)), "utf-8")
     assert main(check) == 1
-    (tmp_path / "page.md").unlink()
-    assert main(check) == 1
-    assert "run python -m provnet.experiments.page" in capsys.readouterr().out
+    made(tmp_path, table2())
+    for file in (tmp_path / "results/table2.md", tmp_path / "page.md"):
+        assert main(check) == 0
+        kept = file.read_text("utf-8")
+        file.unlink()
+        capsys.readouterr()
+        assert main(check) == 1
+        told = capsys.readouterr().out
+        assert str(file) in told and "run python -m provnet.experiments.page" in told
+        file.write_text(kept, "utf-8")
+
+
+def test_a_page_an_experiment_stands_beside_its_results(tmp_path: Path) -> None:
+    text = made(tmp_path, table2(), cost())
+    beside = {file.stem: file.read_text("utf-8") for file in (tmp_path / "results").glob("*.md")}
+    assert set(beside) == {"table2", "cost"}  # the others were not run
+    for alone in beside.values():
+        assert alone.replace("](", "](results/") in text.replace("](#", "](results/#")
 
 
 def test_without_results_every_experiment_is_there_and_not_run(tmp_path: Path) -> None:
@@ -222,6 +237,20 @@ def test_a_curve_of_one_epoch_is_a_mark(drawn: list[Any], name: str, epochs: int
     lines = [line for axes in drawn[0].axes for line in axes.lines]
     assert lines
     assert {line.get_marker() for line in lines} == ({"o"} if epochs == 1 else {"None"})
+
+
+def test_sizes_share_an_axis_and_what_was_not_run_is_named(drawn: list[Any]) -> None:
+    whole = others("sharing")
+    few = {cell: seeds for cell, seeds in whole.cells.items() if cell != "mnist/xlarge-4"}
+    EXPERIMENTS["sharing"].figures(replace(whole, cells=few))
+    digits, clothes, last = drawn
+    for drawing in (digits, clothes):
+        for row in (drawing.axes[:4], drawing.axes[4:]):
+            assert len({axes.get_ylim() for axes in row}) == 1
+    assert [text.get_text() for axes in digits.axes for text in axes.texts] == ["level 4 not run"]
+    assert [text for axes in clothes.axes for text in axes.texts] == []
+    assert [len(axes.texts) for axes in last.axes] == [1] * 3 + [0] * 3
+    assert [len(axes.collections) for axes in last.axes] == [15] * 3 + [16] * 3  # an interval a pair that was run
 
 
 def test_where_results_come_from_is_said_once_a_machine() -> None:

@@ -128,7 +128,7 @@ def _show(text: str) -> None:
 def _write(plan: Plan, experiment: Experiment, results: Results) -> list[Path]:
     """The table and the figure beside the JSON, drawn from it."""
     from provnet.atomic import write_bytes
-    from provnet.experiments.page import draw, section
+    from provnet.experiments.page import alone, draw
     from provnet.experiments.store import results_file
 
     path = results_file(plan.out, plan.name, plan.scale)
@@ -137,8 +137,7 @@ def _write(plan: Plan, experiment: Experiment, results: Results) -> list[Path]:
         figures = draw(experiment, results, path)
     except ModuleNotFoundError:
         note("the figure needs matplotlib: pip install '.[plots]'")
-    lines = section(experiment, results, plan.out, [figure.name for figure in figures])
-    write_bytes(path.with_suffix(".md"), ("\n".join(lines) + "\n").encode())
+    write_bytes(path.with_suffix(".md"), alone(experiment, results, plan.out).encode())
     return [path, path.with_suffix(".md"), *figures]
 
 

@@ -125,7 +125,7 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
     if results.scale != "full" or not results.cells:
         return []
     lines = [f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
-    pairs = any("hits" in one.told for seeds in results.cells.values() for one in seeds.values())
+    pairs = any({"hits", "right"} & set(one.told) for seeds in results.cells.values() for one in seeds.values())
     chance = [PAIRED if pairs else CHANCE] if any("points (" in line for line in lines) else []
     alone = [ONE_SEED] if lines and all(len(seeds) == 1 for seeds in results.cells.values()) else []
     return ["", *lines, *(["", " ".join([*chance, *alone])] if chance or alone else [])]

@@ -67,16 +67,16 @@ def _differs(results: Results) -> str:
 
 
 def _rows(results: Results, cell: str, words: str, text: str, planted: str, seeds: str) -> list[tuple[str, ...]]:
-    found = [(words, text, "all", *_areas(results, cell, ""), planted, seeds)]
+    found = [(words, text, "all", *areas(results, cell, ""), planted, seeds)]
     if cell.endswith("/odd"):
         found += [
-            (words, text, kind, *_areas(results, cell, suffix_of(kind)), str(int(planted) // len(KINDS)), seeds)
+            (words, text, kind, *areas(results, cell, suffix_of(kind)), str(int(planted) // len(KINDS)), seeds)
             for kind in KINDS
         ]
     return found
 
 
-def _areas(results: Results, cell: str, suffix: str) -> list[str]:
+def areas(results: Results, cell: str, suffix: str) -> list[str]:
     """Both areas, each with the mean of its intervals over seeds."""
     found = []
     for name in ("low_entropy", "ours"):

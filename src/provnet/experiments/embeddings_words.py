@@ -107,15 +107,14 @@ def _borders(results: Results) -> Finding:
             signs.append(gap.sign if fair else 0)
             unfair += [] if fair else [(words, f"{percent_of(others)} %")]
             shares = f"{percent_of(missed)} % of {missed[1]:,} against {percent_of(others)} % of {others[1]:,}"
-            parts.append(f"{words} {shares}, {gap}")
-    whom = "training samples; other test samples are not on it" if unfair else "other test samples"
+            parts.append(f"{words} {shares} {'rightly attributed' if fair else 'training samples'}, {gap}")
     claim = "They lie near the borders of clusters (no clusters are sought: two classes or more are among their ten "
-    claim += f"nearest training samples on the map, more often than of {whom}):"
+    claim += "nearest training samples on the map, more often than of rightly attributed test samples):"
     if unfair:
         names, at_borders = (" and ".join(one) for one in zip(*unfair, strict=True))
         parts.append(
-            f"left open on {names}, as these others are memorised, and {at_borders} of them count as at a border too: "
-            "rightly attributed test samples, were they on the map, might lie there as often as misattributed ones"
+            f"left open on {names}, where no other test samples are on the map: training samples are memorised, and "
+            f"{at_borders} of them count as at a border too"
         )
     return Finding(claim, judged(signs), "; ".join(parts) or "no map")
 
@@ -189,7 +188,7 @@ def _figure(given: dict[str, Any], words: str) -> Any:
     for place, group in enumerate(groups):
         axes = drawing.add_subplot(grid[0, 2 + place])
         pictures = unpacked(group["pictures"])
-        draw(axes, pictures, 4, f'groups of "{group["name"]}",\nnearest to each centre')
+        draw(axes, pictures, 4, f'groups of "{group["name"]}", sizes,\nnearest to each centre')
         height = pictures.shape[2] + 1
         axes.set_yticks([height * (row + 0.5) for row in range(len(group["sizes"]))], group["sizes"], fontsize=8)
         axes.tick_params(length=0)

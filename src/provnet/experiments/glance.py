@@ -18,6 +18,7 @@ _TALLY = re.compile(r"(\d+) met .*?, (\d+) within the interval, (\d+) missed, (\
 # good news first, what was not tested last
 ORDER = (CONFIRMED, "reached", MIXED, UNDECIDED, NOT_CONFIRMED, CONTRADICTED, "missed", NOT_TESTED)
 _LEFT = re.compile(r"\b[1-9]\d* not run")  # of the cases of a sentence
+_PLACE = re.compile(r" \((?:sec|app)\. [\d.]+\)")  # where in the paper; the list below says it
 _FINDING = re.compile(r"^- (.*?):? \*\*([a-z ]+)\*\*: ")
 
 
@@ -64,22 +65,25 @@ def sentences(lines: Sequence[str]) -> str:
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in sorted(found, key=ORDER.index))
 
 
-def in_short(lines: Sequence[str]) -> str:
-    """What was found, as one paragraph: numbers met, then the sentences by verdict; empty where nothing was tested.
+def in_short(lines: Sequence[str], key: str = "") -> str:
+    """What was found, as one paragraph: numbers met, `key` figures, then the sentences by verdict.
 
     >>> in_short(["- It works (sec. 1): **confirmed**: 3 of 3.", "- *Our question.* Always: **undecided**: 1 of 2."])
-    '**Confirmed**: It works (sec. 1). **Undecided**: Always (our question).'
+    '**Confirmed**: It works. **Undecided**: Always (our question).'
+    >>> in_short(["- It works: **confirmed**: so in 3, of 3 compared, 1 not run."])
+    '**Confirmed so far**: It works.'
     """
-    tested: dict[str, list[str]] = {}
+    tested: dict[tuple[str, bool], list[str]] = {}
     for line in lines:
         if match := _FINDING.match(line):
             sentence, verdict = match.groups()
             own = " (our question)" if sentence.startswith(OURS) else ""
-            part = " (so far)" if verdict != NOT_TESTED and _LEFT.search(line) else ""
-            tested.setdefault(verdict, []).append(f"{sentence.removeprefix(OURS)}{own}{part}")
-    told = [f"The paper's numbers: {text}." if (text := numbers(lines)) else ""]
-    for verdict in sorted(tested, key=ORDER.index):
-        told.append(f"**{verdict.capitalize()}**: {'; '.join(tested[verdict])}.")
+            part = verdict != NOT_TESTED and bool(_LEFT.search(line))
+            tested.setdefault((verdict, part), []).append(_PLACE.sub("", sentence.removeprefix(OURS)) + own)
+    told = [f"The paper's numbers: {text}." if (text := numbers(lines)) else "", key]
+    for verdict, part in sorted(tested, key=lambda one: (ORDER.index(one[0]), one[1])):
+        words = verdict.capitalize() + (" so far" if part else "")
+        told.append(f"**{words}**: {'; '.join(tested[verdict, part])}.")
     return " ".join(part for part in told if part)
 
 

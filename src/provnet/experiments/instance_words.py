@@ -78,7 +78,7 @@ def findings(results: Results) -> list[Finding]:
         if given is not None:
             gap = apart(index, given)
             text = f"linear probe {percent_of(index)} against {percent_of(given)} with classes, {gap}"
-            claim = f"{words}: they are as good as class labels:"
+            claim = f"{words}: indices are as good as class labels:"
             found.append(Finding(claim, judged([gap.no_worse]), text, ours=True))
         found += _transfer(results, data, words)
     return found
@@ -96,7 +96,8 @@ def _transfer(results: Results, data: str, words: str) -> list[Finding]:
                 signs.append(gap.sign)
                 parts.append(f"{name} {percent_of(index)} against {percent_of(given)}, {gap}")
         claim = (
-            f"{words}: they carry over better to digits that are drawn differently, a probe fitted on digits {fitted}:"
+            f"{words}: indices carry over better than class labels to digits that are drawn differently, a probe "
+            f"fitted on digits {fitted}:"
         )
         claim = claim.replace("digits", "clothes") if data == "fashion-mnist" else claim
         found += [Finding(claim, judged(signs), "; ".join(parts), ours=True)] if parts else []

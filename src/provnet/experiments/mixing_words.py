@@ -22,6 +22,10 @@ PRINTED, AS_PRINTED = ("mnist", 0.3), "-as-printed"  # a network that is trained
 LOST = 0.01  # of the training samples found by their own index: less is no memory
 SHOWN, SHOWN_ALPHAS = 3, (0.0, 0.3, 0.7, 1.0)  # test samples that are drawn, and for which α
 WRONG = "#c0392b"
+ABOVE = (
+    "left of the line: unseen samples whose retrieved ones are most often of another class; "
+    "right: the first two retrieved, framed where of another class"
+)
 FIGURES = {
     "index_accuracy": "own index",
     "index_at_5": "own index, top 5",
@@ -184,6 +188,8 @@ def mixing_figures(results: Results) -> dict[str, bytes]:
     assert axes is not None
     handles = axes.get_legend_handles_labels()
     drawing.legend(*handles, loc="outside lower center", ncols=1 + len(there), frameon=False, fontsize=9)
+    if any("classes" in one.told for seeds in results.cells.values() for one in seeds.values()):
+        drawing.suptitle(ABOVE, fontsize=9)
     return {"": png(drawing)}
 
 

@@ -1,9 +1,9 @@
-"""Write docs/results.md from results/*.json, and from nothing else.
+"""Write docs/results.md and results/NAME.md from results/*.json, and from nothing else.
 
     python -m provnet.experiments.page [--results results] [--out docs/results.md] [--check]
 
-A section an experiment, whether it was run or not. `--check` writes nothing and ends with 1 where the page is not the
-one that the results make. Figures are drawn beside the results, where matplotlib is installed.
+A section an experiment, whether it was run or not. `--check` writes nothing and ends with 1 where a page is not the one
+that the results make. Figures are drawn beside the results, where matplotlib is installed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from provnet.atomic import write_bytes
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.glance import at_a_glance, in_short
+from provnet.experiments.headlines import headline
 from provnet.experiments.markdown import table
 from provnet.experiments.records import SCALES, Experiment, Results
 from provnet.experiments.store import read_results, results_file
@@ -38,12 +39,13 @@ them; *joint@1*: the class of the first by joint weights. *Own index*, noise, sh
 itself, as it is and as a changed copy; *learned*: with its key as training left it, before keys are refreshed.
 Exact index accuracy says little by itself: features of an untrained network reach it too.
 
-*Expected* is what was forecast before the full run, and stays as it was; *found* is what came of it, in short: figures
-and intervals stand below. Each sentence is tested in one or more cases, which are surely so, surely not, or too near to
-say. **Confirmed**: more than half are surely so and none surely not; if it speaks of most cases, more than half; if of
-some, any, and fewer surely not. **Holds in part**: some are surely so, but not enough. **Contradicted**: more than half
-surely not, none surely so. **Not confirmed**: some surely not, none surely so. **Undecided**: all too near to say. Only
-cases that were run count (*so far*); *our question* marks what the paper does not say.
+*Expected* is what was forecast before the full run, and stays as it was; *found* is what came of it, in short: numbers
+met, key figures with 95 % intervals (rates in per cent), then verdicts; the evidence stands below. Each sentence is
+tested in one or more cases, which are surely so, surely not, or too near to say. **Confirmed**: more than half are
+surely so and none surely not; if it speaks of most cases, more than half; if of some, any, and fewer surely not.
+**Holds in part**: some are surely so, but not enough. **Contradicted**: more than half surely not, none surely so.
+**Not confirmed**: some surely not, none surely so. **Undecided**: all too near to say. Only cases that were run count
+(*so far*); *our question* marks what the paper does not say.
 """
 
 
@@ -56,6 +58,23 @@ def page(results: Path, out: Path) -> str:
         sections.append((experiment, found, section(experiment, found, results, links)))
     parts = [HEAD, *_luck(_there(results, "table2", "full")), "\n".join(at_a_glance(sections)) + "\n"]
     return "\n".join([*parts, *("\n".join(lines) + "\n" for *_, lines in sections)])
+
+
+def alone(experiment: Experiment, results: Results, folder: Path) -> str:
+    """The section of one experiment as a page beside its results and figures."""
+    path = results_file(folder, experiment.name, results.scale)
+    return "\n".join(section(experiment, results, folder, [figure.name for figure in figures_of(path)])) + "\n"
+
+
+def _pages(results: Path, out: Path) -> dict[Path, str]:
+    """Every page by its file."""
+    there = {name: results_file(results, name, "full") for name in EXPERIMENTS}
+    each = {
+        path.with_suffix(".md"): alone(EXPERIMENTS[name], read_results(path), results)
+        for name, path in there.items()
+        if path.is_file()
+    }
+    return {out: page(results, out), **each}
 
 
 def _there(folder: Path, name: str, scale: str) -> Results:
@@ -122,7 +141,7 @@ def section(experiment: Experiment, results: Results, folder: Path, figures: Seq
     body = experiment.section(results)
     if experiment.other is not None:
         body = [*body, *experiment.compared(results, _there(folder, experiment.other, results.scale))]
-    told = experiment.headings | {"Found": in_short(body) if results.cells else ""}
+    told = experiment.headings | {"Found": in_short(body, headline(results)) if results.cells else ""}
     lines = [f"## {experiment.title}", ""]
     for name in ("Claim", "Expected", "Found", "Time"):
         if words := told[name]:
@@ -215,12 +234,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _draw_all(given.results)
         except ModuleNotFoundError:
             sys.stdout.write("figures are left as they are: they need matplotlib\n")
-    text = page(given.results, given.out)
+    pages = _pages(given.results, given.out)
     if given.check:
-        same = given.out.is_file() and given.out.read_text("utf-8") == text
-        sys.stdout.write("current\n" if same else f"{given.out} is not what the results make: run {COMMAND}\n")
-        return 0 if same else 1
-    write_bytes(given.out, text.encode())
+        other = [str(file) for file, text in pages.items() if not file.is_file() or file.read_text("utf-8") != text]
+        sys.stdout.write(f"not what the results make: {', '.join(other)}; run {COMMAND}\n" if other else "current\n")
+        return 1 if other else 0
+    for file, text in pages.items():
+        write_bytes(file, text.encode())
     return 0
 
 

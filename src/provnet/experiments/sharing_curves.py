@@ -14,6 +14,7 @@ from provnet.experiments.sharing_claims import LEVELS, PAIRS, SIZES
 
 PLATEAU = 20  # epochs within which CNN1 is said to reach its plateau
 NEAR = 0.9  # of its last accuracy: when CNN2 counts as converged
+CELLS = tuple(f"{data}/{size}-{level}" for data in PAIRS for size in SIZES for level in LEVELS)
 OFTEN = 0.1  # so much larger a share of epochs with rising loss counts as less stable
 
 
@@ -53,24 +54,26 @@ def convergence(results: Results) -> list[Finding]:
 
 
 def _plateau(results: Results) -> Finding:
-    signs: list[int | None] = []
-    for curve in _every(results):
+    signs: dict[str, int | None] = {}
+    for cell in CELLS:
+        curve = curve_of(results, cell)
         early = [row["class"] for row in curve if row["epoch"] <= PLATEAU]
         last = curve[-1]["class"] if curve else 0.0
-        signs.append(None if not early else 1 if max(early) >= last - half_width(last, 10_000) else -1)
-    found = counted(signs, sure=False)
+        signs[cell] = None if not early else 1 if max(early) >= last - half_width(last, 10_000) else -1
+    found = counted(signs.values(), sure=False)
     words = f"within {PLATEAU} epochs class accuracy came within the interval of its last value; {found}"
-    return Finding('"CNN1 classification typically plateaued within 20 epochs" (app. 7.6):', judged(signs, MOST), words)
+    later = ", ".join(f"`{cell}`" for cell, sign in signs.items() if sign == -1)
+    words += f"; later: {later}" if later else ""
+    return Finding(
+        '"CNN1 classification typically plateaued within 20 epochs" (app. 7.6):', judged(signs.values(), MOST), words
+    )
 
 
 def _slower(results: Results) -> Finding:
-    signs = [_fewer(epochs_to(curve, "class"), epochs_to(curve, "index")) for curve in _every(results)]
+    curves = [curve_of(results, cell) for cell in CELLS]
+    signs = [_fewer(epochs_to(curve, "class"), epochs_to(curve, "index")) for curve in curves]
     words = f"epochs to {100 * NEAR:.0f} % of the last accuracy, CNN2 against CNN1; {counted(signs, sure=False)}"
-    return Finding('"CNN2 memorization exhibited slower, more gradual improvement":', judged(signs), words)
-
-
-def _every(results: Results) -> list[list[dict[str, Any]]]:
-    return [curve_of(results, f"{data}/{size}-{level}") for data in PAIRS for size in SIZES for level in LEVELS]
+    return Finding('"CNN2 memorization exhibited slower, more gradual improvement" (app. 7.6):', judged(signs), words)
 
 
 def _fewer(one: int | None, other: int | None) -> int | None:
@@ -99,7 +102,8 @@ def _faster(results: Results) -> Finding:
 def _not_in_small(results: Results) -> Finding:
     signs, told = _compare(results, [pair for data in PAIRS for pair in _higher(data, "small")])
     slower = [None if sign is None else 1 if sign < 1 else -1 for sign in signs]
-    return Finding('"This effect was absent in Small models" (app. 7.6):', judged(slower), _epochs(slower, told))
+    claim = '"This effect was absent in Small models" (faster convergence at higher levels) (app. 7.6):'
+    return Finding(claim, judged(slower), _epochs(slower, told))
 
 
 def _higher(data: str, size: str) -> list[tuple[str, str]]:
@@ -120,7 +124,7 @@ def _larger_faster(results: Results) -> Finding:
         f"epochs to {100 * NEAR:.0f} % of the last index accuracy, XLarge against Small; {counted(signs, sure=False)}; "
         f"on FashionMNIST {counted(clothes, sure=False)}"
     )
-    return Finding('"The larger model converges faster" (sec. 4.4):', judged(signs), words)
+    return Finding('"the larger model converges faster" (sec. 4.4):', judged(signs), words)
 
 
 def _stable(results: Results) -> Finding:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from provnet.experiments.beside import mean
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet.experiments.records import Results
+from provnet.experiments.records import Figure, Results
 from provnet.experiments.sharing_claims import LEVELS, PAIRS, SIZES, papers
 from provnet.experiments.sharing_curves import curve_of
+from provnet.stats import wilson
 
 STYLES = {1: (GREY, ":"), 2: ("#3b9e8f", "--"), 3: (BLUE, "-"), 4: (ORANGE, "-.")}
 MARKS = {1: "s", 2: "^", 3: "o", 4: "D"}
-SETTLED = 5  # epochs
+SETTLED = 10  # epochs
 NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 
 
@@ -28,7 +30,13 @@ def _there(results: Results, data: str) -> list[str]:
 def _curves(results: Results, data: str) -> Any:
     plt, sizes = pyplot(), _there(results, data)
     drawing, every = plt.subplots(
-        2, len(sizes), figsize=(max(6.0, 2.2 + 2.6 * len(sizes)), 5.2), squeeze=False, sharex=True, layout="constrained"
+        2,
+        len(sizes),
+        figsize=(max(6.0, 2.2 + 2.6 * len(sizes)), 5.2),
+        squeeze=False,
+        sharex=True,
+        sharey="row",  # sizes are compared
+        layout="constrained",
     )
     for column, size in enumerate(sizes):
         for row, (branch, words) in enumerate((("index", "CNN2, own index"), ("class", "CNN1, class of unseen"))):
@@ -42,13 +50,17 @@ def _curves(results: Results, data: str) -> Any:
             axes.grid(alpha=0.25)
             axes.spines[["top", "right"]].set_visible(False)
             if branch == "class":
-                _settled(axes, [curve_of(results, f"{data}/{size}-{level}") for level in LEVELS])
                 axes.set_xlabel("epoch")
             if column == 0:
                 axes.set_ylabel(f"{words}, %")
         every[0][column].set_title(NAMES[size], fontsize=11)
+        if left := [str(level) for level in LEVELS if not curve_of(results, f"{data}/{size}-{level}")]:
+            words = f"level {', '.join(left)} not run"
+            every[0][column].text(0.97, 0.05, words, transform=every[0][column].transAxes, ha="right", fontsize=9)
+    _settled(every[1][0], [curve_of(results, f"{data}/{size}-{level}") for size in sizes for level in LEVELS])
     drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    drawing.suptitle(f"{PAIRS[data]}: accuracy by epoch at four levels of shared layers", fontsize=11)
+    cut = f"lower row cut off below its values from epoch {SETTLED} on"
+    drawing.suptitle(f"{PAIRS[data]}: accuracy by epoch at four levels of shared layers; {cut}", fontsize=10)
     return drawing
 
 
@@ -62,8 +74,12 @@ def _settled(axes: Any, curves: list[list[dict[str, Any]]]) -> None:
 def _last(results: Results) -> Any:
     """Marks of level 1 to 4 a size, the paper's as dashes."""
     plt = pyplot()
-    figures = {"class_accuracy": "class", "index_accuracy": "own index", "any_at_1": "consistency, top 1"}
-    drawing, every = plt.subplots(2, 3, figsize=(11.5, 6), squeeze=False, layout="constrained")
+    figures = {
+        "class_accuracy": "CNN1, class of unseen",
+        "index_accuracy": "CNN2, own index",
+        "any_at_1": "CNN2, consistency, top 1",
+    }
+    drawing, every = plt.subplots(2, 3, figsize=(11.5, 6.2), squeeze=False, layout="constrained")
     for row, data in enumerate(PAIRS):
         for column, (figure, words) in enumerate(figures.items()):
             _marks(every[row][column], results, data, figure)
@@ -75,25 +91,38 @@ def _last(results: Results) -> Any:
     ]
     handles.append(plt.Line2D([], [], ls="", marker="_", ms=10, mew=2, color="black", label="paper"))
     drawing.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    drawing.suptitle("last epoch, with 95 % intervals of the samples; every panel has its own axis", fontsize=10)
     return drawing
 
 
 def _marks(axes: Any, results: Results, data: str, figure: str) -> None:
-    from provnet.experiments.beside import mean
-
-    values: list[float] = []
+    ends: list[float] = []
     for place, size in enumerate(SIZES):
         for level in LEVELS:
             at = place + (level - 2.5) * 0.2
             ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(data, size, level, figure)
             if ours is not None:
-                axes.plot(at, 100 * ours[0], marker=MARKS[level], ms=7, color=STYLES[level][0], clip_on=False)
-                values.append(100 * ours[0])
-            axes.plot(at, 100 * theirs.figure[0], marker="_", ms=9, mew=2, color="black")
-            values.append(100 * theirs.figure[0])
-    low, high = min(values), max(values)
-    margin = 0.12 * (high - low) + 0.2
-    axes.set_ylim(low - margin, min(100.5, high + margin))
+                low, high = (100 * end for end in _ends(ours))
+                look = {"marker": MARKS[level], "ms": 6, "color": STYLES[level][0], "clip_on": False}
+                axes.plot(at, 100 * ours[0], **look)
+                axes.vlines(at, low, high, color=look["color"], lw=1.4)
+                ends += [low, high]
+            axes.plot(at, 100 * theirs.figure[0], marker="_", ms=9, mew=2, color="black", zorder=3)
+            ends.append(100 * theirs.figure[0])
+        left = [level for level in LEVELS if not results.cells.get(f"{data}/{size}-{level}")]
+        if left:
+            words = "not run" if len(left) == len(LEVELS) else f"level {', '.join(map(str, left))}\nnot run"
+            axes.text(place, 0.03, words, transform=axes.get_xaxis_transform(), ha="center", fontsize=8, color=GREY)
+    low, high = min(ends), max(ends)
+    margin = 0.12 * (high - low) + 0.1
+    axes.set_ylim(low - margin, min(100 + margin / 2, high + margin))
     axes.set_xticks(range(len(SIZES)), [NAMES[size] for size in SIZES], fontsize=9)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", alpha=0.25)
+
+
+def _ends(ours: Figure) -> tuple[float, float]:
+    """The ends of the Wilson interval."""
+    found = wilson(min(ours[0] * ours[1], ours[1]), ours[1])
+    assert found.low is not None and found.high is not None
+    return found.low, found.high

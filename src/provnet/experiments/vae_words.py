@@ -50,10 +50,12 @@ AT_ONCE = {
     "agreement": "class of the first source",
 }
 HIGH = 0.9  # what "high performance" is taken to mean
-TEXTS = """The paper has no skips where it speaks of a U-Net. It does not say whether cross-entropy and divergence are
-sums over pixels and latents or means: both were trained (guide, 11). Keys of *ours* are set to the samples' latents
-when training ends, so that their index is right by construction; what was learned before stands beside it. The paper
-speaks of 4,000 to 5,000 people; with at most 25 pictures each there are more in the data at hand."""
+TEXTS = """*All at once*: class and index of training samples, at the mean and with drawn latents, and the class of the
+first source, as a judge sees it. The paper has no skips where it speaks of a U-Net. It does not say whether
+cross-entropy and divergence are sums over pixels and latents or means: both were trained (guide, 11). Keys of *ours*
+are set to the samples' latents when training ends, so that their index is right by construction; what was learned
+before stands beside it. The paper speaks of 4,000 to 5,000 people; with at most 25 pictures each there are more in the
+data at hand."""
 
 
 def section(results: Results) -> list[str]:
@@ -157,10 +159,7 @@ def _at_once(results: Results, reading: str, words: str) -> Finding:
         signs.append(None if not every else -1 if -1 in every else 1 if set(every) == {1} else 0)
         low = [f"{AT_ONCE[name]} {_with_ends(one)}" for name, one in each.items() if _high(one) != 1]
         parts += [f"{CELLS[cell].split(', ')[0]}, {'but for ' + ', '.join(low) if low else 'all'}"] if each else []
-    claim = (
-        f"{words} does all at once (class and index of training samples, at the mean and drawn, and the class of the "
-        f"first source seen by a judge, each in {100 * HIGH:.0f} % or more):"
-    )
+    claim = f"{words} does all at once (each of {len(AT_ONCE)} figures {100 * HIGH:.0f} % or more):"
     return Finding(claim, judged(signs), "; ".join(parts) or "not run", ours=True)
 
 
