@@ -58,7 +58,7 @@ def debug(
     if review and (out / DECISIONS).exists():
         raise UsageError(f"{out / DECISIONS} is there already and may hold your edits; move it or give another --out")
     refuse_file(out)
-    check_outputs({out / REPORT: PAGE}, [run])
+    check_outputs({out / REPORT: PAGE}, [run], [data], data_dir=data_dir)
 
     from provnet.applications.debugging import debug as look
     from provnet.cli.debug_files import corrected_csv, decided, decisions_for, samples_csv
