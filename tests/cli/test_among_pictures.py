@@ -151,7 +151,8 @@ def test_nor_in_a_data_set_known_by_name(
     sets, run = named
     moved = Path(shutil.copytree(sets, tmp_path / "moved"))
     asked = place / "others" / "digit-0" / "0.png"
-    for which, where in ((place / "run", moved), (run, moved), (run, sets)):  # trained on others, moved since, as it was
+    # a run that was trained on others, one whose data were moved since, and data where they were
+    for which, where in ((place / "run", moved), (run, moved), (run, sets)):
         before = contents(where)
         given = {"RUN": str(which), "PICTURE": str(asked), "OUT": str(where / "lfw" / "digit-0")}
         words = [given.get(word, word.replace("OUT", given["OUT"])) for word in command]
