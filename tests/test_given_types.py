@@ -109,6 +109,19 @@ def test_conditions_and_attacks_are_lists_of_names(given: Any) -> None:
 def test_changes_of_a_generator_are_settings_by_name() -> None:
     with pytest.raises(UsageError, match="changes must be settings by name"):
         fit_generator(data(), changes=["epochs", 1])
+    with pytest.raises(UsageError, match="changes must be settings by name"):
+        fit_generator(data(), changes={3: 1})
+
+
+def test_the_folder_of_data_sets_is_a_path() -> None:
+    for given in (3, [Path("data")]):
+        with pytest.raises(UsageError, match=r"data_dir \(--data-dir\) must be a folder, as text or as a Path"):
+            provnet.open_data("mnist", data_dir=given)  # type: ignore[arg-type]
+
+
+def test_held_out_pictures_are_scored_by_an_audit() -> None:
+    with pytest.raises(UsageError, match="must be a Heldout, got Tensor; an audit gives one: found = audit"):
+        memberships(run(), data().images[:1], heldout=data().images)  # type: ignore[arg-type]
 
 
 INDEX: dict[str, Callable[[Any], Any]] = {

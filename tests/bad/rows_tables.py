@@ -138,7 +138,7 @@ ROWS = [
     bad("one row twice", GOOD + "1.png,b\n", "list.csv row 5", "1.png stands in row 3 already"),
     bad("one file with two labels", GOOD + "./1.png,a\n", "list.csv row 5", "1.png stands in row 3 already"),
     bad("one id twice", "path,label,id\n0.png,a,x\n1.png,b,x\n", "list.csv row 3", "id x stands in row 2"),
-    bad("unknown file", GOOD + "gone.png,a\n", "list.csv row 5", "gone.png", "not a file that is there"),
+    bad("unknown file", GOOD + "gone.png,a\n", "list.csv row 5", "gone.png", "is not a file in", "--root DIR"),
     bad("path that leads out", GOOD + "../x.png,a\n", "list.csv row 5", "leads out"),
     bad("absolute path", GOOD + "/etc/passwd,a\n", "list.csv row 5", "absolute"),
     bad("too many cells", GOOD + "1.png,b,c\n", "list.csv row 5", "3 cells", "quote commas"),

@@ -116,3 +116,47 @@ def test_a_contact_sheet_is_called_what_it_is(name: str, run: Path, tmp_path: Pa
     assert f'--png writes a PNG file, not "{name}"; let its name end in .png' in found.last_line
     assert list(tmp_path.iterdir()) == []
     assert call("explain", run, "test:0", "--png", tmp_path / "sheet.PNG").code == 0
+
+
+@pytest.fixture(scope="module")
+def named(place: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of data sets known by name, with one of them, and a run that was trained on it."""
+    root = tmp_path_factory.mktemp("named")
+    shutil.copytree(place / "data", root / "sets" / "lfw")
+    words = ["train", "lfw", "--data-dir", str(root / "sets"), "--holdout", "0.3", "--out", str(root / "run"), *FAST]
+    assert main(words) == 0
+    return root / "sets", root / "run"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explain", "RUN", "PICTURE", "--data", "lfw", "--html", "OUT/page.html"],
+        ["explain", "RUN", "PICTURE", "--data", "lfw", "--log", "OUT/log.jsonl"],
+        ["map", "RUN", "--test", "lfw", "--out", "OUT"],
+        ["robustness", "RUN", "--data", "lfw", "--out", "OUT"],
+        ["credit", "RUN", "lfw", "--out", "OUT"],
+        ["attribute", "RUN", "PICTURE", "--heldout", "lfw", "--out", "OUT"],
+        ["debug", "RUN", "--data", "lfw", "--out", "OUT"],
+        ["audit", "RUN", "--nonmembers", "lfw", "--out", "OUT"],
+        ["check", "RUN", "--other", "lfw", "--out", "OUT"],
+        ["generate", "RUN", "--data", "lfw", "--out", "OUT"],
+        ["interpolate", "RUN", "test:0", "test:1", "--data", "lfw", "--out", "OUT"],
+    ],
+    ids=lambda words: f"{words[0]} {words[-2]}",
+)
+def test_nor_in_a_data_set_known_by_name(
+    command: list[str], named: tuple[Path, Path], place: Path, tmp_path: Path, call: Call
+) -> None:
+    sets, run = named
+    moved = Path(shutil.copytree(sets, tmp_path / "moved"))
+    asked = place / "others" / "digit-0" / "0.png"
+    # a run that was trained on others, one whose data were moved since, and data where they were
+    for which, where in ((place / "run", moved), (run, moved), (run, sets)):
+        before = contents(where)
+        given = {"RUN": str(which), "PICTURE": str(asked), "OUT": str(where / "lfw" / "digit-0")}
+        words = [given.get(word, word.replace("OUT", given["OUT"])) for word in command]
+        found = call(*words, *([] if where == sets else ["--data-dir", where]))
+        assert found.code == 2
+        assert f"lies in the data folder; choose a folder outside {where / 'lfw'}" in found.last_line
+        assert contents(where) == before

@@ -227,3 +227,22 @@ def test_a_class_whose_samples_are_withheld(tmp_path: Path, call: Call) -> None:
     assert found.code == 0, found.err
     assert "No exemplar: all samples of this class are withheld" in found.out
     assert named(call, run, values) == []
+
+
+def test_the_same_picture_under_other_ids_is_pointed_out(tmp_path: Path, call: Call) -> None:
+    """Who erases a picture must not believe that it is gone."""
+    images = np.random.default_rng(0).integers(0, 256, (8, 6, 6), dtype=np.uint8)
+    images[5] = images[6] = images[0]
+    np.savez(tmp_path / "few.npz", images=images, labels=np.arange(8) % 2, ids=list("abcdefgh"))
+    run = tmp_path / "run"
+    words = ("--head", "exemplar", "--epochs", 1, "--batch-size", 4, "--out", run)
+    assert call("train", tmp_path / "few.npz", *words).code == 0
+    said = "the same picture stays in the run under other ids; give them, too: "
+    assert said not in call("withhold", run, "--id", "b").err
+    assert call("withhold", run, "--id", "a", "--json").json["equal_left"] == ["f", "g"]
+    found = call("withhold", run, "--id", "a", "--id", "f")
+    assert said + "g" in found.err
+    assert said not in call("withhold", run, "--id", "g").err  # the others are withheld
+    assert said not in call("withhold", run, "--id", "g", "--restore").err
+    assert said + "a, f" in call("withhold", run, "--id", "g", "--erase").err  # withheld, but in the files
+    assert call("withhold", run, "--id", "a", "--id", "f", "--erase", "--json").json["equal_left"] == []

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import csv
+import html
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import provnet
+from provnet.applications.anomalies import Anomalies, anomalies
 from provnet.cli.again import recipe_options, subset_options
 from provnet.cli.rundata import open_test_data
 from provnet.modelfile import read_run, read_samples
@@ -127,3 +133,74 @@ def test_a_generator_is_suggested_as_one(call: Call, data: Path, tmp_path: Path)
     assert call("train", data, *wishes, "--out", tmp_path / "run").code == 0
     words = suggested(call("debug", tmp_path / "run", "--out", tmp_path / "d", *LOW).out)
     assert words[2:-3] == list(wishes)
+
+
+def edited(path: Path, name: str, label: str) -> None:
+    """Decide about one sample of decisions.csv, as in an editor."""
+    lines = path.read_text("utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith(f"{name},")]
+    cells = row.split(",")
+    cells[2:4] = ["relabel", label]
+    path.write_text("\n".join([",".join(cells) if line == row else line for line in lines]) + "\n", "utf-8")
+
+
+def all_odd(*given: Any) -> Anomalies:
+    found = anomalies(*given)
+    return replace(found, score=np.ones_like(found.score))
+
+
+@pytest.mark.parametrize("kind", ["folder", "array file"])
+def test_decisions_that_are_edited_are_what_is_applied(
+    call: Call, data: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing is sure enough to be suggested, and where corrected.csv holds decisions, too."""
+    monkeypatch.setattr("provnet.applications.debugging.anomalies", all_odd)
+    source = data / "train"
+    if kind == "array file":
+        opened = provnet.open_data(source)
+        source = tmp_path / "few.npz"
+        labels = [opened.class_names[label] for label in opened.labels]
+        np.savez(source, images=opened.images.numpy(), labels=labels, ids=opened.samples.sample_ids)
+    assert call("train", source, *WISHES, "--out", tmp_path / "first").code == 0
+    found = call("debug", tmp_path / "first", "--out", tmp_path / "d", "--review", "--device", "cpu")
+    assert found.code == 0, found.err
+    assert "labels flagged         0 (0 %" in found.out
+    doubt = f"{PER_CLASS * CLASSES} samples are odd, and a network can memorise wrong labels"
+    assert doubt in found.err
+    assert f"No label reaches 50 %. Still, {doubt}" in (tmp_path / "d" / "report.html").read_text("utf-8")
+    words = suggested(found.out)
+    decisions = tmp_path / "d" / "decisions.csv"
+    assert f"edit {decisions} first" in found.out
+    assert words[1] == str(source)
+    assert words[words.index("--apply") + 1] == str(decisions)
+    assert words[-3:-1] == ["--device", "cpu"]
+    name = read_samples(tmp_path / "first")[1].sample_ids[0]
+    edited(decisions, name, "digit-3")
+    assert call(*words, tmp_path / "again").code == 0
+    after = read_samples(tmp_path / "again")[1]
+    assert after.class_names[after.labels[after.id_places[name]]] == "digit-3"
+
+
+def test_the_device_that_was_asked_for_is_repeated(call: Call, run: Path, tmp_path: Path) -> None:
+    without = suggested(call("debug", run, "--out", tmp_path / "d", *LOW).out)
+    words = suggested(call("debug", run, "--out", tmp_path / "d", *LOW, "--device", "cpu").out)
+    assert words == [*without[:-1], "--device", "cpu", "--out"]
+    assert call(*words, tmp_path / "again", "--epochs", 1).code == 0
+
+
+def steps(page: Path) -> list[str]:
+    """The commands that the page suggests."""
+    part = "".join(re.findall(r'<ul class="steps">(.*?)</ul>', page.read_text("utf-8"), re.DOTALL))
+    return [html.unescape(re.sub("<[^>]+>", "", code)) for code in re.findall("<code>(.*?)</code>", part, re.DOTALL)]
+
+
+def test_the_commands_of_the_page_can_be_pasted(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "my findings"
+    given = ("--data", data, "--threshold", "0.25", "--device", "cpu")
+    assert call("debug", run, "--out", out, *given).code == 0
+    (review,) = steps(out / "report.html")
+    words = shlex.split(review)
+    assert words == ["provnet", "debug", str(run), "--out", str(out), *map(str, given), "--review"]
+    assert call(*words[1:]).code == 0
+    assert (out / "decisions.csv").exists()
+    assert steps(out / "report.html") == []  # once more it would be refused, as the file may be edited by now

@@ -194,3 +194,27 @@ def test_a_run_among_the_pictures_is_refused(place: str, own_data: Path, call: C
 def test_a_run_beside_the_pictures_or_hidden_among_them_is_fine(own_data: Path, call: Call) -> None:
     for out in (own_data.parent / "beside", own_data / ".run"):
         assert call("train", own_data, "--out", out, *QUICK).code == 0
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (("--network", "singel"), 'unknown network "singel"'),
+        (("--backbone", "smal"), 'unknown backbone "smal"'),
+        (("--head", "plane"), 'unknown head "plane"'),
+        (("--keys", "fp16"), 'unknown key_type (--keys) "fp16"'),
+        (("--device", "gpu"), 'unknown device "gpu"'),
+        (("--alpha", "2"), "alpha must lie in [0, 1]"),
+        (("--holdout", "2"), "the fraction held out (--holdout) must lie between 0 and 1, such as 0.1; got 2.0"),
+        (("--apply", "gone.csv"), "gone.csv: cannot be read"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_is_wrong_with_any_data_is_said_before_they_are_read(
+    call: Call, tmp_path: Path, wish: tuple[str, str], said: str
+) -> None:
+    """Reading pictures may take hours; here the data are not even there."""
+    found = call("train", tmp_path / "no data", *wish, "--out", tmp_path / "run")
+    assert found.code in (2, 3)
+    assert said in found.last_line
+    assert list(tmp_path.iterdir()) == []

@@ -126,7 +126,7 @@ def test_nothing_but_bad_files(tmp_path: Path) -> None:
 def test_mixed_sizes_are_listed(tmp_path: Path) -> None:
     made = pictures("a/1.png", "a/2.png", "b/1.png") | {"b/2.png": noise((9, 8))}
     write_folder(tmp_path, made)
-    with pytest.raises(DataError, match=r"height x width \(6 x 5: 3, 9 x 8: 1\); pass size \(train --size\)"):
+    with pytest.raises(DataError, match=r"\(6 x 5: 3, 9 x 8: 1; the rarest: b/2\.png\); pass size \(train --size\)"):
         open_data(tmp_path)
     assert open_data(tmp_path, size=7).shape == (1, 7, 7)
     assert open_data(tmp_path, size=(4, 8)).shape == (1, 4, 8)
@@ -135,7 +135,9 @@ def test_mixed_sizes_are_listed(tmp_path: Path) -> None:
 def test_mixed_grey_and_colour_are_listed(tmp_path: Path) -> None:
     made = pictures("a/1.png", "a/2.png") | {"b/1.png": noise((6, 5, 3))}
     write_folder(tmp_path, made)
-    with pytest.raises(DataError, match=r"colour are mixed \(grey: 2, colour: 1\); pass mode \(train --mode\)"):
+    with pytest.raises(
+        DataError, match=r"mixed \(grey: 2, colour: 1; the rarest: b/1\.png\); pass mode \(train --mode\)"
+    ):
         open_data(tmp_path)
     assert open_data(tmp_path, mode="rgb").shape == (3, 6, 5)
     assert open_data(tmp_path, mode="grey").shape == (1, 6, 5)

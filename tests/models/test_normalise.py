@@ -60,12 +60,23 @@ def test_the_input_is_left_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("shape", [(2, 1, 8, 7), (2, 3, 8, 8), (8, 8), (2, 8, 8), (2, 64), (2, 1, 1, 8, 8), (2,)])
+@pytest.mark.parametrize("shape", [(2, 1, 8, 7), (2, 3, 8, 8), (8, 8), (2, 64), (2, 1, 1, 8, 8), (2,)])
 def test_another_shape_is_refused_in_words(network: str, shape: tuple[int, ...]) -> None:
     net = build(NetworkConfig(network, "small", (1, 8, 8), 3), IndexMap(UNEVEN)).eval()
     with pytest.raises(UsageError) as error:
         net(torch.zeros(shape))
     assert str(error.value) == (f"this network takes samples of shape (1, 8, 8), got {shape[1:]}; resize them first")
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_axis_that_is_missing_or_last_is_no_other_size(channels: int) -> None:
+    net = build(NetworkConfig("single", "small", (channels, 8, 6), 3), IndexMap(UNEVEN)).eval()
+    images = np.zeros((2, 8, 6) if channels == 1 else (2, 8, 6, 3), np.float32)
+    with pytest.raises(UsageError) as error:
+        net(torch.from_numpy(images))
+    way = "images[:, None]" if channels == 1 else "numpy.moveaxis(images, -1, 1)"
+    assert str(error.value).endswith(f": {way}")
+    net(torch.from_numpy(images[:, None] if channels == 1 else np.moveaxis(images, -1, 1)))  # what it says
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,10 @@ def memberships(
             raise UsageError(f"a SHA-256 has 64 digits of 0-9 and a-f, got {text!r:.80}")
     chosen = decides(run.network)
     if not isinstance(heldout, Heldout | None):
-        raise UsageError(f"heldout must be a Heldout, got {type(heldout).__name__}")
+        raise UsageError(
+            f"heldout must be a Heldout, got {type(heldout).__name__}; an audit gives one: found = audit(run, members, "
+            "nonmembers), then Heldout(found.decides, found.heldout, found.copies)"
+        )
     if heldout is not None and heldout.score != chosen:
         raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{chosen}"; audit it again')
     found = member_scores(run, pictures, warn=False)

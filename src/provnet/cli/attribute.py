@@ -90,7 +90,7 @@ def attribute(
     refuse_file(out)
     inputs = [*folder, data, heldout]
     if out is not None:
-        check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
+        check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     loaded = open_run(run)
     loaded.network.to(where)

@@ -73,7 +73,7 @@ def audit(
     inputs = [members, nonmembers]
     drawn_as = None if figure is None else FIGURES.get(figure.suffix.lower())
     first = {out / "report.html": PAGE} | ({} if figure is None or drawn_as is None else {figure: drawn_as})
-    check_outputs(first, [run], inputs)  # before long work
+    check_outputs(first, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     loaded = open_run(run)
     others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)

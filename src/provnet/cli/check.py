@@ -63,7 +63,7 @@ def check(
         raise UsageError(f"--limit must be 20 or more, got {limit}")
     inputs = [data, test, *(other or ())]
     if out is not None:
-        check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
+        check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     loaded, weights = open_run(run), model_sha256(run)
     unseen = _test(loaded, test, data_dir)

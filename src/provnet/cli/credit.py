@@ -88,7 +88,7 @@ def credit(
     refuse_file(out)
     inputs = [by, data, *queries]
     if out is not None:
-        check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
+        check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     loaded = open_run(run)
     people = contributors_of(loaded.samples, by)

@@ -58,12 +58,12 @@ def debug(
     if review and (out / DECISIONS).exists():
         raise UsageError(f"{out / DECISIONS} is there already and may hold your edits; move it or give another --out")
     refuse_file(out)
-    check_outputs({out / REPORT: PAGE}, [run])
+    check_outputs({out / REPORT: PAGE}, [run], [data], data_dir=data_dir)
 
     from provnet.applications.debugging import debug as look
     from provnet.cli.debug_files import corrected_csv, decided, decisions_for, samples_csv
     from provnet.cli.debug_held import barred
-    from provnet.cli.debug_next import RELABEL, next_command
+    from provnet.cli.debug_next import RELABEL, memorised_words, next_command
     from provnet.cli.debug_report import debug_page
     from provnet.data.decisions_file import decisions_csv
 
@@ -78,22 +78,29 @@ def debug(
     corrected = corrected_csv(loaded, result, found, bar, out, threshold)
     changes = [one for one in decided(result, threshold) if one.kind == "relabel"]
     decisions = out / (DECISIONS if review else RELABEL)
-    how, applies, why = next_command(loaded, found, corrected, changes, out / CORRECTED, decisions)
+    decided_there = review or (out / DECISIONS).exists()
+    doubt = memorised_words(loaded, result, threshold)
+    to_edit = {DECISIONS: decisions_for(result, threshold, bar)} if review else {}
+    rows = to_edit[DECISIONS].count(b"\n") - 1 if review else 0
+    how, applies, why = next_command(
+        loaded, found, corrected, changes, out / CORRECTED, decisions, rows=rows, device=device
+    )
     files = {
         SAMPLES: samples_csv(result, threshold),
         CORRECTED: corrected.content,
         **({RELABEL: decisions_csv(changes)} if applies and not review else {}),
-        **({DECISIONS: decisions_for(result, threshold, bar)} if review else {}),
+        **to_edit,
         REPORT: debug_page(
             loaded,
             result,
             found.parts,
             run_name=str(run),
-            out=out,
             threshold=threshold,
             top=top,
             how=how,
             why=why,
+            review="" if decided_there else _reviewed(run, out, data, data_dir, threshold, device),
+            unsure=doubt,
             barred=bool(bar.drops or bar.why),
             lost=resolved.left_out,
         ),
@@ -110,6 +117,8 @@ def debug(
         note(f"no command to train again is suggested: {why}")
     if review and bar.why:
         note(f"{DECISIONS} cannot keep all of them out: {bar.why}", "warning")
+    if doubt:
+        note(doubt)
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:
@@ -124,6 +133,20 @@ def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | Non
     except OSError as error:
         raise DiskError(f"cannot make the folder {out}: {error.strerror}") from None
     write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
+
+
+def _reviewed(
+    run: Path, out: Path, data: str | None, data_dir: str | None, threshold: float, device: str | None
+) -> str:
+    """The same command once more, with decisions to edit."""
+    from provnet.cli.again import path_word
+
+    words = [f"provnet debug {path_word(run)} --out {path_word(out)}"]
+    words += [f"--data {path_word(data)}"] if data is not None else []
+    words += [f"--data-dir {path_word(data_dir)}"] if data_dir is not None else []
+    words += [f"--threshold {threshold:g}"] if threshold != 0.5 else []
+    words += [f"--device {device}"] if device is not None else []
+    return " ".join([*words, "--review"])
 
 
 def _samples(count: int) -> str:
@@ -174,5 +197,7 @@ def _show(
         words = f"{result.samples.sample_ids[row]}  {brief(label)}, probably {brief(other)}"
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
+    if DECISIONS in how:
+        say(f"edit {out / DECISIONS} first: keep, drop, or relabel with a new_label; as it is it holds the suggestions")
     if how:
         say(f"next: {how}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +14,7 @@ from provnet.runconfig import CUSTOM
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from provnet.applications.debugging import Debugging
     from provnet.cli.debug_files import Corrected
     from provnet.cli.rundata import Found
     from provnet.data.decisions_file import Decision
@@ -38,19 +40,43 @@ class Next(NamedTuple):
 
 
 def next_command(
-    run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision], manifest: Path, decisions: Path
+    run: Run,
+    found: Found,
+    corrected: Corrected,
+    changes: Sequence[Decision],
+    manifest: Path,
+    decisions: Path,
+    *,
+    rows: int = 0,
+    device: str | None = None,
 ) -> Next:
-    """What to do with labels that are sure to be better (`changes`); nothing where there are none.
+    """What to do with labels that are sure to be better (`changes`), or with `rows` of decisions that somebody edits.
 
     A manifest has the training samples alone. Where the run has samples to test on, or somebody is to decide,
-    `decisions` are applied to the data themselves, if that gives what the manifest holds.
+    `decisions` are applied to the data themselves, if that gives what the manifest holds. `device` is repeated.
     """
-    if not changes or not corrected.command:
+    if not corrected.command or not (changes or rows):
         return Next(why=corrected.why if changes else "")
     step = _command(run, found, corrected, changes, manifest, decisions)
+    if not changes and not step.applies:  # a manifest with the labels that there are
+        return Next()
     if run.config.network.backbone != CUSTOM:
-        return step
+        where = "" if device is None else f" --device {device}"
+        return step._replace(command=f"{step.command.removesuffix(_OUT)}{where}{_OUT}")
     return Next("", step.applies, OBJECT.format(file=decisions if step.applies else manifest))
+
+
+def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
+    """Why wrong labels may hide among the odd samples of a run where no label is flagged; nothing where some are."""
+    odd, settings = int((result.anomalies.score >= 0.5).sum()), run.config.training.get("training")
+    preset = settings.get("preset") if isinstance(settings, Mapping) else None
+    if result.flagged(threshold).any() or not odd or preset == "robust":
+        return ""
+    what = "1 sample is odd" if odd == 1 else f"{odd:,} samples are odd"
+    return (
+        f"{what}, and a network can memorise wrong labels: look at the odd ones, or debug a run that was trained with "
+        "--network class-independent --preset robust --epochs 12"
+    )
 
 
 def _command(
@@ -60,6 +86,8 @@ def _command(
     alone = "" if corrected.indexed_alone else subset  # all that is left had an index: none is to lose it
     usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{alone}{test}{_OUT}"
     spec = run.config.data
+    if not corrected.is_manifest and decisions.name != RELABEL:  # they hold all of corrected.csv, and what is edited
+        return Next(usual.replace(f" --apply {path_word(manifest)}", f" --apply {path_word(decisions)}"), True)
     if spec is None or not corrected.is_manifest:
         return Next(usual)
     if not _same_data(run, found, corrected, changes):  # other samples are held out then, of those that are left

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from provnet.applications.mislabels import WEIGHTS
@@ -32,15 +31,16 @@ def debug_page(
     parts: Sequence[ImageData],
     *,
     run_name: str,
-    out: Path,
     threshold: float,
     top: int,
     how: str,
     why: str = "",
+    review: str = "",
+    unsure: str = "",
     barred: bool = False,
     lost: int,
 ) -> bytes:
-    """The page as bytes."""
+    """The page as bytes; `review` is the command that writes decisions to edit, none where they are written."""
     from provnet.report.debugging import DebugReport, confusions, debug_html
     from provnet.report.records import NextStep
 
@@ -48,6 +48,7 @@ def debug_page(
     suspects = result.suspects(threshold)
     names = result.samples.class_names
     labels, other = result.samples.labels, result.mislabels.suggested
+    labels_of = "decisions.csv, once you have edited it" if "decisions.csv" in how else "the suggested labels"
     report = DebugReport(
         run=run_name,
         network=f"{run.config.network.network} network, {run.config.network.head} head",
@@ -71,9 +72,10 @@ def debug_page(
         class_names=names,
         barred=barred,
         no_command=why,
+        unsure=unsure,
         next_steps=(
-            NextStep(f"provnet debug {run_name} --out {out} --review", "write decisions.csv with suggestions to edit"),
-            *([NextStep(how, "train again with the suggested labels")] if how else []),
+            *([NextStep(review, "write decisions.csv with suggestions to edit")] if review else []),
+            *([NextStep(how, f"train again with {labels_of}")] if how else []),
         ),
     )
     return debug_html(report).encode("utf-8", "backslashreplace")

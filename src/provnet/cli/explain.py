@@ -75,11 +75,11 @@ def explain(
     loaded = open_run(run)
     inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
     wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
-    check_outputs(dict(wanted), [run], inputs, PLACES)
+    check_outputs(dict(wanted), [run], inputs, PLACES, data_dir)
     if png is not None and png.suffix.lower() != ".png":
         raise UsageError(f'--png writes a PNG file, not "{png.name}"; let its name end in .png')
     if log is not None:
-        refuse_among([log], [run], [Path(each) for each in inputs if each is not None])
+        refuse_among([log], [run], [Path(each) for each in inputs if each is not None], data_dir)
     queries = read_queries(loaded, image, data_dir, strict=strict)
     explanation = _explained(loaded, queries, k, weights)
     rebuilt = rebuilt_queries(loaded, queries)

@@ -54,7 +54,7 @@ def generate(
 
     if not FEWEST <= n <= MOST:
         raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {n}")
-    loaded, where, k = open_generator(run, out, k, device, [data])
+    loaded, where, k = open_generator(run, out, k, device, [data], data_dir)
     made = make(loaded, n, label, seed)
     found = sources(loaded, made, k)
     names = [f"generated-{number:0{len(str(n))}d}" for number in range(1, n + 1)]

@@ -119,7 +119,7 @@ def source_cards(
 
 
 def open_generator(
-    folder: Path, out: Path, k: int, device: str | None, inputs: Sequence[str | None] = ()
+    folder: Path, out: Path, k: int, device: str | None, inputs: Sequence[str | None], data_dir: str | None
 ) -> tuple[Run, str, int]:
     """A run that makes pictures, the device that it is on, and k, cut to the samples that may be named."""
     from provnet.cli.targets import PAGE, check_outputs
@@ -128,7 +128,7 @@ def open_generator(
     if k < 1:
         raise UsageError(f"-k must be 1 or more, got {k}")
     refuse_file(out)
-    check_outputs({out / "report.html": PAGE}, [folder], inputs)  # before long work
+    check_outputs({out / "report.html": PAGE}, [folder], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     run = open_run(folder)
     vae_of(run.network)  # refuses other runs

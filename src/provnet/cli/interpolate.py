@@ -46,7 +46,7 @@ def interpolate(
     from provnet.report.generation import GenerationReport, animation, generation_html, sheet_png
     from provnet.safejson import write_json
 
-    loaded, _, k = open_generator(run, out, k, device, [data])
+    loaded, _, k = open_generator(run, out, k, device, [data], data_dir)
     ends = [read_queries(loaded, [text], data_dir, strict=True)[0] for text in (first, last)]
     path = between(loaded, ends[0].image, ends[1].image, steps, k)
     moving = between(loaded, ends[0].image, ends[1].image, min((steps - 1) * FRAMES + 1, 200), 1)

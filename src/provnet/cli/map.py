@@ -80,7 +80,7 @@ def map(  # noqa: A001 - the name of the command
     if seed >= 2**32:  # k-means takes no larger one
         raise UsageError(f"--seed must lie in 0..2^32-1 for a map, got {seed}")
     inputs = [data, None if test == "none" else test]
-    check_outputs({out / "report.html": PAGE}, [run], inputs)  # before long work
+    check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     chosen = engine_for(engine)
     loaded = open_run(run)

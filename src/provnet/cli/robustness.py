@@ -65,7 +65,7 @@ def robustness(
     from provnet.applications.robustness import against, measure
     from provnet.errors import choose
 
-    check_outputs({out / "report.html": PAGE}, run, [data])  # before long work
+    check_outputs({out / "report.html": PAGE}, run, [data], data_dir=data_dir)  # before long work
     where = pick_device(device)
     wanted = None if conditions is None else _listed(conditions)
     ways = [] if attacks == "none" else _listed(attacks)

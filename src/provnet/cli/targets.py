@@ -46,11 +46,16 @@ def write_outputs(
 
 
 def check_outputs(
-    files: Mapping[Path, bytes], runs: Iterable[Path], inputs: Iterable[str | Path | None] = (), option: str = "--out"
+    files: Mapping[Path, bytes],
+    runs: Iterable[Path],
+    inputs: Iterable[str | Path | None] = (),
+    option: str = "--out",
+    data_dir: str | None = None,
 ) -> None:
     """Refuse what must not be written over, among pictures, or where nothing may be written.
 
-    Of a content only its beginning counts, a table's up to its first line.
+    Of a content only its beginning counts, a table's up to its first line. Inputs may be data sets known by name, which
+    lie under `data_dir`.
     """
     from provnet.atomic import refuse_unwritable
 
@@ -64,17 +69,24 @@ def check_outputs(
             raise UsageError(
                 f"{path} is there already and was not written by this command; choose another {option}, or move it away"
             )
-    refuse_among(files, folders, given)
+    refuse_among(files, folders, given, data_dir)
     for path in files:
         refuse_unwritable(path)
 
 
-def refuse_among(paths: Iterable[Path], runs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+def refuse_among(
+    paths: Iterable[Path], runs: Iterable[Path], inputs: Iterable[Path] = (), data_dir: str | None = None
+) -> None:
     """Refuse outputs in the picture folders that a run was trained or tested on, or that are inputs of the command."""
     from provnet.data.folder import refuse_inside
+    from provnet.data.sources import relocated
 
-    roots = [root for run in runs for root in _trained_on(run)]
-    roots += [folder for folder in inputs if _is_picture_folder(folder)]
+    specs = [spec for run in runs for spec in _data_of(run)]
+    now = [relocated(spec, None, data_dir) for spec in specs]  # those known by name may lie elsewhere by now
+    places = [data_dir] if data_dir else [*(spec.data_dir for spec in specs), None]
+    found = [picture_folder(spec) for spec in (*specs, *now)]
+    found += [_input_folder(given, place) for given in inputs for place in places]
+    roots = [root for root in dict.fromkeys(found) if root is not None]
     for path in paths:
         for root in roots:
             refuse_inside(root, path, "output")
@@ -95,8 +107,8 @@ def picture_folder(spec: DataSpec | None) -> Path | None:
         return None
 
 
-def _trained_on(run: Path) -> list[Path]:
-    """The picture folders of a run's training and test data; what is wrong with the run is said when it is opened."""
+def _data_of(run: Path) -> list[DataSpec]:
+    """A run's training, test and added data; what is wrong with the run is said when it is opened."""
     from provnet.errors import ProvnetError
     from provnet.modelfile import read_config
 
@@ -104,17 +116,20 @@ def _trained_on(run: Path) -> list[Path]:
         config = read_config(run)
     except (ProvnetError, OSError):
         return []
-    found = [picture_folder(spec) for spec in (config.data, config.test, *config.added)]
-    return [folder for folder in dict.fromkeys(found) if folder is not None]
+    return [spec for spec in (config.data, config.test, *config.added) if spec is not None]
 
 
-def _is_picture_folder(path: Path) -> bool:
+def _input_folder(given: Path, data_dir: str | None) -> Path | None:
+    """The picture folder that an input is, by its path or by its name under `data_dir`; or None."""
+    from provnet.data.imagedata import DataSpec
     from provnet.data.names import NAMES
     from provnet.data.sources import detect
 
-    if str(path) in NAMES or not os.path.isdir(path):  # noqa: PTH112 - a name too long to be one is no error yet
-        return False
-    return detect(path)[0] == "folder"
+    if str(given) in NAMES:
+        return picture_folder(DataSpec(str(given), NAMES[str(given)].kind, data_dir=data_dir))
+    if not os.path.isdir(given):  # noqa: PTH112 - a name too long to be one is no error yet
+        return None
+    return given if detect(given)[0] == "folder" else None
 
 
 def _same(path: Path, other: Path) -> bool:

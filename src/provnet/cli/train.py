@@ -14,7 +14,7 @@ from provnet.cli.options import AsJson, BatchSize, DataDir, Device, NewRun, pars
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
 from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
 from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result
-from provnet.cli.traindata import TestData, decided, find_test, note_test_kept, opened
+from provnet.cli.traindata import TestData, checked_early, decided, find_test, note_test_kept, opened
 from provnet.errors import UsageError
 
 EXAMPLE = "Example: [bold]provnet train mnist --data-dir data --out runs/mnist[/bold]"
@@ -207,6 +207,20 @@ def train(
     config, generating = chosen_recipe(task, generator, shaping, settings)
     if is_first_process() and out.is_dir() and not resume and not overwrite:
         run_folder.check_before(out, resume=False, overwrite=False)  # before hours of reading pictures
+    wishes: dict[str, Any] = {
+        "network": network,
+        "backbone": backbone,
+        "alpha": alpha,
+        "conditional": conditional,
+        "level": level,
+        "head": head,
+        "key_type": keys,
+        "key_width": key_width,
+        "device": device,
+        "devices": devices,
+        "checkpoint_seconds": checkpoint_seconds,
+    }
+    given = checked_early(wishes, holdout, apply) | generating
     opening: dict[str, Any] = {
         "data_dir": data_dir,
         "size": sides,
@@ -222,20 +236,6 @@ def train(
     found = opened(data, {k: v for k, v in opening.items() if v is not None}, out)
     chosen = found if apply is None else decided(found, apply)
     samples, test, test_words = find_test(chosen, holdout, test_data, data_dir, out, given=found)
-    wishes: dict[str, Any] = {
-        "network": network,
-        "backbone": backbone,
-        "alpha": alpha,
-        "conditional": conditional,
-        "level": level,
-        "head": head,
-        "key_type": keys,
-        "key_width": key_width,
-        "device": device,
-        "devices": devices,
-        "checkpoint_seconds": checkpoint_seconds,
-    }
-    given = {name: value for name, value in wishes.items() if value is not None} | generating
     subset = chosen_subset(samples, index_subset, select, subset_classes_on, select_from, given, config.seed)
     if not json:
         words = network_words(samples if subset is None else samples.select(subset.rows), config.preset, given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from provnet.cli.otherdata import in_mode, other_spec
 from provnet.cli.output import is_first_process, note
 from provnet.cli.rundata import spec_name
-from provnet.errors import DataError, UsageError
+from provnet.errors import DataError, UsageError, one_of
 
 if TYPE_CHECKING:
     from provnet.data.imagedata import DataSpec, ImageData
@@ -26,6 +27,30 @@ TestData = Annotated[
         rich_help_panel="Data",
     ),
 ]
+
+
+def checked_early(wishes: Mapping[str, Any], fraction: float | None, decisions: Path | None) -> dict[str, Any]:
+    """The wishes that were given. What is wrong whatever the data are is refused, before hours of reading pictures."""
+    from provnet.data.decisions_file import read_decisions
+    from provnet.data.holdout import check_fraction
+    from provnet.models.backbones import BACKBONES
+    from provnet.models.config import NetworkConfig
+    from provnet.models.provenance import NETWORKS
+    from provnet.models.sharing import SHARING
+    from provnet.training.setup import DEVICES
+
+    given = {name: value for name, value in wishes.items() if value is not None}
+    tables = {"network": tuple(NETWORKS), "backbone": ("auto", *BACKBONES, *SHARING), "device": DEVICES}
+    for name, allowed in tables.items():
+        if name in given:
+            one_of(name, given[name], allowed)
+    others = {"alpha", "conditional", "level", "head", "key_type", "key_width"} & given.keys()
+    NetworkConfig("single", "small", (1, 8, 8), 1, **{name: given[name] for name in others})
+    if fraction is not None:
+        check_fraction(fraction)
+    if decisions is not None:
+        read_decisions(decisions)
+    return given
 
 
 def opened(data: str, options: dict[str, Any], out: Path) -> ImageData:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from provnet.cli.banked import bank_counts, change_run, note_removed, note_strangers, say_change
 from provnet.cli.options import AsJson, RunFolder
 from provnet.cli.output import emit_json, note, say
+from provnet.data.files import shown
 from provnet.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from provnet.data.identity import SampleTable
 
 EXAMPLE = "Example: [bold]provnet withhold runs/mnist --id train/12 --id train/40 --erase[/bold]"
 WEIGHTS = (
@@ -56,15 +61,20 @@ def withhold(
     act = {"erase": bank.erase, "restore": bank.restore, "withhold": bank.withhold}[action]
     found = change_run(run, lambda loaded: act(loaded, wanted))
     before, after = found.before.samples, found.after.samples
+    left = [] if restore else still_there(before, wanted, erase)
     changed = len(before) - len(after) if erase else int((before.withheld != after.withheld).sum())
     if json:
         counts = bank_counts(found.after.config, after)
-        emit_json({"run": str(run), "action": action, "changed": changed, **counts})
+        emit_json({"run": str(run), "action": action, "changed": changed, **counts, "equal_left": left})
         note_removed(run, found)
     elif changed:
         say_change(run, found, f"{DONE[action]} {changed:,} {'sample' if changed == 1 else 'samples'}")
     else:
         say(f"nothing to change: {'none of them is' if restore else 'all of them are'} withheld")
+    if left:
+        more = ", ..." if len(left) > FEW else ""
+        names = ", ".join(shown(name) for name in left[:FEW]) + more
+        note(f"the same picture stays in the run under other ids; give them, too: {names}", "warning")
     if erase:
         were_added = int(before.added.sum()) - int(after.added.sum())
         why = maybe_trained(found.before.config.training, found.before.config.erased)
@@ -73,6 +83,13 @@ def withhold(
         elif changed and why:
             note(MAYBE.format(why=why))
         note_strangers(run)
+
+
+def still_there(samples: SampleTable, ids: Iterable[str], erased: bool) -> list[str]:
+    """The ids of other samples with the pictures of these, which are still named or, after erasing, in the files."""
+    given = {samples.id_places[name] for name in ids}
+    equal = {other for place in given for other in samples.equal(place)} - given
+    return [samples.sample_ids[place] for place in sorted(equal) if erased or not samples.withheld[place]]
 
 
 def read_ids(path: Path) -> list[str]:
@@ -84,7 +101,7 @@ def read_ids(path: Path) -> list[str]:
     ...     read_ids(Path(folder, "ids.txt"))
     ['train/1', 'train/2']
     """
-    from provnet.data.files import read_file, shown
+    from provnet.data.files import read_file
 
     try:
         text = read_file(path, LARGEST).decode("utf-8-sig")
@@ -94,4 +111,5 @@ def read_ids(path: Path) -> list[str]:
 
 
 DONE = {"erase": "erased", "restore": "restored", "withhold": "withheld"}
+FEW = 5  # ids in a message
 LARGEST = 2**30  # bytes of a list

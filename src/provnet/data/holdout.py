@@ -13,6 +13,12 @@ from provnet.errors import UsageError
 FIRST = "holdout_first"  # among a DataSpec's options: samples were held out by their labels before decisions
 
 
+def check_fraction(fraction: float) -> None:
+    """Refuse a share that leaves nothing, or holds nothing out."""
+    if not 0 < fraction < 1:
+        raise UsageError(f"the fraction held out (--holdout) must lie between 0 and 1, such as 0.1; got {fraction}")
+
+
 def holdout(data: ImageData, fraction: float, *, given: ImageData | None = None) -> tuple[ImageData, ImageData]:
     """Split data into (train, test), class by class; about `fraction` of each class is for testing.
 
@@ -28,8 +34,7 @@ def holdout(data: ImageData, fraction: float, *, given: ImageData | None = None)
     >>> len(train), len(test)
     (3600, 400)
     """
-    if not 0 < fraction < 1:
-        raise UsageError(f"the fraction held out must lie between 0 and 1, got {fraction}")
+    check_fraction(fraction)
     if given is None or given is data:
         held = _held(data, fraction)
         return _side(data, ~held, fraction, "train"), _side(data, held, fraction, "test")

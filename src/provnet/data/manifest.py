@@ -141,5 +141,5 @@ def _outside(folder: Path, relative: str) -> str | None:
     if not os.path.realpath(folder / relative).startswith(root + os.sep):
         return "leads out of the folder of the CSV file, through a link"
     if not (folder / relative).is_file():
-        return "is not a file that is there"
+        return f"is not a file in {shown(str(folder))}; root (train --root DIR) says what paths are relative to"
     return None

@@ -32,6 +32,8 @@ class Named:
 
 def data_folder(data_dir: str | os.PathLike[str] | None) -> Path:
     """The folder that names resolve under: the one given, else PROVNET_DATA, else ./data; as an absolute path."""
+    if not isinstance(data_dir, str | os.PathLike | None):
+        raise UsageError(f"data_dir (--data-dir) must be a folder, as text or as a Path; got {data_dir!r:.80}")
     return Path(data_dir or os.environ.get("PROVNET_DATA") or "data").absolute()
 
 

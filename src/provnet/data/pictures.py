@@ -148,15 +148,16 @@ def _root(entry: Entry) -> Path:
 
 def _mixed(entries: Sequence[Entry], rule: DecodeRule, pool: ThreadPoolExecutor) -> DataError:
     """The error for pictures that differ in size or mode, with counts; headers tell, nothing is decoded."""
-    found = [header for header in pool.map(lambda e: _header(e, rule), entries) if header is not None]
-    sizes = Counter(f"{height} x {width}" for height, width, _ in found)
-    modes = Counter(mode for _, _, mode in found)
+    headers = pool.map(lambda e: _header(e, rule), entries)
+    found = [(entry.relative, header) for entry, header in zip(entries, headers, strict=True) if header is not None]
+    sizes = [(name, f"{height} x {width}") for name, (height, width, _) in found]
+    modes = [(name, mode) for name, (_, _, mode) in found]
     facts = []
-    if len(modes) > 1 and rule.mode is None:
+    if len({mode for _, mode in modes}) > 1 and rule.mode is None:
         facts.append(f"grey and colour are mixed ({_counts(modes)}); pass mode (train --mode), grey or rgb")
-    if len(sizes) > 1 and rule.size is None:
+    if len({size for _, size in sizes}) > 1 and rule.size is None:
         facts.append(f"the pictures differ in size, height x width ({_counts(sizes)}); pass size (train --size)")
-    words = " and ".join(facts) or "the pictures differ in size or mode; pass size and mode (train --size, --mode)"
+    words = ". Also, ".join(facts) or "the pictures differ in size or mode; pass size and mode (train --size, --mode)"
     return DataError(f"{words}. {_FOR_A_RUN}")
 
 
@@ -171,9 +172,13 @@ def _header(entry: Entry, rule: DecodeRule) -> tuple[int, int, str] | None:
         return None  # the error to come is about sizes; a bad file has its turn once those agree
 
 
-def _counts(counter: Counter[str], most: int = 8) -> str:
-    listed = ", ".join(f"{name}: {count:,}" for name, count in counter.most_common(most))
-    return listed + (f", ... {len(counter):,} in all" if len(counter) > most else "")
+def _counts(found: Sequence[tuple[str, str]], most: int = 8) -> str:
+    """How many files are of each kind; of the rarest one is named, as it may be a stray."""
+    counter = Counter(kind for _, kind in found)
+    listed = ", ".join(f"{kind}: {count:,}" for kind, count in counter.most_common(most))
+    rarest = counter.most_common()[-1][0]
+    stray = next(name for name, kind in found if kind == rarest)
+    return f"{listed}{f', ... {len(counter):,} in all' if len(counter) > most else ''}; the rarest: {shown(stray)}"
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def fit_generator(data: ImageData, generator: str = "modern", *, changes: Any = 
     >>> run.config.network.backbone
     'vae-faces'
     """
-    if changes is not None and not isinstance(changes, Mapping):
+    if changes is not None and not (isinstance(changes, Mapping) and all(isinstance(name, str) for name in changes)):
         raise UsageError(f'changes must be settings by name, as {{"epochs": 40}}; got {changes!r:.80}')
     return fit(data, **generator_wishes(generator, **(changes or {})), **how)
 

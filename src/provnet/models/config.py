@@ -95,3 +95,17 @@ class NetworkConfig:
         """
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         return cls(**plain)
+
+
+def shape_words(shape: tuple[int, ...], given: tuple[int, ...]) -> str:
+    """What to do with samples of another shape than a network takes.
+
+    >>> shape_words((1, 28, 28), (28, 28))
+    'this network takes samples of shape (1, 28, 28), got (28, 28); add the axis of the channel: images[:, None]'
+    """
+    way = "resize them first"
+    if len(shape) == 3 and shape[0] == 1 and given == shape[1:]:
+        way = "add the axis of the channel: images[:, None]"
+    elif len(shape) == 3 and given == (*shape[1:], shape[0]):
+        way = "bring the channels to the front: numpy.moveaxis(images, -1, 1)"
+    return f"this network takes samples of shape {shape}, got {given}; {way}"

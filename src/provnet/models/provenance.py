@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from provnet.errors import UsageError, choose, one_of
 from provnet.indexing import IndexMap
 from provnet.models.backbones import BACKBONES, branch, custom_design, output_shape
-from provnet.models.config import NetworkConfig
+from provnet.models.config import NetworkConfig, shape_words
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.heads import INDEX_HEADS, PlainHead
 from provnet.models.made import GENERATORS, Made
@@ -66,8 +66,7 @@ class Normalise(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
         if tuple(images.shape[1:]) != self.input_shape:
-            given = tuple(images.shape[1:])
-            raise UsageError(f"this network takes samples of shape {self.input_shape}, got {given}; resize them first")
+            raise UsageError(shape_words(self.input_shape, tuple(images.shape[1:])))
         values = (images.float() / self.scale - self.mean) / self.std
         if self.channels_last:  # convolutions, BatchNorm and pooling are faster this way
             return torch.empty_like(values, memory_format=torch.channels_last).copy_(values)

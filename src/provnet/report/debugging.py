@@ -104,6 +104,7 @@ class DebugReport:
         class_names: for choosing another label.
         next_steps: commands to try next.
         barred: samples of the data are withheld or erased, which exported decisions do not drop.
+        unsure: why wrong labels may hide although none is flagged; else empty.
         no_command: why none is among them that trains again; else empty.
     """
 
@@ -130,6 +131,7 @@ class DebugReport:
     next_steps: tuple[NextStep, ...] = ()
     barred: bool = False
     no_command: str = ""
+    unsure: str = ""
 
 
 def debug_html(report: DebugReport) -> str:
