@@ -86,6 +86,7 @@ def weights_of(
     """
     one_of("weights", weights, WEIGHTS)
     _check_samples(index, len(output.logits), net.index_head.index_map.n)
+    _refuse_not_finite(torch.isfinite(output.logits).all(1) & _finite_scores(net, output))
     head = net.index_head
     joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
     if output.index_scores is None:
