@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -205,3 +206,15 @@ def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, serv
         assert Jobs(served, Keeping(served)).progress["scores"].state == "none"
     finally:
         kept.write_bytes(before)
+
+
+def test_a_kept_map_points_at_no_sample_of_other_test_data(live: Live, served: Served, tmp_path: Path) -> None:
+    right = {one["sha256"] for one in live.get("/map").json()["misattributed"]}
+    assert served.test is not None and served.keep is not None and right
+    shutil.copytree(served.keep, tmp_path / "app")
+    turned = served.test.select(np.arange(len(served.test))[::-1].copy())
+    with serving(replace(served, test=turned, keep=tmp_path / "app")) as other:
+        other.wait("map")
+        found = other.get("/map").json()["misattributed"]
+    assert {one["sha256"] for one in found} == right
+    assert all(one["sha256"] == turned.samples.hex(one["position"]) for one in found)
