@@ -95,6 +95,25 @@ def test_of_equal_samples_the_first_is_named_whatever_was_asked_for(keys: Run) -
         assert weights == "joint" or names[0] == list(range(30)) * 2
 
 
+@pytest.mark.parametrize("network", ["single", "class-independent", "class-conditional", "class-conditional-heads"])
+@pytest.mark.parametrize("weights", ["plain", "joint"])
+def test_of_equal_scores_the_lower_sample_is_named_whatever_was_asked_for(network: str, weights: str) -> None:
+    labels = np.arange(200) % 2
+    net = made(network, IndexMap(labels))
+    outputs: Any = net.index_head
+    with torch.no_grad():
+        outputs.linear.weight.zero_()
+        outputs.linear.bias.copy_(torch.arange(len(outputs.linear.bias)) // 40 % 2)  # two scores, each many times
+    output = net(torch.randn(5, 4))
+    for k in (1, 2, 30, 200):
+        found = attribute(net, output, k, weights)
+        whole = weights_of(net, output, torch.arange(200).expand(5, 200), weights).detach().numpy()
+        for row in range(5):
+            order = np.lexsort((np.arange(200), -whole[row]))
+            order = order[whole[row][order] > 0][:k]
+            assert found.index[row, : len(order)].tolist() == order.tolist()
+
+
 def test_classes_that_nearly_tie_are_told_alike() -> None:
     net = made("class-conditional", IndexMap([0, 1, 0, 1]))
     with torch.no_grad():
