@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import provnet
+from provnet.applications.credit_mass import credit_mass
 from provnet.attribution import attribute, joint_scores, weights_of
 from provnet.errors import NonFiniteError
 from provnet.indexing import IndexMap
 from provnet.modelfile import Run
 from provnet.models.config import NetworkConfig
-from provnet.models.exemplar import ExemplarHead
+from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, build
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -94,6 +95,25 @@ def test_of_equal_samples_the_first_is_named_whatever_was_asked_for(keys: Run) -
         assert weights == "joint" or names[0] == list(range(30)) * 2
 
 
+@pytest.mark.parametrize("network", ["single", "class-independent", "class-conditional", "class-conditional-heads"])
+@pytest.mark.parametrize("weights", ["plain", "joint"])
+def test_of_equal_scores_the_lower_sample_is_named_whatever_was_asked_for(network: str, weights: str) -> None:
+    labels = np.arange(200) % 2
+    net = made(network, IndexMap(labels))
+    outputs: Any = net.index_head
+    with torch.no_grad():
+        outputs.linear.weight.zero_()
+        outputs.linear.bias.copy_(torch.arange(len(outputs.linear.bias)) // 40 % 2)  # two scores, each many times
+    output = net(torch.randn(5, 4))
+    for k in (1, 2, 30, 200):
+        found = attribute(net, output, k, weights)
+        whole = weights_of(net, output, torch.arange(200).expand(5, 200), weights).detach().numpy()
+        for row in range(5):
+            order = np.lexsort((np.arange(200), -whole[row]))
+            order = order[whole[row][order] > 0][:k]
+            assert found.index[row, : len(order)].tolist() == order.tolist()
+
+
 def test_classes_that_nearly_tie_are_told_alike() -> None:
     net = made("class-conditional", IndexMap([0, 1, 0, 1]))
     with torch.no_grad():
@@ -123,6 +143,62 @@ def test_keys_and_scales_that_are_not_finite_name_nobody(keys: Run, weights: str
     finally:
         with torch.no_grad():
             part.copy_(before)
+
+
+@pytest.mark.parametrize("weights", ["plain", "joint"])
+@pytest.mark.parametrize("bad", [torch.nan, -torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("stored", ["fp32", "bf16", "int8"])
+def test_a_broken_key_of_one_class_names_nobody_of_others(weights: str, bad: float, stored: str) -> None:
+    net = made("class-independent", IndexMap([0, 0, 1, 1]), head="exemplar", key_width=4, key_type=stored)
+    head = net.index_head
+    assert isinstance(head, ExemplarHead)
+    head.open_keys(trained=False)
+    head.set_keys(torch.arange(4), torch.randn(4, 4))
+    head.close_keys()
+    (head.keys if head.steps is None or stored == "bf16" else head.steps)[head.rows[3]] = bad
+    images, first = torch.randn(8, 4), torch.zeros(1, 1, dtype=torch.int64)
+    for row in range(8):
+        output = net(images[row : row + 1])
+        with pytest.raises(NonFiniteError):
+            attribute(net, output, 2, weights)
+        with pytest.raises(NonFiniteError):
+            weights_of(net, output, first, weights)
+        with pytest.raises(NonFiniteError):
+            credit_mass(net, images[row : row + 1], torch.arange(4), 4, -1e9, weights=weights)
+
+
+def test_a_score_of_minus_infinity_is_no_weight_of_zero() -> None:
+    net = made("single", IndexMap([0, 0, 1]))
+    outputs: Any = net.index_head
+    output = net(torch.zeros(1, 4))
+    assert weights_of(net, output, torch.tensor([[0]])).item() > 0
+    with torch.no_grad():
+        outputs.linear.bias[2] = -torch.inf
+    output = net(torch.zeros(1, 4))
+    for weights in ("plain", "joint"):
+        with pytest.raises(NonFiniteError):
+            weights_of(net, output, torch.tensor([[0]]), weights)
+
+
+@pytest.mark.parametrize("weights", ["plain", "joint"])
+def test_of_keys_that_fp32_cannot_tell_apart_the_best_comes_first(weights: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(600) % 3
+    head = ExemplarHead(64, IndexMap(labels), conditional=False, scale=16.0).eval()
+    for _ in range(4):
+        keys = unit(torch.randn(600, 64, generator=generator))
+        middle = keys[0]
+        keys[:120:3] = unit(middle + 3e-7 * torch.randn(40, 64, generator=generator))  # all of class 0
+        head.set_keys(torch.arange(600), keys)
+        queries = unit(middle + 0.05 * torch.randn(17, 64, generator=generator))
+        log_class = torch.log_softmax(torch.tensor([5.0, 0.0, 0.0]), 0).expand(17, 3) if weights == "joint" else None
+        none = torch.zeros(17, dtype=torch.int64)
+        found = head.best(queries, none, 600, log_class).index
+        for k in (1, 5):
+            assert torch.equal(head.best(queries, none, k, log_class).index, found[:, :k])
+        exact = unit(queries).double() @ head.bank.unpacked()[head.rows].double().t()
+        best = exact[:, labels == 0].amax(1) if weights == "joint" else exact.amax(1)
+        assert torch.equal(exact.gather(1, found[:, :1])[:, 0].float(), best.float())
 
 
 def made(network: str, index_map: IndexMap, **more: object) -> ProvenanceNet:

@@ -17,7 +17,8 @@ from provnet.equal import Equal, shared
 from provnet.errors import NonFiniteError, UsageError, one_of
 from provnet.models.exemplar import ExemplarHead, unit
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
-from provnet.ranks import Ranked, TopK, in_order
+from provnet.ranks import Ranked, TopK, in_order, ranks_of, rows_of
+from provnet.retrieval import MARGIN
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ def weights_of(
     """
     one_of("weights", weights, WEIGHTS)
     _check_samples(index, len(output.logits), net.index_head.index_map.n)
+    _refuse_not_finite(torch.isfinite(output.logits).all(1) & _finite_scores(net, output))
     head = net.index_head
     joint = torch.log_softmax(output.logits.float(), 1) if weights == "joint" else None
     if output.index_scores is None:
@@ -145,11 +147,14 @@ def _refuse_not_finite(finite: Tensor) -> None:
 
 
 def _best_of_scores(net: ProvenanceNet, scores: Tensor, classes: Tensor, k: int, equal: Equal | None) -> Ranked:
-    """The best of comparable scores (B, slots), as logs of their shares; of equal samples the lower slot first."""
+    """The best of comparable scores (B, slots), as logs of their shares; of equal scores the lower slot first."""
     count, slots = min(k, scores.shape[1]), scores.shape[1]
-    best = TopK(*scores.topk(min(count + (0 if equal is None else equal.most - 1), slots), dim=1))
-    if equal is not None:  # enough were taken to hold every group that would be cut
-        best = in_order(best.score, best.row, count)
+    some = TopK(*scores.topk(min(count + MARGIN + (0 if equal is None else equal.most - 1), slots), dim=1))
+    best = in_order(some.score, some.row, count)
+    last = best.score[:, -1]
+    cut = (some.score[:, -1] == last) & torch.isfinite(last)  # `topk` chose among equal ones as it liked
+    if some.row.shape[1] < slots and bool(cut.any()):
+        best.row[cut] = rows_of(ranks_of(scores[cut], torch.arange(slots, device=scores.device)).topk(count, 1).values)
     real = torch.isfinite(best.score)
     index = net.index_head.to_index(best.row.where(real, best.row[:, :1]), classes).where(real, -1)
     return Ranked(index, (best.score - scores.logsumexp(1, keepdim=True)).clamp(max=0.0))

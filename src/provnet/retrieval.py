@@ -197,13 +197,21 @@ def _some(queries: Tensor, keys: PackedKeys, exact: PackedKeys, k: int, chunk: i
     _refuse_not_finite(*torch.aminmax(score))
     found = in_order(score, rows, k)
     if count < len(keys) and keys is exact:
-        last = found.score[:, -1]
-        doubtful = last - scanned.amin(1) <= SAFE * (scanned - score).abs().amax(1) + TINY * last.abs()
+        doubtful = is_doubtful(found.score[:, -1], scanned, score)
         if bool(doubtful.any()):
             rows = rows_of(_scan(queries[doubtful].double(), keys, count, chunk))
             better = in_order(score_rows(queries[doubtful], exact, rows), rows, k)
             found.score[doubtful], found.row[doubtful] = better.score, better.row
     return found
+
+
+def is_doubtful(last: Tensor, scanned: Tensor, exact: Tensor) -> Tensor:
+    """(B,) bool: whether the error of fp32 scores (B, K) could have kept a better key than the last (B,) out of them.
+
+    >>> is_doubtful(torch.tensor([1.0, 1.0]), torch.tensor([[0.5], [1.0]]), torch.tensor([[0.5], [1.0]])).tolist()
+    [False, True]
+    """
+    return last - scanned.amin(1) <= SAFE * (scanned - exact).abs().amax(1) + TINY * last.abs()
 
 
 def _scan(queries: Tensor, keys: PackedKeys, count: int, chunk: int | None) -> Tensor:

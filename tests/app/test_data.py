@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from provnet.app.decision_book import Choice, DecisionBook
+from provnet.app.keeping import Keeping
 from provnet.app.served import Served
 from provnet.data.apply import apply_decisions
 from provnet.data.decisions_file import read_decisions
@@ -193,7 +196,6 @@ def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, serv
     changed = replace(served.run.samples, withheld=np.arange(82) == 5)
     run = replace(served.run, samples=changed)
     from provnet.app.jobs import Jobs
-    from provnet.app.keeping import Keeping
 
     other = replace(served, run=run)
     assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 3
@@ -205,3 +207,27 @@ def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, serv
         assert Jobs(served, Keeping(served)).progress["scores"].state == "none"
     finally:
         kept.write_bytes(before)
+
+
+def test_a_kept_map_points_at_no_sample_of_other_test_data(live: Live, served: Served, tmp_path: Path) -> None:
+    right = {one["sha256"] for one in live.get("/map").json()["misattributed"]}
+    assert served.test is not None and served.keep is not None and right
+    shutil.copytree(served.keep, tmp_path / "app")
+    turned = served.test.select(np.arange(len(served.test))[::-1].copy())
+    with serving(replace(served, test=turned, keep=tmp_path / "app")) as other:
+        other.wait("map")
+        found = other.get("/map").json()["misattributed"]
+    assert {one["sha256"] for one in found} == right
+    assert all(one["sha256"] == turned.samples.hex(one["position"]) for one in found)
+
+
+def test_a_kept_decision_is_about_the_sample_that_had_its_name(served: Served, tmp_path: Path) -> None:
+    now = replace(served, keep=tmp_path / "app")
+    book = DecisionBook(now.run.samples, Keeping(now))
+    book.decide([3], Choice("drop"))
+    assert DecisionBook(now.run.samples, Keeping(now)).choices == {3: Choice("drop")}
+    ids = list(now.run.samples.sample_ids)
+    ids[3], ids[4] = ids[4], ids[3]
+    turned = replace(now.run.samples, sample_ids=tuple(ids))  # trained anew, under names that changed places
+    again = replace(now, run=replace(now.run, samples=turned))
+    assert DecisionBook(turned, Keeping(again)).choices == {}

@@ -56,6 +56,9 @@ def test_records_agree_with_the_arrays(traced: Traced) -> None:
     assert all(len(one["exemplars"]) == 3 and "weight" in one["exemplars"][0] for one in records)
     assert records[30]["control"]["pixels"]["distance"] == 0
     assert records[30]["control"]["pixels"]["sample_id"] == DATA.samples.sample_ids[9]
+    for one in records:
+        for named in (*one["exemplars"], one["near_copy"]["of"], *one["control"].values()):
+            assert named["sha256"] == DATA.samples.hex(DATA.samples.id_places[named["sample_id"]])
     summary = traced.to_json()
     assert summary["near_copies"]["value"] == traced.near_copy.mean()
     assert summary["supported"]["value"] + summary["abstained"]["value"] == pytest.approx(1)

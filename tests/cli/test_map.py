@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
+
+import provnet
+from provnet.modelfile import read_run
 
 from ..report.reading import Page
 from .conftest import CLASSES, PER_CLASS, Call
@@ -61,6 +66,21 @@ def test_a_limit_keeps_exemplars_that_are_not_on_the_map(run: Path, tmp_path: Pa
     assert len(data["ids"]) > 8
     assert len(rows(tmp_path)) == 8
     assert "Misattributed" not in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_classes_of_fewer_samples_than_exemplars_that_are_shown(tmp_path: Path, call: Call) -> None:
+    folder, out = tmp_path / "run", tmp_path / "map"
+    assert call("train", "embedded", "--limit", 20, "--out", folder, "--epochs", 1, "--device", "cpu").code == 0
+    found = call("map", folder, "--out", out, *QUICK, "--json")
+    assert found.code == 0, found.err
+    assert found.json["misattributed"]["value"] > 0
+    data, loaded = payload(out), read_run(folder)
+    near = np.frombuffer(base64.b64decode(data["near"]), "<i4").reshape(data["places"], data["k"])
+    test = provnet.open_data("embedded", split="test")
+    place = {name: row for row, name in enumerate(test.samples.sample_ids)}
+    for row in range(data["train"], data["places"]):
+        (one,) = provnet.explain(loaded, test.images[[place[data["ids"][row]]]], k=5)
+        assert [data["ids"][i] for i in near[row] if i >= 0] == [x.sample_id for x in one.exemplars]
 
 
 def test_withheld_samples_are_nowhere(place: Path, tmp_path: Path, call: Call) -> None:

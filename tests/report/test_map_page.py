@@ -81,6 +81,12 @@ def test_a_script_runs_only_by_its_hash_and_data_cannot_end_it() -> None:
     assert np.frombuffer(base64.b64decode(packed(np.array([-1, 70000]), "<i4")), "<i4").tolist() == [-1, 70000]
 
 
+def test_numbers_that_a_type_cannot_hold_are_refused() -> None:
+    for values, kind in (([65_536], "<u2"), ([-1], "<u2"), ([2**31], "<i4"), ([0.5], "<u2")):
+        with pytest.raises(UsageError, match="do not fit"):
+            packed(np.array(values), kind)
+
+
 def report(n: int = 30, pictures: bool = True) -> MapReport:
     draw = np.random.default_rng(0)
     near = draw.integers(-1, n + 3, (n + 2, 5))
@@ -111,6 +117,15 @@ def payload(page: str) -> dict:  # type: ignore[type-arg]
     return found
 
 
+def test_a_class_beyond_65536_keeps_its_number() -> None:
+    given = report(pictures=False)
+    many = replace(given, class_names=[str(i) for i in range(70_002)], labels=given.labels + 70_000)
+    data = payload(map_html(many).html)
+    label = np.frombuffer(base64.b64decode(data["label"]), "<i4")
+    named = {name: data["names"][number] for name, number in zip(data["ids"], label, strict=True)}
+    assert named == {f"</script>{i}\\x1b": str(70_000 + i % 2) for i in range(33)}
+
+
 def test_the_page_is_one_file_and_holds_every_place_with_its_own_data() -> None:
     given = report()
     made = map_html(given)
@@ -127,7 +142,7 @@ def test_the_page_is_one_file_and_holds_every_place_with_its_own_data() -> None:
     assert "\x1b" not in "".join(data["ids"])
     xy = np.frombuffer(base64.b64decode(data["xy"]), "<u2").reshape(-1, 2).astype(float)
     near = np.frombuffer(base64.b64decode(data["near"]), "<i4").reshape(-1, 5)
-    label = np.frombuffer(base64.b64decode(data["label"]), "<u2")
+    label = np.frombuffer(base64.b64decode(data["label"]), "<i4")
     scale = np.ptp(given.xy, axis=0).max() / 65534
     for old in range(32):
         new = back[f"</script>{old}\\x1b"]

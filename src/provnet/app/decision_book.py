@@ -104,17 +104,20 @@ class DecisionBook:
                 self.choices[place] = choice
 
     def _save(self) -> None:
-        names = self.samples.sample_ids
-        rows = [[names[place], *choice] for place, choice in sorted(self.choices.items())]
+        samples = self.samples
+        chosen = sorted(self.choices.items())
+        rows = [[samples.sample_ids[place], *choice, samples.hex(place)] for place, choice in chosen]
         self.saved = self.keeping.write_json(FILE, {"decisions": rows})
 
     def _restore(self) -> None:
         kept = self.keeping.read_json(FILE) or {}
         rows = kept.get("decisions")
         for row in rows if isinstance(rows, list) else []:
-            if not (isinstance(row, list) and len(row) == 3 and all(isinstance(cell, str) for cell in row)):
+            if not (isinstance(row, list) and len(row) in (3, 4) and all(isinstance(cell, str) for cell in row)):
                 continue
             place = self.samples.id_places.get(row[0])
+            if place is not None and len(row) == 4 and self.samples.hex(place) != row[3]:
+                continue  # the name is another sample's now; rows of three are from before hashes were kept
             fits = row[1] in KINDS and (row[1] == "relabel") == (row[2] in self.samples.class_names)
             if place is not None and fits and not self.samples.withheld[place]:
                 self.choices[place] = Choice(row[1], row[2])

@@ -57,6 +57,7 @@ class Map:
         index: (n,) int64 training samples; xy: (n, 2) float32; cluster: (n,) int64.
         groups: (c, 3 + NEAREST) int64: class, number, size, nearest samples (-1 where there are fewer).
         test: (m,) int64 positions of misattributed test samples; test_xy: (m, 2); test_class: (m,) predicted.
+        test_data: fingerprint of the test samples, in whose order the positions are; empty where there were none.
     """
 
     index: np.ndarray
@@ -68,6 +69,7 @@ class Map:
     test_class: np.ndarray
     engine: str
     left_out: int
+    test_data: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +161,12 @@ def _map(served: Served) -> Map:
         test_class=predicted,
         engine=found.embedding.engine,
         left_out=found.left_out,
+        test_data=_fingerprint(served),
     )
+
+
+def _fingerprint(served: Served) -> str:
+    return "" if served.test is None else served.test.samples.fingerprint
 
 
 def _groups(clusters: tuple[Cluster, ...]) -> np.ndarray:
@@ -176,8 +183,13 @@ _ARRAYS = ("index", "xy", "cluster", "groups", "test", "test_xy", "test_class")
 
 def _map_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Map:
     found = Map(
-        **{name: arrays[name] for name in _ARRAYS}, engine=str(about["engine"]), left_out=int(about["left_out"])
+        **{name: arrays[name] for name in _ARRAYS},
+        engine=str(about["engine"]),
+        left_out=int(about["left_out"]),
+        test_data=str(about["test_data"]),
     )
+    if found.test_data != _fingerprint(served):
+        raise ValueError("the test data are others than when it was made")
     n, tests = len(served.run.samples), 0 if served.test is None else len(served.test)
     _want(found.xy.shape == (len(found.index), 2) and found.cluster.shape == found.index.shape)
     _want(bool(np.isfinite(found.xy).all() and np.isfinite(found.test_xy).all()))
@@ -225,7 +237,7 @@ WORK: dict[str, Work] = {
         _map,
         lambda found: (
             {name: getattr(found, name) for name in _ARRAYS},
-            {"engine": found.engine, "left_out": found.left_out},
+            {name: getattr(found, name) for name in ("engine", "left_out", "test_data")},
         ),
         _map_back,
         _needs_training,

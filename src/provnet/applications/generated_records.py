@@ -137,6 +137,7 @@ class Traced:
             record["control"] = {
                 name: {
                     "sample_id": samples.sample_ids[int(one.index[row])],
+                    "sha256": samples.hex(int(one.index[row])),
                     "index": int(one.index[row]),
                     "distance": float(one.distance[row]),
                     "next": float(one.following[row]) if np.isfinite(one.following[row]) else None,

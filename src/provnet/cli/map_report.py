@@ -27,7 +27,10 @@ def map_report(
     from provnet.cli.rundata import spec_name
     from provnet.report.map_page import MapReport
 
-    named = [found.exemplars] + ([found.misattributed.index] if found.misattributed is not None else [])
+    missed_named = np.full((len(found.test_rows), found.exemplars.shape[1]), -1, dtype=np.int64)
+    if found.misattributed is not None:  # fewer columns where all classes are small
+        missed_named[:, : found.misattributed.index.shape[1]] = found.misattributed.index
+    named = [found.exemplars, missed_named]
     wanted = np.unique(np.concatenate([part.reshape(-1) for part in named]))
     extra = np.setdiff1d(wanted[wanted >= 0], found.index)
     places = len(found.index) + len(found.test_rows)

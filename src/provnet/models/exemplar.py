@@ -19,13 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.errors import choose
+from provnet.errors import NonFiniteError, choose
 from provnet.index_loss import IndexLoss, index_cross_entropy
 from provnet.indexing import IndexMap
-from provnet.keybank import DTYPES, PackedKeys, pack, score_rows
+from provnet.keybank import DTYPES, PackedKeys, pack
 from provnet.models.heads import IndexHead, within_class
-from provnet.ranks import Ranked, TopK, in_order, ranks_of, rows_of
-from provnet.retrieval import MARGIN, top_k, top_k_within
+from provnet.models.joint import best_jointly
+from provnet.ranks import Ranked, TopK
+from provnet.retrieval import top_k, top_k_within
 from provnet.sampled_loss import sampled_cross_entropy
 from provnet.sharding import all_rows, gather, merge_over, shard_of, shares_of, sum_over
 
@@ -202,7 +203,11 @@ class ExemplarHead(IndexHead):
         P(class) times the share within the class; that is for heads that are not conditional.
         """
         if log_class is not None and not self.conditional:
-            return self._best_jointly(unit(features), k, log_class - self.class_totals(features))
+            bias = log_class - self.class_totals(features)
+            found = best_jointly(
+                unit(features), self.bank, k, scale=self.scale, bias=bias, parts=self._parts, labels=self._labels
+            )
+            return Ranked(self.order[found.row], found.score.clamp(max=0.0))
         shares = shares_of(len(classes), self.shard, features.device)
         queries = gather(unit(features), shares)
         if self.conditional:
@@ -220,7 +225,10 @@ class ExemplarHead(IndexHead):
 
     @torch.no_grad()
     def class_totals(self, features: Tensor) -> Tensor:
-        """(B, D) -> (B, C) log-sum-exp of the scores of each class; finite, also for a class without samples."""
+        """(B, D) -> (B, C) log-sum-exp of the scores of each class; finite, also for a class without samples.
+
+        Keys, features and a scale that are not finite are refused, but for training, which looks at its loss.
+        """
         shares = shares_of(len(features), self.shard, features.device)
         queries, scale = gather(unit(features), shares), self.scale
         # a recorded step must not look at values, and while training only the largest total is looked at
@@ -228,8 +236,16 @@ class ExemplarHead(IndexHead):
         sums = queries.new_zeros(self.index_map.classes, len(queries), dtype=wide)
         for start, part in self._parts(len(queries)):
             scores = (scale * (part @ queries.t()) - scale).to(wide)  # a cosine is at most 1: nothing overflows
+            if not self.training:
+                sums += 0 * scores.amin(0)  # -inf would become a weight of 0: now it is NaN, as NaN and inf are
             self._add_by_class(sums, start, scores.exp_())
-        sums = sum_over(sums, self.shard)[:, shares.own]
+        sums = sum_over(sums, self.shard)
+        if not self.training and not bool(torch.isfinite(sums).all()):  # in every process alike
+            raise NonFiniteError(
+                "the scores of some keys are not finite: no sample can be named. Check the input's values and the "
+                "model's weights (provnet verify)"
+            )
+        sums = sums[:, shares.own]
         return (sums.t().clamp_min(torch.finfo(wide).tiny).log() + scale).float()
 
     def _totals_within(self, features: Tensor, classes: Tensor) -> Tensor:
@@ -245,21 +261,6 @@ class ExemplarHead(IndexHead):
             totals[mine] = (self.scale * (queries[mine] @ keys.t())).logsumexp(1)
         return totals
 
-    def _best_jointly(self, queries: Tensor, k: int, bias: Tensor) -> Ranked:
-        """The largest of scale * cosine + bias of the key's class, the lower row first where they are equal."""
-        best = self.order.new_empty(len(queries), 0)
-        for start, part in self._parts(2 * len(queries)):  # ranks are twice as wide as scores
-            scores = self.scale * (queries @ part.t()) + bias[:, self._labels(start, len(part))]
-            ranks = ranks_of(scores, torch.arange(start, start + len(part), device=scores.device))
-            best = torch.cat([best, ranks.topk(min(k + MARGIN, len(part)), 1).values], 1)
-            best = best.topk(min(k + MARGIN, best.shape[1]), 1).values
-        rows = rows_of(best)
-        exact = self.scale * score_rows(queries, self.bank, rows) + bias.gather(
-            1, self.index_map.labels[self.order[rows]]
-        )
-        found = in_order(exact, rows, min(k, rows.shape[1]))
-        return Ranked(self.order[found.row], found.score.clamp(max=0.0))
-
     def _parts(self, batch: int) -> Iterator[tuple[int, Tensor]]:
         """(first row, keys) of pieces small enough to hold the scores of a batch."""
         bank, size = self.bank, max(1, SCORES[self.keys.device.type] // max(batch, 1))
@@ -271,7 +272,7 @@ class ExemplarHead(IndexHead):
 
         On a GPU many rows that go to few places wait for each other: there a product with ones does it.
         """
-        labels, first = self._labels(start, len(weights)), self.shard.first + start
+        labels, first = self._labels(slice(start, start + len(weights))), self.shard.first + start
         low, high = (bisect_right(self.ends, row) for row in (first, first + len(weights) - 1))
         if not weights.is_cuda or high - low > MOST_ONES:
             sums.index_add_(0, labels, weights)
@@ -279,9 +280,9 @@ class ExemplarHead(IndexHead):
             ones = torch.arange(low, high + 1, device=labels.device).unsqueeze(1) == labels
             sums[low : high + 1] += ones.to(weights.dtype) @ weights
 
-    def _labels(self, start: int, count: int) -> Tensor:
-        first = self.shard.first + start
-        return self.index_map.labels[self.order[first : first + count]]
+    def _labels(self, rows: slice | Tensor) -> Tensor:
+        """The classes of some keys of this process."""
+        return self.index_map.labels[self.order[self.shard.rows][rows]]
 
 
 def unit(features: Tensor) -> Tensor:

@@ -115,7 +115,7 @@ def _payload(report: MapReport, sheets: Sheets | None) -> dict[str, object]:
         "places": len(report.xy),
         "train": report.train,
         "xy": packed(steps, "<u2"),
-        "label": packed(report.labels, "<u2"),
+        "label": packed(report.labels, "<i4"),
         "cluster": packed(report.cluster, "<u2"),
         "near": packed(report.near, "<i4"),
         "k": int(report.near.shape[1]),

@@ -42,9 +42,12 @@ def json_block(value: Any) -> Markup:
 
 
 def packed(values: np.ndarray, kind: str) -> str:
-    """Numbers as base64, little-endian, of a type such as `<u2`.
+    """Numbers as base64, little-endian, of a type such as `<u2`; those that it cannot hold are refused.
 
     >>> packed(np.array([1, 2]), "<u2")
     'AQACAA=='
     """
-    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode("ascii")
+    made = np.ascontiguousarray(values).astype(kind)
+    if not np.array_equal(made, values):
+        raise UsageError(f"a page holds numbers as {kind}, {values.min()}..{values.max()} do not fit; show fewer")
+    return base64.b64encode(made.tobytes()).decode("ascii")

@@ -7,7 +7,7 @@
     return new Kind(out.buffer);
   };
   const n = data.places, train = data.train, k = data.k;
-  const xy = unpack(data.xy, Uint16Array), label = unpack(data.label, Uint16Array);
+  const xy = unpack(data.xy, Uint16Array), label = unpack(data.label, Int32Array);
   const cluster = unpack(data.cluster, Uint16Array), near = unpack(data.near, Int32Array);
   if (!(n > 0) || xy.length < 2 * n || label.length < n || near.length < n * k) throw new Error("its data are not whole");
   const xs = new Float32Array(n), ys = new Float32Array(n);
