@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import provnet
 from provnet import ImageData, IndexMap, ProvenanceClassifier, bank
@@ -111,6 +112,12 @@ def test_changes_of_a_generator_are_settings_by_name() -> None:
         fit_generator(data(), changes=["epochs", 1])
     with pytest.raises(UsageError, match="changes must be settings by name"):
         fit_generator(data(), changes={3: 1})
+
+
+@pytest.mark.parametrize("given", [nn.Flatten, lambda: None, 3])
+def test_a_backbone_is_a_name_or_a_module_that_was_made(given: Any) -> None:
+    with pytest.raises(UsageError, match="a name or a module that was made"):
+        fit(provnet.open_data("embedded", limit=20), backbone=given)
 
 
 def test_the_folder_of_data_sets_is_a_path() -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 import provnet
 from provnet.data.imagedata import ImageData
-from provnet.errors import DataError, NonFiniteError, choose
+from provnet.errors import DataError, NonFiniteError, UsageError, choose
 from provnet.indexing import IndexMap
 from provnet.models.backbones import auto_backbone
 from provnet.models.config import NetworkConfig
@@ -45,6 +45,8 @@ def plan(
         raise DataError("there are no samples to train on")
     if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
+    if not isinstance(backbone, str | nn.Module):
+        raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
     if isinstance(backbone, nn.Module):
         name = "custom"
     else:

@@ -33,7 +33,7 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are not for our users
     one_of("device", device, DEVICES)
     if device == "cuda" and not torch.cuda.is_available():
-        raise UsageError('device "cuda" was asked for, but no GPU is visible; use --device cpu')
+        raise UsageError('device "cuda" was asked for, but no GPU is visible; use "cpu" or "auto"')
     if devices < 1:
         raise UsageError(f"devices must be 1 or more, got {devices}")
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
