@@ -112,7 +112,7 @@ def test_added_samples_are_named_shown_measured_and_verified(place: Path, call: 
     assert call("evaluate", run).code == 0
     figures = json.loads((run / "evaluation.json").read_text())
     assert figures["index_accuracy"]["n"] == 32
-    assert figures["about"]["train"]["data"].endswith(f"and {more}, split train, mode grey")
+    assert figures["about"]["train"]["data"].endswith(f"and {more}, split train, as grey")
     assert "32, of them 8 added since training" in call("info", run).out
     assert "never trained on" in (run / "README.md").read_text()
     found = call("add", run, more)

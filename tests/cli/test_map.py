@@ -43,9 +43,12 @@ def test_page_table_and_picture(run: Path, tmp_path: Path, call: Call) -> None:
     assert values["misattributed"]["n"] == 8
     wrong = round(values["misattributed"]["value"] * 8)
     lines = rows(tmp_path)
-    assert list(lines[0]) == ["id", "x", "y", "class", "cluster", "kind"]
+    assert list(lines[0]) == ["id", "sha256", "x", "y", "class", "cluster", "kind"]
     assert len(lines) == 24 + wrong
     training = [line for line in lines if line["kind"] == "train"]
+    samples = read_run(run).samples
+    hashes = {name: samples.hex(row) for row, name in enumerate(samples.sample_ids)}
+    assert {line["id"]: line["sha256"] for line in training} == hashes
     assert {(line["class"], line["cluster"]) for line in training} == {
         (f"digit-{label}", group) for label in range(CLASSES) for group in "12"
     }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from provnet.applications.mapping import SampleMap
     from provnet.cli.rundata import Resolved
+    from provnet.data.identity import SampleTable
     from provnet.data.imagedata import ImageData
     from provnet.modelfile import Run
 
@@ -180,16 +181,17 @@ def _csv(run: Run, found: SampleMap, tests: ImageData | None) -> str:
     names = run.samples.class_names
     buffer = io.StringIO()
     lines = csv.writer(buffer, lineterminator="\n")
-    lines.writerow(["id", "x", "y", "class", "cluster", "kind"])
+    lines.writerow(["id", "sha256", "x", "y", "class", "cluster", "kind"])
 
-    def row(name: str, place: np.ndarray, label: int, group: object, kind: str) -> None:
-        lines.writerow([quoted(name), f"{place[0]:.4f}", f"{place[1]:.4f}", quoted(names[label]), group, kind])
+    def row(samples: SampleTable, i: int, place: np.ndarray, group: object, kind: str) -> None:
+        where, label = (f"{value:.4f}" for value in place), quoted(names[int(samples.labels[i])])
+        lines.writerow([quoted(samples.sample_ids[i]), samples.hex(i), *where, label, group, kind])
 
     for i, place, group in zip(found.index.tolist(), found.xy, found.cluster.tolist(), strict=True):
-        row(run.samples.sample_ids[i], place, int(run.samples.labels[i]), group + 1, "train")
+        row(run.samples, i, place, group + 1, "train")
     for i, place in zip(found.test_rows.tolist(), found.test_xy, strict=True):
         assert tests is not None
-        row(tests.samples.sample_ids[i], place, int(tests.samples.labels[i]), "", "test, misattributed")
+        row(tests.samples, i, place, "", "test, misattributed")
     return buffer.getvalue()
 
 

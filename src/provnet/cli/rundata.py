@@ -177,6 +177,8 @@ def spec_name(spec: DataSpec | None) -> str:
     >>> from provnet.data.imagedata import DataSpec
     >>> spec_name(DataSpec("mnist", "idx", "test", options={"limit": 50}))
     'mnist, split test, limit 50'
+    >>> spec_name(DataSpec("pets", "folder", "train", options={"size": [32, 48], "holdout": [[0.2, "train"]]}))
+    'pets, split train, 32 x 48 pixels, without the 20 % held out'
     """
     from provnet.data.apply import KEY, decision_words
     from provnet.data.imagedata import AFTER_READING
@@ -184,10 +186,21 @@ def spec_name(spec: DataSpec | None) -> str:
     if spec is None:
         return "none"
     words = [spec.source, f"split {spec.split}"]
-    words += [f"{name} {value}" for name, value in spec.options.items() if name not in ("class_names", *AFTER_READING)]
+    left_out = ("class_names", *AFTER_READING)
+    words += [_option_words(name, value) for name, value in spec.options.items() if name not in left_out]
     words += [decision_words(value) for name, value in spec.options.items() if name == KEY]
-    words += [f"{fraction:.0%} held out, side {side}" for fraction, side in spec.options.get("holdout", ())]
+    for fraction, side in spec.options.get("holdout", ()):
+        words.append(f"{'without the' if side == 'train' else 'of that the'} {100 * fraction:g} % held out")
     return ", ".join(words)
+
+
+def _option_words(name: str, value: Any) -> str:
+    """An option of `open_data` as people say it."""
+    if name == "size":
+        return f"{value[0]} x {value[1]} pixels"
+    if name == "value_range":
+        return f"values {value[0]:g} to {value[1]:g}"
+    return {"skip_bad": "bad files left out", "mode": f"as {value}"}.get(name, f"{name} {value}")
 
 
 def _nowhere(split: str) -> DataSpec:
