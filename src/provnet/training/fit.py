@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from provnet.data.batches import bounds, fold
+from provnet.data.batches import bounds, carried, fold
 from provnet.data.files import as_path
 from provnet.data.imagedata import DataSpec, ImageData, spec_of
 from provnet.data.resident import ResidentData
@@ -169,8 +169,12 @@ def _run(
     model, optimizer = fabric.setup(net, adamw)
     n = len(training.samples)
     state = fresh_state(n, fabric.device, logged(net))
+    batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     if checkpoint is not None:
         state = restore(checkpoint, net, adamw, fabric.device)
+        processes = checkpoint.meta["settings"]["machine"]["processes"]
+        before = bounds(n, config.batch_size, least=2 * processes)
+        state.step = carried(divmod(state.step, len(before)), before, batches)
         if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
             state.sums.zero_()
             state.record.zero_()
@@ -178,7 +182,7 @@ def _run(
         net.index_head.split_keys(fabric.global_rank, fabric.world_size)
         if checkpoint is None:
             fill_keys(net, training.indexed.images(training.samples.images))
-    steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
+    steps = len(batches) * config.epochs
     writes = session.out is not None and fabric.global_rank == 0
     clock = Clock(session.checkpoint_seconds)
     with (
