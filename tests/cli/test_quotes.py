@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,17 @@ def test_decisions_come_back_as_they_were(tmp_path: Path) -> None:
     with place.open(encoding="utf-8", newline="") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\x1b"))]
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\r\n,\"'"), min_size=1), unique=True)
+)
+def test_any_text_comes_back_from_decisions(names: list[str]) -> None:
+    given = [Decision(name, "ab" * 32, "relabel", name, row) for row, name in enumerate(names, 2)]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "decisions.csv")
+        place.write_bytes(decisions_csv(given, {"label": names}))
+        assert read_decisions(place) == given
 
 
 def test_a_manifest_gives_labels_ids_and_sources_without_quotes(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_batches_cover_everything_and_none_is_too_small(n: int, batch: int, leas
 
 @LAWS
 @given(st.integers(8, 60), st.integers(8, 16), st.integers(1, 4), st.integers(1, 4), st.integers(0, 30))
-def test_another_number_of_processes_goes_on_after_the_same_samples(n: int, batch: int, a: int, b: int, at: int) -> None:
+def test_other_processes_go_on_after_the_same_samples(n: int, batch: int, a: int, b: int, at: int) -> None:
     before, now = bounds(n, batch, 2 * a), bounds(n, batch, 2 * b)
     epochs, batches = divmod(at, len(before))
     seen = before[batches - 1][1] if batches else 0

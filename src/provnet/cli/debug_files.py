@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from provnet.cli.again import data_options, path_word
 from provnet.cli.debug_held import STRANGE, held_rows
 from provnet.cli.runsources import KEY
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,7 +224,5 @@ def _harmless(path: str) -> str:
     return path if quoted(path) == path else f"./{path}"
 
 
-def _csv(rows: list[object]) -> bytes:
-    buffer = io.StringIO(newline="")
-    csv.writer(buffer, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
-    return buffer.getvalue().encode("utf-8", "surrogateescape")
+def _csv(rows: Iterable[Iterable[object]]) -> bytes:
+    return csv_text(rows).encode("utf-8", "surrogateescape")

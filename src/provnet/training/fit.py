@@ -169,20 +169,13 @@ def _run(
     model, optimizer = fabric.setup(net, adamw)
     n = len(training.samples)
     state = fresh_state(n, fabric.device, logged(net))
-    batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     if checkpoint is not None:
-        state = restore(checkpoint, net, adamw, fabric.device)
-        processes = checkpoint.meta["settings"]["machine"]["processes"]
-        before = bounds(n, config.batch_size, least=2 * processes)
-        state.step = carried(divmod(state.step, len(before)), before, batches)
-        if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
-            state.sums.zero_()
-            state.record.zero_()
+        state = _restored(fabric, checkpoint, net, adamw, (n, config.batch_size))
     if isinstance(net.index_head, ExemplarHead):
         net.index_head.split_keys(fabric.global_rank, fabric.world_size)
         if checkpoint is None:
             fill_keys(net, training.indexed.images(training.samples.images))
-    steps = len(batches) * config.epochs
+    steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
     writes = session.out is not None and fabric.global_rank == 0
     clock = Clock(session.checkpoint_seconds)
     with (
@@ -234,6 +227,20 @@ def _run(
             recorded=session.recorded and cuda and fabric.world_size == 1 and training.samples.resident,
         )
     settle(net, training.samples.images, training.samples.labels)
+    return state
+
+
+def _restored(
+    fabric: Any, checkpoint: Checkpoint, net: ProvenanceNet, optimizer: torch.optim.Optimizer, size: tuple[int, int]
+) -> TrainState:
+    """Where training was, in steps of this number of processes; `size` is that of the data and of a batch."""
+    state = restore(checkpoint, net, optimizer, fabric.device)
+    then = checkpoint.meta["settings"]["machine"]["processes"]
+    before, now = (bounds(*size, least=2 * processes) for processes in (then, fabric.world_size))
+    state.step = carried(divmod(state.step, len(before)), before, now)
+    if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
+        state.sums.zero_()
+        state.record.zero_()
     return state
 
 
