@@ -13,6 +13,7 @@ from provnet.cli.again import data_options, path_word
 from provnet.cli.debug_held import STRANGE, held_rows
 from provnet.cli.runsources import KEY
 from provnet.data.csvfile import csv_text, quoted
+from provnet.data.files import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +77,8 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: P
         return _corrections(run, result, found, bar, place, threshold)
     below, option = _relative_to(root, out)
     lines, left_out, others = _manifest(run, result, found, part, threshold)
+    if any(clean_text(line[0]) != line[0] for line in lines):  # a manifest is UTF-8, which cannot name such a file
+        return _corrections(run, result, found, bar, place, threshold)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
