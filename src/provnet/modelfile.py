@@ -32,7 +32,7 @@ from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeF
 from provnet.fileset import FORMAT_VERSION, FileSet
 from provnet.foreign import refuse_foreign
 from provnet.models.provenance import ProvenanceNet, parameter_count
-from provnet.rebuild import check_state, rebuild
+from provnet.rebuild import check_state, check_table, rebuild
 from provnet.runconfig import RunConfig
 from provnet.safefile import TENSORS, Layout, all_finite, open_checked, read_layouts, read_tensors
 from provnet.safejson import LIMIT, read_json, write_json
@@ -123,6 +123,7 @@ def write_run(run: Run, folder: str | Path) -> Path:
     where = prepare_run_folder(folder)
     weights = _weights(run.network)
     check_state(run.config.network, run.samples, weights, "network")
+    check_table(run.config, run.samples, "the table given")
     files: dict[str, bytes | Callable[[Path], None]] = {
         "model.safetensors": _saver(weights),
         "config.json": write_json(run.config.to_json(), "config.json"),
@@ -148,8 +149,7 @@ def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
         files = _open_all(where, stack)
-        config = _config(files["config.json"])
-        samples = read_samples_file(files["samples.safetensors"])
+        config, samples = _described(files)
         network = rebuild(config.network, samples, files["model.safetensors"], backbone)
         history = _history(files["history.safetensors"], len(samples)) if "history.safetensors" in files else None
     return Run(network, config, samples, history, where)
@@ -160,8 +160,7 @@ def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
     where = as_path("the run's folder", folder)
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
-        files = _open_all(where, stack)
-        return _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
+        return _described(_open_all(where, stack))
 
 
 def read_config(folder: str | Path) -> RunConfig:
@@ -236,6 +235,12 @@ def _refuse(path: Path) -> None:
             refuse_foreign(file, path)
         raise UsageError(f"{path} is a file; a provnet run is a folder, give the folder that train wrote")
     raise UsageError(f"no run at {path}: there is no such folder")
+
+
+def _described(files: dict[str, io.BufferedReader]) -> tuple[RunConfig, SampleTable]:
+    config, samples = _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
+    check_table(config, samples, files["samples.safetensors"].name)
+    return config, samples
 
 
 def _config(file: io.BufferedReader) -> RunConfig:

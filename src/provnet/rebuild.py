@@ -16,7 +16,7 @@ from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 from provnet.indexing import IndexMap
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import NETWORKS, Normalise, ProvenanceNet, build
-from provnet.runconfig import CUSTOM
+from provnet.runconfig import CUSTOM, RunConfig
 from provnet.safefile import Layout, compare_layouts, layouts_of, read_layouts, read_tensors
 
 STEPS = "index_head.steps"
@@ -102,6 +102,25 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     expected = layouts_of(_build(config, samples, None).state_dict())
     _compare_head(found, expected, len(samples), name)
     compare_layouts(found, expected, name)
+
+
+def check_table(config: RunConfig, samples: SampleTable, name: str) -> None:
+    """See that the table is that of the samples that were trained on: one of another run would name wrong ones.
+
+    The run keeps their fingerprint. It says nothing of what is left once some were erased, nor of a table that holds
+    the indexed samples alone.
+    """
+    data, subset = config.training.get("data"), config.training.get("subset")
+    then = data.get("fingerprint") if isinstance(data, Mapping) else None
+    more = isinstance(subset, Mapping) and subset.get("rest_content") is not None
+    if then is None or more or config.erased:
+        return
+    own = samples.select(~samples.added) if samples.added.any() else samples
+    if own.fingerprint != then:
+        raise IntegrityError(
+            f"{name} is not the sample table of this run: the fingerprint of its samples is {own.fingerprint[:12]}, "
+            f"that of the training data {str(then)[:12]}; take the files from one and the same run"
+        )
 
 
 def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | None) -> ProvenanceNet:

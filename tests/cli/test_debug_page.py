@@ -31,7 +31,7 @@ def test_one_percentage_everywhere(call: Call, run: Path, tmp_path: Path) -> Non
     found = call("debug", run, "--out", tmp_path / "d", "--review", "--threshold", "0.000001")
     page = (tmp_path / "d" / "report.html").read_text("utf-8")
     cards = dict(
-        re.findall(r'<article class="suspect" data-id="([^"]+)".*?<div class="num">([^<]+?) <span>', page, re.S)
+        re.findall(r'<article class="suspect"[^>]*? data-id="([^"]+)".*?<div class="num">([^<]+?) <span>', page, re.S)
     )
     with (tmp_path / "d" / "samples.csv").open(encoding="utf-8", newline="") as file:
         scores = {row["sample_id"]: row["mislabel"] for row in csv.DictReader(file)}

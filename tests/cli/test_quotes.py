@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
+import shlex
 import shutil
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from hypothesis import strategies as st
 from provnet import open_data
 from provnet.data.csvfile import quoted, unquoted
 from provnet.data.decisions_file import Decision, decisions_csv, read_decisions
+from provnet.modelfile import read_run
 from tests.data.made import pictures, write_folder
 
 from .conftest import Call
@@ -36,6 +41,17 @@ def test_decisions_come_back_as_they_were(tmp_path: Path) -> None:
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\x1b"))]
 
 
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\r\n,\"'"), min_size=1), unique=True)
+)
+def test_any_text_comes_back_from_decisions(names: list[str]) -> None:
+    given = [Decision(name, "ab" * 32, "relabel", name, row) for row, name in enumerate(names, 2)]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "decisions.csv")
+        place.write_bytes(decisions_csv(given, {"label": names}))
+        assert read_decisions(place) == given
+
+
 def test_a_manifest_gives_labels_ids_and_sources_without_quotes(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, pictures("1.png", "'=2.png"))
     (folder / "list.csv").write_text("path,label,id,source\n1.png,'=a,'@b,'+c\n'=2.png,=a,,\n")
@@ -57,3 +73,24 @@ def test_the_corrected_manifest_trains_on_the_same_samples(tmp_path: Path, call:
     assert after.samples.sample_ids == before.samples.sample_ids
     assert after.samples.paths == before.samples.paths
     assert after.class_names == before.class_names
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
+@pytest.mark.usefixtures("fast_disk")
+def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path, call: Call, data: Path) -> None:
+    own = tmp_path / "data"
+    for number in range(3):
+        shutil.copytree(data / "train" / f"digit-{number}", own / str(number))
+    (own / "0" / "0.png").rename(own / "0" / os.fsdecode(b"caf\xe9.png"))
+    assert call("train", own, "--out", tmp_path / "run", "--epochs", 1).code == 0
+    found = call("debug", tmp_path / "run", "--out", tmp_path / "out", "--threshold", "0.000001")
+    command = next(line for line in found.out.splitlines() if line.startswith("next: provnet train"))
+    assert call(*shlex.split(command)[2:-1], tmp_path / "again", "--epochs", 1).code == 0
+    before, after = read_run(tmp_path / "run").samples, read_run(tmp_path / "again").samples
+    wanted = {one.sample_id: one.new_label for one in read_decisions(tmp_path / "out" / "corrected.csv")}
+    assert wanted
+    for i, name in enumerate(before.sample_ids):
+        j = after.id_places[name]
+        assert after.hex(j) == before.hex(i)
+        label = before.class_names[int(before.labels[i])]
+        assert after.class_names[int(after.labels[j])] == wanted.get(name, label)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.data.batches import bounds, fold, keyed_generator, order
+from provnet.data.batches import bounds, carried, fold, keyed_generator, order
+from provnet.errors import UsageError
 from tests.models.made import LAWS
 
 
@@ -42,6 +44,23 @@ def test_batches_cover_everything_and_none_is_too_small(n: int, batch: int, leas
     assert sizes[-1] < batch + least
     if len(sizes) > 1 and batch >= least:
         assert sizes[-1] >= least
+
+
+@LAWS
+@given(st.integers(8, 60), st.integers(8, 16), st.integers(1, 4), st.integers(1, 4), st.integers(0, 30))
+def test_other_processes_go_on_after_the_same_samples(n: int, batch: int, a: int, b: int, at: int) -> None:
+    before, now = bounds(n, batch, 2 * a), bounds(n, batch, 2 * b)
+    epochs, batches = divmod(at, len(before))
+    seen = before[batches - 1][1] if batches else 0
+    cuts = [0, *(end for _, end in now[:-1])]  # where one may go on within an epoch
+    if seen not in cuts:
+        with pytest.raises(UsageError, match="number of processes of the checkpoint"):
+            carried((epochs, batches), before, now)
+        return
+    step = carried((epochs, batches), before, now)
+    assert divmod(step, len(now)) == (epochs, cuts.index(seen))
+    if a == b:
+        assert step == at
 
 
 def test_keys_do_not_meet() -> None:

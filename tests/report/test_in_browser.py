@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from provnet.data.decisions_file import read_decisions
 from provnet.report.audit import audit_html
 from provnet.report.credit import CreditReport, credit_html
 from provnet.report.debugging import SignalRow, debug_html
@@ -65,6 +66,33 @@ def test_decisions_on_cards_that_a_filter_hides_are_exported_too(opened: Open) -
     with Path(saved.value.path()).open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [(row["sample_id"], row["decision"]) for row in rows] == [("a/1.png", "drop"), ("b/2.png", "relabel")]
+
+
+ODD = (
+    "big cat",
+    "big  cat",
+    " big cat ",
+    "big\tcat",
+    "big\\tcat",
+    "a\rb",
+    "a\nb",
+    "a\r\nb",
+    "=1",
+    "'=1",
+    '"x,y"',
+    "\u2028&lt;",
+)
+
+
+def test_exported_decisions_name_samples_and_classes_to_the_letter(opened: Open, tmp_path: Path) -> None:
+    (first,) = report().suspects
+    given = tuple(replace(first, sample=tile(name, ODD[0]), suggested=name) for name in ODD)
+    tab = opened(debug_html(report(suspects=given, class_names=ODD)))
+    with tab.expect_download() as saved:
+        tab.click("#export")
+    saved.value.save_as(tmp_path / "decisions.csv")
+    rows = read_decisions(tmp_path / "decisions.csv")
+    assert [(row.sample_id, row.new_label, row.kind) for row in rows] == [(name, name, "relabel") for name in ODD]
 
 
 def test_a_filter_that_nothing_fits_says_so(opened: Open) -> None:

@@ -20,7 +20,7 @@ from provnet.modelfile import read_run, verify_files
 from provnet.training.fit import fit
 
 from .made import EPOCHS, SAMPLES, names, pictures, recipe
-from .two_processes import COMPARABLE, bank, main, without_dropout
+from .two_processes import COMPARABLE, RAGGED, USUAL, bank, main, without_dropout
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,6 +113,17 @@ def test_another_number_of_processes_goes_on_with_a_checkpoint(done: Path) -> No
         if "support" not in key:
             # as above: a step is 2e-3, and where a gradient is near zero its rounding, which may differ, decides
             assert torch.allclose(value, alone[key], rtol=0, atol=1e-4), key
+
+
+def test_another_number_of_processes_shows_every_sample_once_an_epoch(done: Path) -> None:
+    """Two processes have two batches an epoch, one has three: steps alone do not say where training is."""
+    with one_thread():
+        run = fit(pictures(RAGGED), config=recipe(), out=done / "ragged", resume=True, **USUAL)
+    assert run.history is not None
+    assert run.history.shape == (EPOCHS, RAGGED)
+    assert (run.history > 0).all()  # the loss of every sample in every epoch
+    rows = [json.loads(line) for line in (done / "ragged" / "log.jsonl").read_text().splitlines()]
+    assert [(row["epoch"], row["step"]) for row in rows] == [(1, 2), (2, 6), (3, 9)]
 
 
 def test_the_first_process_writes_a_whole_run(done: Path) -> None:

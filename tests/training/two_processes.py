@@ -25,6 +25,7 @@ from provnet.training.subset import IndexSubset
 
 from .made import pictures, recipe
 
+RAGGED = 19
 SOME = IndexSubset(np.array([1, 2, 3, 7, 8, 12, 18, 20]))
 
 # No BatchNorm in app. 7.6: without dropout, what two processes do together is what one does.
@@ -132,6 +133,8 @@ def main(folder: Path) -> None:
             keep(folder, "again", run)
     with without_dropout(), interrupted_after(3):  # an epoch by two, the rest by one process: see the test
         fit(pictures(), config=recipe(), out=folder / "handed", checkpoint_seconds=0, **COMPARABLE["keys"])
+    with interrupted_after(2):  # batches of 8 and 11, where one process has 8, 8 and 3: see the test
+        fit(pictures(RAGGED), config=recipe(), out=folder / "ragged", checkpoint_seconds=0, **USUAL)
     for conditional in (False, True):
         parts(folder, conditional)
     for n, batch in ((3, 8), (23, 3)):

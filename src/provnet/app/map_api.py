@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 from typing import Annotated
 
 import numpy as np
@@ -21,7 +19,7 @@ from provnet.app.routes import BODY, gives, router
 from provnet.app.sample_query import scores_of
 from provnet.app.state import State
 from provnet.app.work import Map
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
 
 SelectionId = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16}$")]
 NEAR = 10  # samples that place a query
@@ -235,10 +233,8 @@ def _placed(state: State, found: Map, index: np.ndarray, weight: np.ndarray) -> 
 
 def _csv(state: State, index: np.ndarray) -> bytes:
     samples = state.served.run.samples
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(["sample_id", "sha256", "label"])
+    rows = [["sample_id", "sha256", "label"]]
     for i in index.tolist():
         label = samples.class_names[int(samples.labels[i])]
-        writer.writerow([quoted(samples.sample_ids[i]), samples.hex(i), quoted(label)])
-    return buffer.getvalue().encode("utf-8", "backslashreplace")
+        rows.append([quoted(samples.sample_ids[i]), samples.hex(i), quoted(label)])
+    return csv_text(rows).encode("utf-8", "backslashreplace")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import TYPE_CHECKING, Any
 
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
 
 if TYPE_CHECKING:
     from provnet.applications.generated_records import Traced
@@ -26,7 +24,7 @@ def images_csv(records: list[dict[str, Any]]) -> str:
             first["sha256"] if first else "", f"{first['weight']:.6f}" if first else "",
             f"{one['control']['pixels']['distance']:.6f}", f"{one['control']['features']['distance']:.6f}",
         ])  # fmt: skip
-    return _csv([*head, "feature_distance"], rows)
+    return csv_text([[*head, "feature_distance"], *rows])
 
 
 def sources_csv(found: Traced) -> str:
@@ -37,11 +35,4 @@ def sources_csv(found: Traced) -> str:
         sample = one.sample
         names = [quoted(sample.sample_id), sample.sha256, quoted(sample.label)]
         rows.append([*names, f"{sample.weight:.8f}", one.first, one.copies])
-    return _csv(head, rows)
-
-
-def _csv(head: list[str], rows: list[list[Any]]) -> str:
-    buffer = io.StringIO()
-    lines = csv.writer(buffer, lineterminator="\n")
-    lines.writerows([head, *rows])
-    return buffer.getvalue()
+    return csv_text([head, *rows])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +25,7 @@ from provnet.cli.options import (
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import model_sha256
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
 from provnet.data.files import shown
 from provnet.errors import UsageError
 
@@ -140,15 +138,13 @@ def _write(
 
 def credit_csv(found: Credit) -> str:
     """The ranking as CSV, one line a contributor; a name that a spreadsheet would take for a formula gets a quote."""
-    buffer = io.StringIO()
-    lines = csv.writer(buffer, lineterminator="\n")
-    lines.writerow(["rank", "contributor", "share", "low", "high", "queries", "samples", "lift", "first"])
+    lines: list[list[object]] = [["rank", "contributor", "share", "low", "high", "queries", "samples", "lift", "first"]]
     for one in found.ranking:
         numbers = [one.share.value, one.share.low, one.share.high]
         cells = ["" if value is None else f"{value:.8f}" for value in numbers]
         lift = "" if one.lift is None else f"{one.lift:.6f}"
-        lines.writerow([one.rank, quoted(one.name), *cells, one.share.n, one.samples, lift, f"{one.first:.4f}"])
-    return buffer.getvalue()
+        lines.append([one.rank, quoted(one.name), *cells, one.share.n, one.samples, lift, f"{one.first:.4f}"])
+    return csv_text(lines)
 
 
 def _show(found: Credit, most: int = 20) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from provnet.cli.again import data_options, path_word
 from provnet.cli.debug_held import STRANGE, held_rows
 from provnet.cli.runsources import KEY
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
+from provnet.data.files import clean_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +77,8 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: P
         return _corrections(run, result, found, bar, place, threshold)
     below, option = _relative_to(root, out)
     lines, left_out, others = _manifest(run, result, found, part, threshold)
+    if any(clean_text(line[0]) != line[0] for line in lines):  # a manifest is UTF-8, which cannot name such a file
+        return _corrections(run, result, found, bar, place, threshold)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
@@ -226,7 +227,5 @@ def _harmless(path: str) -> str:
     return path if quoted(path) == path else f"./{path}"
 
 
-def _csv(rows: list[object]) -> bytes:
-    buffer = io.StringIO(newline="")
-    csv.writer(buffer, lineterminator="\n").writerows(rows)  # type: ignore[arg-type]
-    return buffer.getvalue().encode("utf-8", "surrogateescape")
+def _csv(rows: Iterable[Iterable[object]]) -> bytes:
+    return csv_text(rows).encode("utf-8", "surrogateescape")

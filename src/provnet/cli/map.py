@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +19,7 @@ from provnet.cli.rundata import (
     spec_name,
 )
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -179,20 +177,18 @@ def _write(
 def _csv(run: Run, found: SampleMap, tests: ImageData | None) -> str:
     """One line a place: training samples, then misattributed test samples, which belong to no group."""
     names = run.samples.class_names
-    buffer = io.StringIO()
-    lines = csv.writer(buffer, lineterminator="\n")
-    lines.writerow(["id", "sha256", "x", "y", "class", "cluster", "kind"])
+    lines: list[list[object]] = [["id", "sha256", "x", "y", "class", "cluster", "kind"]]
 
     def row(samples: SampleTable, i: int, place: np.ndarray, group: object, kind: str) -> None:
         where, label = (f"{value:.4f}" for value in place), quoted(names[int(samples.labels[i])])
-        lines.writerow([quoted(samples.sample_ids[i]), samples.hex(i), *where, label, group, kind])
+        lines.append([quoted(samples.sample_ids[i]), samples.hex(i), *where, label, group, kind])
 
     for i, place, group in zip(found.index.tolist(), found.xy, found.cluster.tolist(), strict=True):
         row(run.samples, i, place, group + 1, "train")
     for i, place in zip(found.test_rows.tolist(), found.test_xy, strict=True):
         assert tests is not None
         row(tests.samples, i, place, "", "test, misattributed")
-    return buffer.getvalue()
+    return csv_text(lines)
 
 
 SLOW = 20_000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ from provnet.cli.options import AsJson, DataDir, Device, check_seed, folder_name
 from provnet.cli.output import emit_json, is_first_process, note, say, show
 from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.csvfile import quoted
+from provnet.data.csvfile import csv_text, quoted
 from provnet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -179,15 +178,14 @@ def _write(
 
 def _csv(measured: list[Measured]) -> str:
     """One line a network, condition and figure."""
-    buffer = io.StringIO()
-    lines = csv.writer(buffer, lineterminator="\n")
-    lines.writerow(["network", "kind", "alpha", "isolated", "condition", "figure", "value", "n", "low", "high"])
+    head = ["network", "kind", "alpha", "isolated", "condition", "figure", "value", "n", "low", "high"]
+    lines: list[list[object]] = [[*head]]
     for one in measured:
         for row in one.rows:
             for figure, rate in row.figures.items():
                 about = [quoted(one.name), one.network, one.alpha, int(one.isolated), row.condition, figure]
-                lines.writerow([*about, rate.value, rate.n, rate.low, rate.high])
-    return buffer.getvalue()
+                lines.append([*about, rate.value, rate.n, rate.low, rate.high])
+    return csv_text(lines)
 
 
 def _table(measured: list[Measured]) -> Table:

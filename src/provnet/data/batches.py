@@ -58,3 +58,21 @@ def bounds(n: int, batch: int, least: int = 2) -> list[tuple[int, int]]:
     if len(edges) > 2 and edges[-1] - edges[-2] < least:
         del edges[-2]
     return list(itertools.pairwise(edges))
+
+
+def carried(done: tuple[int, int], before: list[tuple[int, int]], now: list[tuple[int, int]]) -> int:
+    """The steps that lead to where training is: after the whole epochs and the batches of the next that are `done`.
+
+    Another number of processes may cut an epoch's last batch another way; all batches before it lie where they lay.
+
+    >>> carried((2, 1), bounds(19, 8), bounds(19, 8, least=4))
+    5
+    """
+    epochs, batches = done
+    if before[:batches] != now[:batches]:
+        last = before[-1][1] - before[-1][0]
+        raise UsageError(
+            f"cannot resume with another number of processes here: of an epoch that was begun a batch of {last} is "
+            "left, too small to be shared; go on with the number of processes of the checkpoint"
+        )
+    return epochs * len(now) + batches

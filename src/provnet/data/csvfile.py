@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from provnet.data.files import read_file, shown
 from provnet.errors import DataError
 
 LARGEST = 2**30  # bytes
+_END = "\r\n"
 _FORMULA = re.compile(r"'*[=+\-@\x00-\x1f\x7f]")  # what has a quote already gets another one
 
 
@@ -31,6 +32,26 @@ def unquoted(text: str) -> str:
     ('=1+1', "'=1+1", '=1+1', "'tis")
     """
     return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    r"""Rows as CSV, a line each; a cell with any end of line in it is put in quotes, so that it stays one cell.
+
+    Before Python 3.13 csv leaves a carriage return as it is unless lines end in one, and reading breaks the row there.
+
+    >>> csv_text([["a\rb", 1], ["c", "d"]])
+    '"a\rb",1\nc,d\n'
+    """
+    lines = _Lines()
+    csv.writer(lines, lineterminator=_END).writerows(rows)
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """What a csv.writer writes: whole lines, which get a plain end."""
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix(_END) + "\n")
 
 
 def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tuple[int, dict[str, str]]]:

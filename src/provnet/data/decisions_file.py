@@ -6,14 +6,12 @@ Columns with other names are for the reader's eye and are passed over.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from provnet.data.csvfile import quoted, read_rows
+from provnet.data.csvfile import csv_text, quoted, read_rows
 from provnet.data.files import shown
 from provnet.errors import DataError, did_you_mean
 
@@ -75,10 +73,8 @@ def decisions_csv(decisions: Iterable[Decision], more: Mapping[str, Sequence[obj
     """
     extra = dict(more or {})
     rows = list(decisions)
-    buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*NEEDED, "new_label", *extra])
+    lines = [[*NEEDED, "new_label", *extra]]
     for i, one in enumerate(rows):
         texts = [quoted(one.sample_id), one.sha256, one.kind, quoted(one.new_label)]
-        writer.writerow([*texts, *(quoted(str(extra[name][i])) for name in extra)])
-    return buffer.getvalue().encode("utf-8")
+        lines.append([*texts, *(quoted(str(extra[name][i])) for name in extra)])
+    return csv_text(lines).encode("utf-8")

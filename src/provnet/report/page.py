@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
@@ -55,6 +56,11 @@ def _finalize(value: Any) -> Any:
     return value
 
 
+def _exact(value: Any) -> str:
+    """Names for the page's script as they are, character by character: ASCII that nothing makes visible or changes."""
+    return json.dumps(value)
+
+
 def _ends(name: str) -> tuple[str, str]:
     """Split a long name so that a narrow column can cut its middle: the end of a path tells most."""
     if len(name) <= 16 or any(_stays_whole(character) for character in name):
@@ -87,6 +93,7 @@ def _environment() -> jinja2.Environment:
         count=text.count,
         data_uri=pictures.data_uri,
         ends=_ends,
+        exact=_exact,
         percent=text.percent,
         seconds=text.seconds,
         size=text.size,

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from provnet.data.batches import bounds, fold
+from provnet.data.batches import bounds, carried, fold
 from provnet.data.files import as_path
 from provnet.data.imagedata import DataSpec, ImageData, spec_of
 from provnet.data.resident import ResidentData
@@ -170,10 +170,7 @@ def _run(
     n = len(training.samples)
     state = fresh_state(n, fabric.device, logged(net))
     if checkpoint is not None:
-        state = restore(checkpoint, net, adamw, fabric.device)
-        if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
-            state.sums.zero_()
-            state.record.zero_()
+        state = _restored(fabric, checkpoint, net, adamw, (n, config.batch_size))
     if isinstance(net.index_head, ExemplarHead):
         net.index_head.split_keys(fabric.global_rank, fabric.world_size)
         if checkpoint is None:
@@ -230,6 +227,20 @@ def _run(
             recorded=session.recorded and cuda and fabric.world_size == 1 and training.samples.resident,
         )
     settle(net, training.samples.images, training.samples.labels)
+    return state
+
+
+def _restored(
+    fabric: Any, checkpoint: Checkpoint, net: ProvenanceNet, optimizer: torch.optim.Optimizer, size: tuple[int, int]
+) -> TrainState:
+    """Where training was, in steps of this number of processes; `size` is that of the data and of a batch."""
+    state = restore(checkpoint, net, optimizer, fabric.device)
+    then = checkpoint.meta["settings"]["machine"]["processes"]
+    before, now = (bounds(*size, least=2 * processes) for processes in (then, fabric.world_size))
+    state.step = carried(divmod(state.step, len(before)), before, now)
+    if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
+        state.sums.zero_()
+        state.record.zero_()
     return state
 
 

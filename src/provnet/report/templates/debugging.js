@@ -3,15 +3,18 @@
   const find = (id) => document.getElementById(id);
   const cards = [...document.querySelectorAll(".suspect")];
   if (!cards.length) return;
-  const names = [...find("class-names").options].map((option) => option.textContent);
+  // names as they are are JSON; what is shown may be written another way, and the text of an option loses spaces
+  const names = [...find("class-names").options].map((option) => [JSON.parse(option.value), option.textContent]);
   find("tools").hidden = false;
   for (const card of cards) {
     const choice = card.querySelector(".choice");
     const menu = choice.querySelector("select");
-    for (const name of names) {
+    const wanted = JSON.parse(card.dataset.exact)[1];
+    for (const [name, words] of names) {
       const option = document.createElement("option");
-      option.textContent = name;
-      option.selected = name === card.dataset.wanted;
+      option.value = name;
+      option.textContent = words;
+      option.selected = name === wanted;
       menu.append(option);
     }
     menu.addEventListener("change", () => { choice.querySelector("[value=relabel]").checked = true; });
@@ -39,7 +42,7 @@
     for (const card of cards) {
       const decision = card.querySelector("input:checked").value;
       const label = decision === "relabel" ? card.querySelector(".choice select").value : "";
-      rows.push([card.dataset.id, card.dataset.sha, decision, label, card.dataset.given, card.dataset.score]);
+      rows.push([JSON.parse(card.dataset.exact)[0], card.dataset.sha, decision, label, card.dataset.given, card.dataset.score]);
     }
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([rows.map((row) => row.map(cell).join(",")).join("\n") + "\n"], { type: "text/csv" }));
