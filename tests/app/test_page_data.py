@@ -177,3 +177,11 @@ def test_scores_are_computed_on_demand(fresh: Live, page: Page) -> None:
     page.get_by_role("button", name="Compute now").click()
     expect(page.get_by_role("button", name="Odd pictures")).to_be_visible(timeout=20_000)
     expect(page.get_by_role("heading", name="Scores of the samples")).to_have_count(0)
+
+
+def test_the_count_of_all_is_that_of_the_list(page: Page, live: Live) -> None:
+    run = live.get("/run").json() | {"withheld": 3}  # samples counts those that may be named, without them
+    page.route("**/api/v1/run", lambda route: route.fulfill(json=run))
+    items(page, live)
+    expect(page.locator(".quick button").first).to_have_text("All82")
+    expect(page.locator(".total")).to_have_text("82 samples")

@@ -40,7 +40,7 @@ export function verdict(context, one, name) {
       one.match ? matched(one) : null,
       el("div", { class: "row small links" },
         el("a", { href: link("explain", { hash: one.sha256 }) }, "explain it"),
-        one.match ? el("a", { href: link("data", { text: one.match.sample_id }) }, "show the sample in the data") : null)));
+        one.match ? el("a", { href: link("data", { id: one.match.sample_id }) }, "show the sample in the data") : null)));
 }
 
 function matched({ verdict: found, match }) {

@@ -179,7 +179,7 @@ export function show(root, context, query) {
   }
 
   choice.show(wanted);
-  const at = /^\d{1,9}$/.test(query.at ?? "") ? Number(query.at) : -1;
+  const at = /^\d{1,9}$/.test(query.at ?? "") ? Number(query.at) : wanted.id ? 0 : -1; // one sample alone is the one that is meant
   start(at);
   scores().catch((error) => { if (error.name !== "AbortError") toast(error.message, "bad"); });
 

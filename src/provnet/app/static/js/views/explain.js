@@ -12,7 +12,7 @@ const HASH = /^[0-9a-f]{64}$/;
 const MANY = [5, 10, 20, 50];
 const GONE = "Pictures that you gave are kept until the server ends: give it again.";
 
-/** Shows the view; `query`: test or hash, distortions by name, without (hashes), k, weights, mode. */
+/** Shows the view; `query`: test or hash (and id, of equal training samples), distortions by name, without (hashes), k, weights, mode. */
 export async function show(root, context, query) {
   const { run, api, dom } = context;
   const { el, clear } = dom;
@@ -142,7 +142,7 @@ function asked(query, run) {
   const shown = run.exposure !== "ids" && run.input.picture;
   let source = null;
   if (/^\d{1,9}$/.test(query.test ?? "")) source = { test: Number(query.test) };
-  else if (HASH.test(query.hash ?? "")) source = { sha256: query.hash };
+  else if (HASH.test(query.hash ?? "")) source = { sha256: query.hash, ...(query.id ? { sample_id: query.id } : {}) };
   return {
     source,
     distort,
@@ -158,6 +158,7 @@ function address({ source, distort, without, k, weights, mode }) {
   return {
     test: source.test,
     hash: source.sha256,
+    id: source.sample_id,
     ...Object.fromEntries(moved.map((one) => [one.name, distort[one.name]])),
     without: without.map((one) => one.sha256).join(","),
     k: k === MANY[0] ? null : k,
