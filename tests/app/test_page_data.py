@@ -143,7 +143,8 @@ def test_names_are_text_and_fit_a_phone(page: Page, live: Live) -> None:
     page.keyboard.press("Escape")
 
 
-def test_only_rows_in_sight_are_in_the_document(page: Page, live: Live) -> None:
+def test_only_rows_in_sight_are_in_the_document(page: Page, live: Live, allowed: list[str]) -> None:
+    allowed.append("404")  # the server, asked about the current one, knows no such ids
     real = live.get("/samples", params={"limit": 80}).json()["items"]
     asked: list[int] = []
 
