@@ -27,7 +27,15 @@ function linkTo(view, query) {
   return `#/${view}${text ? `?${text}` : ""}`;
 }
 
+/** Whether the run on disk is still the one that is shown; a server that does not answer says nothing about it. */
+async function look() {
+  if (!run || document.hidden) return;
+  const found = await api.get("/run/state").catch(() => null), place = document.getElementById("changed");
+  if (found && found.changed !== place.textContent) clear(place).append(...(found.changed ? [el("p", { class: "note" }, found.changed)] : []));
+}
+
 async function route(first = false) {
+  look();
   const { view, query } = wanted();
   const there = ORDER.filter((one) => run.views.includes(one));
   if (!there.includes(view)) {
@@ -149,6 +157,17 @@ window.addEventListener("hashchange", () => {
     route();
   }
 });
+window.addEventListener("provnet:no-token", () => {
+  if (!run) return; // at the start the form is shown anyway
+  run = null;
+  turn += 1;
+  stop.abort();
+  leave?.();
+  leave = null;
+  asksForToken("The server was started again, and its old link no longer holds.");
+});
+document.addEventListener("visibilitychange", look);
+window.addEventListener("focus", look);
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
