@@ -186,3 +186,16 @@ def test_the_count_of_all_is_that_of_the_list(page: Page, live: Live) -> None:
     items(page, live)
     expect(page.locator(".quick button").first).to_have_text("All82")
     expect(page.locator(".total")).to_have_text("82 samples")
+
+
+def test_what_another_tab_decided_is_shown_when_one_comes_back(decided: Live, page: Page) -> None:
+    items(page, decided)
+    expect(page.locator(".decided")).to_have_text("nothing decided yet")
+    first = decided.get("/samples", params={"limit": 1}).json()["items"][0]
+    item = {"sample_id": first["sample_id"], "sha256": first["sha256"]}
+    decided.post("/decisions", json={"items": [item], "decision": "drop"})
+    page.evaluate("window.dispatchEvent(new Event('focus'))")
+    expect(page.locator(".decided")).to_have_text("0 keep, 0 relabel, 1 drop")
+    expect(page.locator(".vg-tile[data-at='0'] .vg-badge")).to_contain_text("drop")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".decided")).to_have_text("nothing decided yet")

@@ -44,11 +44,11 @@ export function verdict(context, one, name) {
 }
 
 function matched({ verdict: found, match }) {
-  const fixed = (words) => el("span", { class: "none-shrink" }, words);
-  return el("p", { class: "small row label-line" },
-    fixed(found === "cannot say" ? "Nearest candidate:" : "Sample:"), named(match.sample_id, "mono"),
-    fixed("class"), named(match.label),
-    match.equal > 1 ? el("span", { class: "chip" }, `${match.equal} times in the data`) : null);
+  const line = (words, ...rest) => el("p", { class: "small row label-line" }, el("span", { class: "none-shrink" }, words), rest);
+  return [
+    line(found === "cannot say" ? "Nearest candidate:" : "Sample:", named(match.sample_id, "mono")),
+    line("Its label:", named(match.label), match.equal > 1 ? el("span", { class: "chip none-shrink" }, `${count(match.equal)} times in the data`) : null),
+  ];
 }
 
 function sure(one) {

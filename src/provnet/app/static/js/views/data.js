@@ -148,6 +148,7 @@ export function show(root, context, query) {
   }
 
   async function decided({ kind, items }) {
+    if (!list) return;
     const at = grid.current(), many = grid.selected().length, listed = Boolean(wanted.decision);
     const before = list.total(), chosen = grid.selected();
     await list.reload(at);
