@@ -85,3 +85,12 @@ def test_before_the_audit_equal_pixels_decide_and_a_button_starts_it(fresh: Live
     expect(page.locator(JUDGED).last).to_contain_text("No p-value yet")
     page.get_by_role("button", name="Compute now").click()
     expect(page.locator(".roc .plot")).to_have_count(2, timeout=30_000)
+
+
+def test_verdicts_are_given_again_once_the_audit_is_there(page: Page, fresh: Live) -> None:
+    open_view(page, fresh, "#/membership")
+    page.set_input_files(".dropzone input", given(digit(3)))
+    expect(page.locator(JUDGED)).to_contain_text("No p-value yet")
+    page.get_by_role("button", name="Compute now").click()
+    expect(page.locator(JUDGED)).to_contain_text("held-out pictures", timeout=60_000)
+    expect(page.locator(JUDGED)).to_contain_text("0.png")

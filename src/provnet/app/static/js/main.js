@@ -66,7 +66,9 @@ async function route(first = false) {
     replace: (more) => mine === turn && history.replaceState(null, "", linkTo(view, more)),
   };
   try {
-    const module = await import(`./views/${view}.js`);
+    const module = await import(`./views/${view}.js`).catch((error) => {
+      throw error instanceof TypeError ? api.unreachable() : error; // a view is fetched when it is first opened
+    });
     if (mine !== turn) return undefined;
     const found = await module.show(root, context, query);
     if (typeof found === "function") mine === turn ? (leave = found) : found();
@@ -78,7 +80,8 @@ async function route(first = false) {
 
 function failed(root, error) {
   if (!(error instanceof api.ApiError)) console.error(error);
-  root.append(el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message));
+  const again = error.code === "unreachable" ? el("p", {}, el("button", { type: "button", class: "button small", onClick: () => (run ? route() : start()) }, "Try again")) : null;
+  dom.append(root, el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message, again));
 }
 
 function asksForToken(words) {
