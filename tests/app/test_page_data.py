@@ -199,3 +199,19 @@ def test_what_another_tab_decided_is_shown_when_one_comes_back(decided: Live, pa
     expect(page.locator(".vg-tile[data-at='0'] .vg-badge")).to_contain_text("drop")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".decided")).to_have_text("nothing decided yet")
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_missing_pictures_are_told_with_what_to_do(served: Served, page: Page, moved: bool) -> None:
+    why = ("/old/place: no such file or folder",)
+    gone = replace(served, training=None, index=None, facts=why, test=None, test_why=why[0], keep=None)
+    with serving(gone if moved else replace(served, keep=None)) as found:
+        items(page, found)
+        note = page.locator(".view-data > .note")
+        if not moved:
+            expect(note).to_have_count(0)
+            return
+        expect(note).to_contain_text("The training pictures are not there (/old/place: no such file or folder)")
+        expect(note).to_contain_text("--data")
+        page.get_by_role("link", name="Explain", exact=True).click()
+        expect(page.locator(".choose")).to_contain_text("There are no test samples to choose from: /old/place")

@@ -30,12 +30,12 @@ export async function show(root, context, query) {
   root.append(
     el("h1", { class: "visually-hidden" }, title),
     el("section", { class: "card choose", "aria-label": "Choose a picture" },
-      ways(context, choose), picks?.node ?? el("p", { class: "muted small" }, run.test.why)),
+      ways(context, choose), picks?.node ?? el("p", { class: "muted small" }, `There are no test samples to choose from: ${run.test.why || "the run has no test split"}.`)),
     result,
     said,
   );
   const live = newest(ask, arrived, (error) => {
-    const words = error.code === "unknown_hash" && state.source.sha256 ? `${error.message}. ${GONE}` : error.message;
+    const words = error.code === "unknown_hash" && state.source.sha256 && !state.source.sample_id ? `${error.message}. ${GONE}` : error.message;
     answers.removeAttribute("aria-busy");
     clear(answers).append(el("div", { class: "error", role: "alert" }, words));
   });
