@@ -164,6 +164,10 @@ def test_what_is_no_picture_is_refused(live: Live, name: str) -> None:
     assert error(found)["code"] in ("wrong_type", "bad_picture")
 
 
+def test_an_empty_file_is_called_empty(live: Live) -> None:
+    assert "empty" in error(live.send("/queries", b""))["message"]
+
+
 def test_a_picture_keeps_no_data_of_its_camera(live: Live) -> None:
     exif = Image.Exif()
     exif[0x010F] = "GPS-CANARY"

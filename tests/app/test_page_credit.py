@@ -70,3 +70,14 @@ def test_a_wrong_file_is_refused_in_words(fresh: Live, page: Page, allowed: list
     wrong: FilePayload = {"name": "wrong.csv", "mimeType": "text/csv", "buffer": b"who,what\na,b\n"}
     page.get_by_label("Choose a CSV file of sources").set_input_files(wrong)
     expect(page.locator("#toast .bad")).to_contain_text("sample_id")
+
+
+def test_a_file_is_called_by_its_own_name(fresh: Live, page: Page, tmp_path: Path, allowed: list[str]) -> None:
+    allowed.append("422")
+    open_view(page, fresh, "#/credit")
+    own = sources(fresh, tmp_path).rename(tmp_path / "who gave what.csv")
+    page.get_by_label("Choose a CSV file of sources").set_input_files(own)
+    expect(page.get_by_label("Who contributed")).to_contain_text("from who gave what.csv")
+    wrong = FilePayload(name="<b>wrong.csv", mimeType="text/csv", buffer=b"hello\n")
+    page.get_by_label("Choose a CSV file of sources").set_input_files(wrong)
+    expect(page.locator(".toast.bad")).to_contain_text("<b>wrong.csv row 1")

@@ -102,3 +102,15 @@ def test_a_job_that_does_not_start_and_sources_that_are_not_forgotten_are_said(
     page.get_by_role("button", name="Forget it").click()
     expect(page.locator("#toast .bad p")).to_have_text("it went wrong")
     expect(page.get_by_label("Who contributed")).to_contain_text("Ann")
+
+
+def test_a_view_that_cannot_be_fetched_says_so_and_is_tried_again(live: Live, page: Page, allowed: list[str]) -> None:
+    allowed.append("Failed to load resource")
+    open_view(page, live, "#/explain")
+    page.wait_for_selector(".exemplar")
+    page.route("**/views/data.js", lambda route: route.abort())
+    page.get_by_role("link", name="Data", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("Is `provnet app` still running?")
+    page.unroute("**/views/data.js")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.locator(".total")).to_have_text("82 samples")

@@ -37,6 +37,18 @@ def test_a_batch_is_judged_as_the_server_does(page: Page, live: Live) -> None:
     expect(page.locator(JUDGED)).to_have_count(5)
 
 
+def test_long_names_leave_room_for_how_often_a_picture_is_there(page: Page, live: Live) -> None:
+    open_view(page, live, "#/membership")
+    page.set_input_files(".dropzone input", given(png(digits("train", 80).images[0].numpy())))
+    often = page.locator(JUDGED).get_by_text("2 times in the data")
+    expect(often).to_be_visible()
+    box = often.bounding_box()
+    assert box is not None and box["height"] < 40  # on one line
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        assert no_sideways(page)
+
+
 def test_one_picture_by_its_address_and_samples_to_try(page: Page, live: Live) -> None:
     hash_ = digits("test", 60).samples.hex(9)
     open_view(page, live, f"#/membership?hash={hash_}")
@@ -73,3 +85,12 @@ def test_before_the_audit_equal_pixels_decide_and_a_button_starts_it(fresh: Live
     expect(page.locator(JUDGED).last).to_contain_text("No p-value yet")
     page.get_by_role("button", name="Compute now").click()
     expect(page.locator(".roc .plot")).to_have_count(2, timeout=30_000)
+
+
+def test_verdicts_are_given_again_once_the_audit_is_there(page: Page, fresh: Live) -> None:
+    open_view(page, fresh, "#/membership")
+    page.set_input_files(".dropzone input", given(digit(3)))
+    expect(page.locator(JUDGED)).to_contain_text("No p-value yet")
+    page.get_by_role("button", name="Compute now").click()
+    expect(page.locator(JUDGED)).to_contain_text("held-out pictures", timeout=60_000)
+    expect(page.locator(JUDGED)).to_contain_text("0.png")

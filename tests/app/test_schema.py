@@ -26,6 +26,7 @@ OPERATIONS = (
     "GET run/evaluation",
     "GET run/checks",
     "GET run/files",
+    "GET run/state",
     "POST explain",
     "POST explain/known",
     "POST queries",

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from provnet.app.distort import Distortion, distorted
 from provnet.app.engine import Answer
 from provnet.app.errors import ApiError
-from provnet.app.fields import DIGITS, WHOLE, Distort, Hash, Label, Named, Strict, Weights, naming, rounded
+from provnet.app.fields import DIGITS, WHOLE, Distort, Hash, Label, Name, Named, Strict, Weights, naming, rounded
 from provnet.app.library import Known, encoded
 from provnet.app.limits import THUMB, WITHOUT, K
 from provnet.app.pixels import from_pixels
@@ -57,9 +57,10 @@ class Asked(Strict):
 
 
 class ByHash(Asked):
-    """An upload, a training sample or a test sample."""
+    """An upload, a training sample or a test sample; `sample_id` tells training samples of equal content apart."""
 
     sha256: Hash
+    sample_id: Name | None = None
 
 
 class ByTest(Asked):
@@ -176,7 +177,7 @@ def _known(upload: Upload) -> Known:
 def find(state: State, asked: ByHash | ByTest | ByPixels) -> Known:
     """What a request names."""
     if isinstance(asked, ByHash):
-        return state.library.find(asked.sha256)
+        return state.library.find(asked.sha256, asked.sample_id)
     if isinstance(asked, ByTest):
         return state.library.test(asked.test)
     return Known("0" * 64, "pixels", from_pixels(asked.pixels, state.served.run.config.network))

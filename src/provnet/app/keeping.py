@@ -84,8 +84,8 @@ class Keeping:
         return value if value.get("run") == self.identity else None
 
     def _write(self, name: str, content: bytes) -> bool:
-        if self.folder is None:
-            return False
+        if self.folder is None or not self.folder.parent.is_dir():
+            return False  # a run that was removed is not brought back as a folder of decisions
         try:
             write_bytes(self.folder / name, content)
         except (ProvnetError, OSError) as error:

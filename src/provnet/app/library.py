@@ -85,19 +85,27 @@ class Library:
         rows = zip(test.samples.sha256, test.samples.pixel_sha256, strict=True)
         return frozenset(i for i, (a, b) in enumerate(rows) if a.tobytes() in bytes_ or b.tobytes() in pixels)
 
-    def find(self, key: str) -> Known:
-        """What has this hash: an upload, a training sample whose picture is there, a test sample."""
+    def find(self, key: str, sample_id: str | None = None) -> Known:
+        """What has this hash: an upload, a training sample whose picture is there, a test sample.
+
+        Equal pictures may have several ids and labels: `sample_id` says which of the training samples is meant.
+        """
         upload = self.uploads.find(key)
         if upload is not None:
             return Known(key, "upload", upload.image, upload.content, resized_from=upload.resized_from)
-        for place in self.places.get(key, []):
-            if self.row[place] >= 0:
-                training = self.served.training
-                assert training is not None
-                image = training.images[int(self.row[place])].numpy()
-                label = int(self.samples.labels[place])
-                return Known(key, "training", image, key, self.samples.sample_ids[place], label)
-        if key in self.tests:
+        places = self.places.get(key, [])
+        there = [place for place in places if self.row[place] >= 0]
+        if sample_id is not None:
+            places = [place for place in places if self.samples.sample_ids[place] == sample_id]
+            if not places:
+                raise unknown("sample", "sample_id")
+        if there:
+            training = self.served.training
+            assert training is not None
+            image = training.images[int(self.row[there[0]])].numpy()
+            place = there[0] if sample_id is None else places[0]
+            return Known(key, "training", image, key, self.samples.sample_ids[place], int(self.samples.labels[place]))
+        if sample_id is None and key in self.tests:
             return self.test(self.tests[key])
         if key in self.places:
             raise ApiError(404, "unknown_hash", "the picture of this sample is not available any more", "sha256")

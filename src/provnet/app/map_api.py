@@ -14,7 +14,7 @@ from provnet.app.decisions_api import csv_reply
 from provnet.app.distort import distorted
 from provnet.app.errors import ApiError, not_ready, unknown
 from provnet.app.explain_api import ByHash, ByPixels, ByTest, find
-from provnet.app.fields import WHOLE, Label, Strict, rounded
+from provnet.app.fields import WHOLE, Label, Named, Strict, naming, rounded
 from provnet.app.routes import BODY, gives, router
 from provnet.app.sample_query import scores_of
 from provnet.app.state import State
@@ -68,11 +68,9 @@ class MapRecord(BaseModel):
     model_config = {"populate_by_name": True}
 
 
-class Near(Label):
+class Near(Named):
     """A sample that places a query."""
 
-    index: int
-    sha256: str
     share: float
 
 
@@ -219,13 +217,7 @@ def _placed(state: State, found: Map, index: np.ndarray, weight: np.ndarray) -> 
     close = apart[middle] <= REACH
     x, y = (xy[close] * weight[close, None]).sum(0) / weight[close].sum()
     near = [
-        Near(
-            index=int(i),
-            sha256=samples.hex(int(i)),
-            class_=int(samples.labels[i]),
-            label=samples.class_names[int(samples.labels[i])],
-            share=rounded(float(w), state.digits),
-        )
+        Near(**naming(samples, int(i)), share=rounded(float(w), state.digits))
         for i, w in zip(index, weight, strict=True)
     ]
     return Place(x=rounded(float(x), 4), y=rounded(float(y), 4), near=near)

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 import provnet
 from provnet.app.fields import Label, Weights
 from provnet.app.limits import BATCH, PAGE, PIXELS, SHEET, UPLOAD, WITHOUT, K
+from provnet.app.on_disk import WEIGHTS
 from provnet.app.routes import gives, router
 from provnet.app.run_facts import FileRecord, Measure, Outcome, Series, card, checks, curves, files, measures
 from provnet.app.state import State
@@ -89,6 +90,12 @@ class RunRecord(BaseModel):
     views: list[str]
 
 
+class RunState(BaseModel):
+    """What became of the run's folder since it was opened; empty where it is the same."""
+
+    changed: str
+
+
 class Card(BaseModel):
     """The model card, Markdown."""
 
@@ -153,33 +160,43 @@ def run_routes(state: State) -> APIRouter:
         """The run in short, and what may be asked of it."""
         return _run(state)
 
+    @routes.get("/run/state", responses=gives())
+    async def run_state() -> RunState:
+        """Whether the run in the folder is still the one that was opened."""
+        return RunState(changed=await asyncio.to_thread(state.on_disk.changed))
+
     @routes.get("/run/card", responses=gives())
     async def run_card() -> Card:
         """The model card."""
+        if await asyncio.to_thread(state.on_disk.is_other):
+            return Card(markdown="The card of the run that is shown here is not in its folder any more.")
         return Card(markdown=await asyncio.to_thread(card, served))
 
     @routes.get("/run/curves", responses=gives())
     async def run_curves() -> Curves:
         """Losses and accuracies by epoch."""
-        epochs, series = await asyncio.to_thread(curves, served)
+        other = await asyncio.to_thread(state.on_disk.is_other)
+        epochs, series = ([], []) if other else await asyncio.to_thread(curves, served)
         return Curves(epochs=epochs, series=series, history=_history(served.run.history))
 
     @routes.get("/run/evaluation", responses=gives())
     async def run_evaluation() -> Evaluation:
         """What was measured."""
-        return Evaluation(measures=measures(served.run.config.evaluation or {}))
+        config = await asyncio.to_thread(state.on_disk.config, served.run.config)
+        return Evaluation(measures=measures(config.evaluation or {}))
 
     @routes.get("/run/checks", responses=gives())
     async def run_checks() -> Checks:
         """What trust checks found."""
-        outcomes, current = checks(served)
-        raw = served.run.config.checks
+        config = await asyncio.to_thread(state.on_disk.config, served.run.config)
+        outcomes, current = checks(served, config)
+        raw = config.checks
         return Checks(checks=None if raw is None else dict(raw), outcomes=outcomes, current=current, how=HOW)
 
     @routes.get("/run/files", responses=gives())
     async def run_files() -> Files:
         """Check every file of the run against its hash, now."""
-        found, digest = await asyncio.to_thread(files, served)
+        found = await asyncio.to_thread(files, served.folder, state.on_disk.opened)
         there = state.library.row >= 0
         return Files(
             verified=bool(found) and all(one.ok for one in found),
@@ -189,7 +206,7 @@ def run_routes(state: State) -> APIRouter:
                 left_out=int((~there & ~served.run.samples.withheld).sum()),
                 facts=list(served.facts),
             ),
-            model_sha256=digest,
+            model_sha256=state.on_disk.opened.get(WEIGHTS),
             data_fingerprint=served.run.samples.fingerprint,
         )
 

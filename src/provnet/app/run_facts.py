@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from provnet.app.fields import Interval
+from provnet.app.on_disk import hashes
 from provnet.app.served import Served
 from provnet.card import bank_state
 from provnet.data.files import read_file
 from provnet.errors import ProvnetError
-from provnet.fileset import read_set
-from provnet.modelfile import FILES, verify_files
+from provnet.fileset import NAME
+from provnet.modelfile import verify_files
+from provnet.runconfig import RunConfig
 
 LOG = "log.jsonl"
 LARGEST = 10_000_000  # bytes of a log that are read
@@ -118,9 +121,9 @@ def _interval(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**numbers, "n": n if type(n) is int else None, "why": why if isinstance(why, str) else None}
 
 
-def checks(served: Served) -> tuple[list[Outcome], bool]:
+def checks(served: Served, config: RunConfig) -> tuple[list[Outcome], bool]:
     """What `provnet check` kept, and whether it belongs to the samples as they are now."""
-    kept = served.run.config.checks
+    kept = config.checks
     listed = kept.get("outcomes") if kept is not None else None
     if kept is None or not isinstance(listed, list):
         return [], False
@@ -141,16 +144,19 @@ def checks(served: Served) -> tuple[list[Outcome], bool]:
     return outcomes, kept.get("samples") == bank_state(served.run.samples)
 
 
-def files(served: Served) -> tuple[list[FileRecord], str | None]:
-    """Every file against the manifest, and the hash of the weights; nothing for a run without a folder."""
-    if served.folder is None:
-        return [], None
-    name = str(served.folder)
-    found = [
-        FileRecord(name=one.name, ok=not one.exit_code, why=one.why.replace(f"{name}/", ""))
-        for one in verify_files(served.folder)
-    ]
+def files(folder: Path | None, opened: Mapping[str, str]) -> list[FileRecord]:
+    """Every file against the manifest and against what was opened; nothing for a run without a folder."""
+    if folder is None:
+        return []
     try:
-        return found, read_set(served.folder, FILES).entries["model.safetensors"].sha256
-    except (ProvnetError, KeyError):
-        return found, None
+        found = verify_files(folder)
+    except ProvnetError:
+        return [FileRecord(name=NAME, ok=False, why="there is no run in the folder any more")]
+    now = hashes(folder)
+    others = {name for name, digest in opened.items() if now.get(name, digest) != digest}
+    return [
+        FileRecord(name=one.name, ok=False, why="another one than the app has opened")
+        if one.name in others and not one.exit_code
+        else FileRecord(name=one.name, ok=not one.exit_code, why=one.why.replace(f"{folder}/", ""))
+        for one in found
+    ]

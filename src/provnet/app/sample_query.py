@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from provnet.app.errors import not_ready, unknown
-from provnet.app.fields import DIGITS, Strict, rounded
+from provnet.app.fields import DIGITS, Name, Strict, rounded
 from provnet.app.limits import PAGE
 from provnet.app.state import State
 from provnet.app.work import Scores
@@ -35,6 +35,7 @@ class Wanted(Strict):
     selection: Annotated[str | None, StringConstraints(pattern=r"^[0-9a-f]{16}$")] = None
     group: Annotated[int | None, Field(ge=0, lt=2**53), DIGITS] = None
     text: Annotated[str | None, StringConstraints(max_length=200, pattern=r"^[^\x00]*$")] = None
+    id: Name | None = None  # one sample alone; `text` finds train/10 for train/1, too
 
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
@@ -75,6 +76,9 @@ def chosen(state: State, wanted: Wanted) -> np.ndarray:
         fits &= flagged(state, wanted.flag)
     if wanted.decision is not None:
         fits &= state.decisions.mask(wanted.decision)
+    if wanted.id is not None:
+        place = samples.id_places.get(wanted.id, -1)
+        fits &= np.arange(len(samples)) == place
     if wanted.group is not None:
         fits &= _needed(scores).group == wanted.group
     if wanted.selection is not None:

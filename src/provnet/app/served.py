@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ class Served:
         facts: what changed among the training data, one line each, or why they are not there.
         test: the run's test split, or None, and why.
         heldout: what an audit kept for verdicts on single pictures, or None.
+        opened: the hashes of weights and samples when it was read; those of the folder where none are given.
         keep: where results of costly work and decisions are kept; None keeps them in memory alone.
     """
 
@@ -40,3 +42,4 @@ class Served:
     test_why: str = ""
     heldout: Heldout | None = None
     keep: Path | None = None
+    opened: Mapping[str, str] = field(default_factory=dict)

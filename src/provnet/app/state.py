@@ -17,6 +17,7 @@ from provnet.app.jobs import Jobs
 from provnet.app.keeping import Keeping
 from provnet.app.library import Library
 from provnet.app.limits import SELECTIONS
+from provnet.app.on_disk import OnDisk
 from provnet.app.security import Keys
 from provnet.app.served import Served
 from provnet.app.shown_log import ShownLog
@@ -65,6 +66,7 @@ class State:
     library: Library
     engine: Engine
     keeping: Keeping
+    on_disk: OnDisk
     jobs: Jobs
     decisions: DecisionBook
     shown: ShownLog
@@ -101,6 +103,7 @@ def make_state(served: Served, keys: Keys) -> State:
         library=library,
         engine=Engine(served.run),
         keeping=keeping,
+        on_disk=OnDisk(served.folder, served.opened),
         jobs=Jobs(served, keeping),
         decisions=DecisionBook(served.run.samples, keeping),
         shown=ShownLog(keeping),

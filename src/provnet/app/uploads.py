@@ -63,6 +63,8 @@ class Uploads:
             raise ApiError(
                 422, "bad_picture", f"this run takes samples of shape {shape}, no picture files; send pixels"
             )
+        if not blob:
+            raise ApiError(422, "bad_picture", "the file is empty: it has no bytes")
         if sniff(blob) not in FORMATS:
             raise ApiError(415, "wrong_type", f"not a picture of a kind that is taken: {', '.join(FORMATS)}")
         try:

@@ -82,9 +82,11 @@ def app_command(
 
 def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | None, device: str) -> Served:
     """The run with its pictures, as far as they are there; what is missing is noted, not fatal."""
+    from provnet.app.on_disk import hashes
     from provnet.app.served import Served
     from provnet.cli.heldout import read_heldout
 
+    opened = hashes(run)  # before it is read: what is written meanwhile is told as a change
     loaded = open_run(run)
     loaded.network.to(device)
     training, index, facts = _training(loaded, data, data_dir)
@@ -104,6 +106,7 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
         test_why=why,
         heldout=read_heldout(run),
         keep=_keep(run),
+        opened=opened,
     )
 
 

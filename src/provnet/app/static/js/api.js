@@ -56,6 +56,11 @@ export function address(path, params) {
   return `${BASE}/${path.replace(/^\/?(api\/v1\/)?/, "")}${text ? `?${text}` : ""}`;
 }
 
+/** Nothing came back at all. */
+export function unreachable() {
+  return new ApiError(0, { code: "unreachable", message: "The server does not answer. Is `provnet app` still running?" });
+}
+
 /** Whether an error only says that somebody asked for something newer. */
 export function stopped(error) {
   return error?.name === "AbortError";
@@ -69,7 +74,7 @@ async function ask(method, path, { params, body, type, signal } = {}) {
       reply = await fetch(address(path, params), { method, body, headers, signal, credentials: "same-origin", cache: "no-store" });
     } catch (error) {
       if (stopped(error)) throw error;
-      throw new ApiError(0, { code: "unreachable", message: "The server does not answer. Is `provnet app` still running?" });
+      throw unreachable();
     }
     if (reply.ok) return reply;
     const wait = Number(reply.headers.get("Retry-After"));

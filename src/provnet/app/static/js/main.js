@@ -27,7 +27,15 @@ function linkTo(view, query) {
   return `#/${view}${text ? `?${text}` : ""}`;
 }
 
+/** Whether the run on disk is still the one that is shown; a server that does not answer says nothing about it. */
+async function look() {
+  if (!run || document.hidden) return;
+  const found = await api.get("/run/state").catch(() => null), place = document.getElementById("changed");
+  if (found && found.changed !== place.textContent) clear(place).append(...(found.changed ? [el("p", { class: "note" }, found.changed)] : []));
+}
+
 async function route(first = false) {
+  look();
   const { view, query } = wanted();
   const there = ORDER.filter((one) => run.views.includes(one));
   if (!there.includes(view)) {
@@ -58,7 +66,9 @@ async function route(first = false) {
     replace: (more) => mine === turn && history.replaceState(null, "", linkTo(view, more)),
   };
   try {
-    const module = await import(`./views/${view}.js`);
+    const module = await import(`./views/${view}.js`).catch((error) => {
+      throw error instanceof TypeError ? api.unreachable() : error; // a view is fetched when it is first opened
+    });
     if (mine !== turn) return undefined;
     const found = await module.show(root, context, query);
     if (typeof found === "function") mine === turn ? (leave = found) : found();
@@ -70,7 +80,8 @@ async function route(first = false) {
 
 function failed(root, error) {
   if (!(error instanceof api.ApiError)) console.error(error);
-  root.append(el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message));
+  const again = error.code === "unreachable" ? el("p", {}, el("button", { type: "button", class: "button small", onClick: () => (run ? route() : start()) }, "Try again")) : null;
+  dom.append(root, el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message, again));
 }
 
 function asksForToken(words) {
@@ -149,6 +160,17 @@ window.addEventListener("hashchange", () => {
     route();
   }
 });
+window.addEventListener("provnet:no-token", () => {
+  if (!run) return; // at the start the form is shown anyway
+  run = null;
+  turn += 1;
+  stop.abort();
+  leave?.();
+  leave = null;
+  asksForToken("The server was started again, and its old link no longer holds.");
+});
+document.addEventListener("visibilitychange", look);
+window.addEventListener("focus", look);
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();

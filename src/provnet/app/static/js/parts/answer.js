@@ -22,7 +22,7 @@ export function queryCard({ run, link }, answer) {
       query.origin === "pixels" ? null : el("div", { class: "row links" },
         el("a", { href: link("map", { query: query.sha256 }) }, "on the map"),
         el("a", { href: link("membership", { hash: query.sha256 }) }, "was it trained on?"),
-        query.origin === "training" ? el("a", { href: link("data", { text: query.sample_id }) }, "in the data") : null,
+        query.origin === "training" ? el("a", { href: link("data", { id: query.sample_id }) }, "in the data") : null,
         run.views.includes("generate") ? el("a", { href: link("generate", { hash: query.sha256 }) }, "make others from it") : null)),
   ];
 }

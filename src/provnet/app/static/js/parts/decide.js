@@ -49,15 +49,28 @@ export function decider(context, chosen, changed) {
   const help = el("button", { type: "button", class: "button quiet", "aria-label": "Show the keys", title: "Keys (?)", onClick: keysDialog }, "?");
   const node = el("div", { class: "decide", role: "toolbar", "aria-label": "Decide about the selected samples" },
     el("div", { class: "decide-group" }, keep, relabel, drop, wipe), el("div", { class: "decide-group" }, undo, redo), el("div", { class: "decide-group end" }, file, help));
+  let known = ""; // the state of all decisions that is shown
   let line = Promise.resolve(); // one step after the other: undo goes back through their order, and fast keys are not lost
 
   function show(record) {
     const { keep: k, relabel: r, drop: d } = record.counts;
+    known = stateOf(record);
     undo.disabled = !record.undo;
     redo.disabled = !record.redo;
     file.toggleAttribute("data-empty", !record.total);
     status.textContent = record.total ? `${count(k)} keep, ${count(r)} relabel, ${count(d)} drop${record.saved ? "" : " (not saved: the folder cannot be written)"}` : "nothing decided yet";
   }
+
+  const stateOf = ({ undo: back, redo: on, counts }) => JSON.stringify([back, on, counts]);
+  // another tab, or another window, may have decided meanwhile
+  const again = () => document.hidden || !known || guarded(async () => {
+    const record = await api.get("/decisions");
+    if (stateOf(record) === known || context.signal.aborted) return;
+    show(record);
+    await changed({ kind: "undo", items: [] });
+  });
+  window.addEventListener("focus", again, { signal: context.signal });
+  document.addEventListener("visibilitychange", again, { signal: context.signal });
 
   function guarded(work) {
     line = line.then(work).catch((error) => toast(error.message, "bad"));

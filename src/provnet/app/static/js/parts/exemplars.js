@@ -36,9 +36,9 @@ function card(context, answer, one, mode, was, leaveOut) {
       el("div", { class: "hash", title: one.sha256 }, short(one.sha256)),
       same(one),
       el("div", { class: "row small links" },
-        link("data", { text: one.sample_id }, `${one.sample_id} in the data`, "data"),
+        link("data", { id: one.sample_id }, `${one.sample_id} in the data`, "data"),
         link("map", { query: one.sha256 }, `${one.sample_id} on the map`, "map"),
-        link("explain", { hash: one.sha256 }, `Explain ${one.sample_id}`, "explain"))));
+        link("explain", { hash: one.sha256, id: one.sample_id }, `Explain ${one.sample_id}`, "explain"))));
 }
 
 function button(one, face, leaveOut) {

@@ -5,7 +5,7 @@ export const SCORES = { mislabel: "label looks wrong", anomaly: "unlike all othe
 const FLAGS = [["", "any"], ["mislabel", "label looks wrong"], ["anomaly", "odd picture"], ["duplicate", "duplicate"], ["conflict", "duplicates that disagree"], ["added", "added after training"]];
 const DECISIONS = [["", "any"], ["none", "undecided"], ["any", "decided"], ["keep", "keep"], ["relabel", "relabel"], ["drop", "drop"]];
 const SORTS = [["index", "order in the data"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"], ["label", "label"], ["group", "duplicate groups"]];
-const NAMES = ["sort", "order", "class", "flag", "decision", "minimum", "maximum", "selection", "group", "text"];
+const NAMES = ["sort", "order", "class", "flag", "decision", "minimum", "maximum", "selection", "group", "text", "id"];
 
 /** Only what GET /samples takes, out of an address; what it does not know is left out. */
 export function readQuery(query) {
@@ -92,7 +92,7 @@ export function filters(context, changed) {
   }
 
   function quickChoices() {
-    const chips = [chip("All", count(run.samples - run.withheld), {})];
+    const chips = [chip("All", count(run.samples), {})];
     if (record?.scores) {
       const { flagged } = record;
       chips.push(
@@ -128,6 +128,7 @@ export function filters(context, changed) {
     tell(from, to);
     clear(fixed);
     if (now.selection) fixed.append(gone("From the map", "selection"));
+    if (now.id) fixed.append(gone(`Only ${cut(now.id)}`, "id"));
     if (now.group) fixed.append(gone(`Duplicate group ${now.group}`, "group"));
     histogram();
     quickChoices();

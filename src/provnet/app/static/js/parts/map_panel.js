@@ -78,7 +78,7 @@ export function legend(context, map, choose, take) {
   return { node, show };
 }
 
-/** One point in full: {node, sample(hash), test(mark), query(place, hash), none()}. */
+/** One point in full: {node, sample(hash, label, index), test(mark), query(place, hash), none()}. */
 export function pointCard(context) {
   const { api, run } = context;
   const node = el("section", { class: "card stack tight point", "aria-label": "The point", "aria-live": "polite" });
@@ -90,17 +90,17 @@ export function pointCard(context) {
     clear(node).append(el("div", { class: "point-head" }, picture(hash), el("div", { class: "stack tight" }, el("span", { class: "over" }, over), title, ...rest)));
   }
 
-  async function sample(hash, label) {
+  async function sample(hash, label, index) {
     const mine = (turn += 1);
     frame("training sample", hash, named(label, "panel-label"));
     try {
       const { items } = await api.get(`/samples/${hash}`, null, { signal: context.signal });
       if (mine !== turn || !items.length) return;
-      const [one] = items;
+      const one = items.find((item) => item.index === index) ?? items[0]; // equal pictures may have other labels
       frame("training sample", hash, named(one.label, "panel-label"), named(one.sample_id, "mono small"),
         one.mislabel === null ? null : el("span", { class: "small muted" }, `wrong ${one.mislabel.toFixed(2)}, unlike others ${one.anomaly.toFixed(2)}, typical ${one.typicality.toFixed(2)}`),
         one.flags.includes("mislabel") && one.suggested !== null ? el("span", { class: "chip bad" }, named(`suggested: ${one.suggested}`)) : null,
-        el("div", { class: "row small" }, el("a", { href: context.link("data", { text: one.sample_id }) }, "Show in data"), el("a", { href: context.link("explain", { hash }) }, "Explain it")));
+        el("div", { class: "row small" }, el("a", { href: context.link("data", { id: one.sample_id }) }, "Show in data"), el("a", { href: context.link("explain", { hash, id: one.sample_id }) }, "Explain it")));
     } catch (error) {
       if (error.name !== "AbortError") context.toast(error.message, "bad");
     }
@@ -116,7 +116,7 @@ export function pointCard(context) {
     turn += 1;
     frame("the query", hash, el("span", { class: "small muted" }, "It lies among the samples that the model names for it."), el("div", { class: "row small" }, el("a", { href: context.link("explain", { hash }) }, "Explain it")));
     node.append(el("ol", { class: "named" }, place.near.slice(0, 6).map((one) => el("li", {},
-      el("a", { href: context.link("explain", { hash: one.sha256 }) }, picture(one.sha256), el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, percent(one.share, 0))))))));
+      el("a", { href: context.link("explain", { hash: one.sha256, id: one.sample_id }) }, picture(one.sha256), el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, percent(one.share, 0))))))));
   }
 
   function none() {

@@ -47,7 +47,7 @@ export function samplePanel(context, decide) {
       : el("div", { class: "picture none" }, run.exposure === "ids" ? "this run shows no pictures" : "its picture is not there");
     const flags = item.flags.filter((one) => one !== "duplicate" || item.group === null);
     const links = el("div", { class: "row panel-links small" },
-      el("a", { href: context.link("explain", { hash: item.sha256 }) }, "Explain it"),
+      el("a", { href: context.link("explain", { hash: item.sha256, id: item.sample_id }) }, "Explain it"),
       item.group === null ? null : el("a", { href: context.link("data", { sort: "group", group: item.group }) }, `${item.exact ? "Equal" : "Nearly equal"}: ${count(item.group_size)} in group ${item.group}`));
     body.append(...[head, picture,
       el("div", { class: "panel-title" }, el("span", { class: "over" }, "label"), named(item.label, "panel-label")),
@@ -67,12 +67,12 @@ export function samplePanel(context, decide) {
   async function explain(item, signal) {
     if (!item.shown) return;
     try {
-      const found = await api.post("/explain/known", { sha256: item.sha256, k: 6 }, undefined, { signal });
-      if (signal.aborted || shown?.sha256 !== item.sha256) return;
+      const found = await api.post("/explain/known", { sha256: item.sha256, sample_id: item.sample_id, k: 6 }, undefined, { signal });
+      if (signal.aborted || shown?.sample_id !== item.sample_id) return;
       clear(named_).append(el("h2", {}, "The model names for it"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
-        el("a", { href: context.link("data", { text: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
+        el("a", { href: context.link("data", { id: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
           one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 64 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
-          el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, one.sha256 === item.sha256 ? `itself ${percent(one.weight, 0)}` : percent(one.weight, 0))))))),
+          el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, `${one.sample_id === item.sample_id ? "itself " : one.sha256 === item.sha256 ? "equal " : ""}${percent(one.weight, 0)}`)))))),
         el("p", { class: "small muted" }, "It takes it for ", named(found.predicted.label, "flow"), ` (${percent(found.confidence)}).`));
     } catch (error) {
       if (error.name !== "AbortError") clear(named_).append(el("p", { class: "small muted" }, error.message));

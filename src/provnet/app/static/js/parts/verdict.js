@@ -40,15 +40,15 @@ export function verdict(context, one, name) {
       one.match ? matched(one) : null,
       el("div", { class: "row small links" },
         el("a", { href: link("explain", { hash: one.sha256 }) }, "explain it"),
-        one.match ? el("a", { href: link("data", { text: one.match.sample_id }) }, "show the sample in the data") : null)));
+        one.match ? el("a", { href: link("data", { id: one.match.sample_id }) }, "show the sample in the data") : null)));
 }
 
 function matched({ verdict: found, match }) {
-  const fixed = (words) => el("span", { class: "none-shrink" }, words);
-  return el("p", { class: "small row label-line" },
-    fixed(found === "cannot say" ? "Nearest candidate:" : "Sample:"), named(match.sample_id, "mono"),
-    fixed("class"), named(match.label),
-    match.equal > 1 ? el("span", { class: "chip" }, `${match.equal} times in the data`) : null);
+  const line = (words, ...rest) => el("p", { class: "small row label-line" }, el("span", { class: "none-shrink" }, words), rest);
+  return [
+    line(found === "cannot say" ? "Nearest candidate:" : "Sample:", named(match.sample_id, "mono")),
+    line("Its label:", named(match.label), match.equal > 1 ? el("span", { class: "chip none-shrink" }, `${count(match.equal)} times in the data`) : null),
+  ];
 }
 
 function sure(one) {

@@ -4,6 +4,8 @@ import { dropzone, uploaded } from "../parts/dropzone.js";
 import { creditResult } from "../parts/credit_result.js";
 
 export const title = "Credit";
+const SENT = "sources.csv"; // what the server calls a file that was sent
+let sent = ""; // what it is called here, as long as the page is open
 const MOST = 500; // test samples in one question
 
 const whole = (text, low, high, otherwise) => (/^\d{1,9}$/.test(text ?? "") ? Math.max(low, Math.min(high, Number(text))) : otherwise);
@@ -64,7 +66,7 @@ export async function show(root, context, query) {
     }
     const notes = [record.unlisted ? `${count(record.unlisted)} samples are not listed` : "", record.strangers ? `${count(record.strangers)} lines name samples that the run does not have` : ""].filter(Boolean).join("; ");
     people.append(
-      el("p", {}, el("b", {}, count(record.total)), ` ${record.total === 1 ? "contributor" : "contributors"} from `, named(record.about, "flow"), notes ? el("span", { class: "muted small" }, ` ${notes}.`) : null),
+      el("p", {}, el("b", {}, count(record.total)), ` ${record.total === 1 ? "contributor" : "contributors"} from `, named(record.about === SENT && sent ? sent : record.about, "flow"), notes ? el("span", { class: "muted small" }, ` ${notes}.`) : null),
       el("ul", { class: "people" }, record.items.slice(0, 12).map((one) => el("li", { class: "chip" }, named(one.name), el("span", { class: "num muted" }, count(one.samples)))), record.total > 12 ? el("li", { class: "muted small" }, `and ${count(record.total - 12)} more`) : null),
       el("div", { class: "row" }, choose, el("button", { type: "button", class: "button small quiet", onClick: forget }, run.contributors ? "Use the run's own" : "Forget it")));
   }
@@ -72,11 +74,13 @@ export async function show(root, context, query) {
   async function send(file) {
     if (file.size > run.limits.upload_bytes) { toast(`${file.name} is too large: at most ${count(run.limits.upload_bytes / 1e6)} MB can be sent.`, "bad"); return; }
     try {
-      shown(await api.send("/credit/sources", file, "text/csv", null, { signal }));
+      const record = await api.send("/credit/sources", file, "text/csv", null, { signal });
+      sent = file.name;
+      shown(record);
       clear(result);
       toast("The file is read.");
     } catch (error) {
-      if (!api.stopped(error)) toast(error.message, "bad");
+      if (!api.stopped(error)) toast(error.message.replace(SENT, file.name), "bad");
     }
   }
 

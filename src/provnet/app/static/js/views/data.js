@@ -22,6 +22,14 @@ function written(node, text, title = text) {
   if (node.textContent !== text || node.title !== title) rename(node, text, title);
 }
 
+/** Why pictures are missing, and what can be done; nothing where all are there, or none may be seen. */
+function lacking({ samples, exposure, input, training_pictures: { available, facts } }) {
+  const missing = samples - available;
+  if (!missing || exposure === "ids" || !input.picture) return "";
+  const words = available ? `${count(missing)} of ${count(samples)} pictures are not there or have changed` : "The training pictures are not there";
+  return el("p", { class: "note small" }, `${words}${facts.length ? ` (${facts.join("; ")})` : ""}. If they were moved, start provnet app again with --data and the place where they are now.`);
+}
+
 /** Shows the view; the address holds every filter and where in the list one stands. */
 export function show(root, context, query) {
   const { api, run, toast } = context;
@@ -52,7 +60,7 @@ export function show(root, context, query) {
   });
   const work = el("div", { class: "data-work", onKeydown: (event) => bar.key(event) },
     el("div", { class: "data-main" }, bar.node, el("div", { class: "row apart" }, total, bar.status), empty, grid.node), panel.node);
-  root.append(el("h1", { class: "visually-hidden" }, "Data"), job, choice.node, work);
+  root.append(el("h1", { class: "visually-hidden" }, "Data"), lacking(run), job, choice.node, work);
 
   function fill(tile, position) {
     const item = list?.item(position) ?? null, [picture, words] = tile.children, [, mark, group] = picture.children;
@@ -148,6 +156,7 @@ export function show(root, context, query) {
   }
 
   async function decided({ kind, items }) {
+    if (!list) return;
     const at = grid.current(), many = grid.selected().length, listed = Boolean(wanted.decision);
     const before = list.total(), chosen = grid.selected();
     await list.reload(at);
@@ -179,7 +188,7 @@ export function show(root, context, query) {
   }
 
   choice.show(wanted);
-  const at = /^\d{1,9}$/.test(query.at ?? "") ? Number(query.at) : -1;
+  const at = /^\d{1,9}$/.test(query.at ?? "") ? Number(query.at) : wanted.id ? 0 : -1; // one sample alone is the one that is meant
   start(at);
   scores().catch((error) => { if (error.name !== "AbortError") toast(error.message, "bad"); });
 

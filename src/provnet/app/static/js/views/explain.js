@@ -12,7 +12,7 @@ const HASH = /^[0-9a-f]{64}$/;
 const MANY = [5, 10, 20, 50];
 const GONE = "Pictures that you gave are kept until the server ends: give it again.";
 
-/** Shows the view; `query`: test or hash, distortions by name, without (hashes), k, weights, mode. */
+/** Shows the view; `query`: test or hash (and id, of equal training samples), distortions by name, without (hashes), k, weights, mode. */
 export async function show(root, context, query) {
   const { run, api, dom } = context;
   const { el, clear } = dom;
@@ -30,12 +30,12 @@ export async function show(root, context, query) {
   root.append(
     el("h1", { class: "visually-hidden" }, title),
     el("section", { class: "card choose", "aria-label": "Choose a picture" },
-      ways(context, choose), picks?.node ?? el("p", { class: "muted small" }, run.test.why)),
+      ways(context, choose), picks?.node ?? el("p", { class: "muted small" }, `There are no test samples to choose from: ${run.test.why || "the run has no test split"}.`)),
     result,
     said,
   );
   const live = newest(ask, arrived, (error) => {
-    const words = error.code === "unknown_hash" && state.source.sha256 ? `${error.message}. ${GONE}` : error.message;
+    const words = error.code === "unknown_hash" && state.source.sha256 && !state.source.sample_id ? `${error.message}. ${GONE}` : error.message;
     answers.removeAttribute("aria-busy");
     clear(answers).append(el("div", { class: "error", role: "alert" }, words));
   });
@@ -142,7 +142,7 @@ function asked(query, run) {
   const shown = run.exposure !== "ids" && run.input.picture;
   let source = null;
   if (/^\d{1,9}$/.test(query.test ?? "")) source = { test: Number(query.test) };
-  else if (HASH.test(query.hash ?? "")) source = { sha256: query.hash };
+  else if (HASH.test(query.hash ?? "")) source = { sha256: query.hash, ...(query.id ? { sample_id: query.id } : {}) };
   return {
     source,
     distort,
@@ -158,6 +158,7 @@ function address({ source, distort, without, k, weights, mode }) {
   return {
     test: source.test,
     hash: source.sha256,
+    id: source.sample_id,
     ...Object.fromEntries(moved.map((one) => [one.name, distort[one.name]])),
     without: without.map((one) => one.sha256).join(","),
     k: k === MANY[0] ? null : k,

@@ -70,7 +70,7 @@ function drawn(root, context, query, map) {
       const mark = crossAt(px, py, most === 1e9 ? 0 : most), next = mark ? -1 : plane.nearest(px, py, most, (i) => state.only < 0 || map.label[i] === state.only);
       state.cross = mark;
       state.picked = next;
-      if (mark) point.test(mark); else if (next >= 0) point.sample(map.hash(next), run.classes[map.label[next]].label); else point.none();
+      if (mark) point.test(mark); else if (next >= 0) point.sample(map.hash(next), run.classes[map.label[next]].label, map.index[next]); else point.none();
       plane.draw();
     },
     lassoed(polygon) {

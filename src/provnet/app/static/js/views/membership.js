@@ -20,6 +20,7 @@ export async function show(root, context, query) {
   const roc = el("div", {});
   const busy = (words) => clear(found).append(el("p", { class: "muted" }, words));
 
+  let judged = null; // the pictures whose verdicts are shown, while some lack a p-value
   let turn = 0; // what was asked for last is shown, however late older answers come
 
   // `given(step)` resolves to pictures {sha256, name}, and may say how far it is; without any there is nothing to say
@@ -35,6 +36,7 @@ export async function show(root, context, query) {
       const { items } = await api.post("/membership", { sha256: hashes }, null, { signal });
       if (mine !== turn) return;
       context.replace({ hash: hashes.length <= LINKED ? hashes.join(",") : null });
+      judged = items.some((one) => one.p_value === null) ? pictures : null;
       const names = new Map(pictures.map((one) => [one.sha256, one.name]));
       clear(found).append(summary(items),
         el("ol", { class: "judgements" }, items.map((one) => verdict(context, one, names.get(one.sha256)))));
@@ -81,6 +83,9 @@ export async function show(root, context, query) {
   ready(context, "membership", roc)
     .then(() => clear(roc).append(el("p", { class: "empty" }, "Loading the curves …")))
     .then(() => api.get("/membership/roc", null, { signal }))
-    .then((curves) => clear(roc).append(rocCard(curves)))
+    .then((curves) => {
+      clear(roc).append(rocCard(curves));
+      if (judged) judge(async () => judged); // the audit has what they are compared with
+    })
     .catch((error) => !api.stopped(error) && clear(roc).append(el("div", { class: "error", role: "alert" }, error.message)));
 }
