@@ -149,8 +149,9 @@ def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
         files = _open_all(where, stack)
-        config, samples = _described(files)
+        config, samples = _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
         network = rebuild(config.network, samples, files["model.safetensors"], backbone)
+        check_table(config, samples, files["samples.safetensors"].name)
         history = _history(files["history.safetensors"], len(samples)) if "history.safetensors" in files else None
     return Run(network, config, samples, history, where)
 
@@ -160,7 +161,10 @@ def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
     where = as_path("the run's folder", folder)
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:
-        return _described(_open_all(where, stack))
+        files = _open_all(where, stack)
+        config, samples = _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
+        check_table(config, samples, files["samples.safetensors"].name)
+    return config, samples
 
 
 def read_config(folder: str | Path) -> RunConfig:
@@ -235,12 +239,6 @@ def _refuse(path: Path) -> None:
             refuse_foreign(file, path)
         raise UsageError(f"{path} is a file; a provnet run is a folder, give the folder that train wrote")
     raise UsageError(f"no run at {path}: there is no such folder")
-
-
-def _described(files: dict[str, io.BufferedReader]) -> tuple[RunConfig, SampleTable]:
-    config, samples = _config(files["config.json"]), read_samples_file(files["samples.safetensors"])
-    check_table(config, samples, files["samples.safetensors"].name)
-    return config, samples
 
 
 def _config(file: io.BufferedReader) -> RunConfig:

@@ -111,15 +111,17 @@ def check_table(config: RunConfig, samples: SampleTable, name: str) -> None:
     the indexed samples alone.
     """
     data, subset = config.training.get("data"), config.training.get("subset")
-    then = data.get("fingerprint") if isinstance(data, Mapping) else None
+    data = data if isinstance(data, Mapping) else {}
+    then = data.get("fingerprint")
     more = isinstance(subset, Mapping) and subset.get("rest_content") is not None
     if then is None or more or config.erased:
         return
     own = samples.select(~samples.added) if samples.added.any() else samples
     if own.fingerprint != then:
         raise IntegrityError(
-            f"{name} is not the sample table of this run: the fingerprint of its samples is {own.fingerprint[:12]}, "
-            f"that of the training data {str(then)[:12]}; take the files from one and the same run"
+            f"{name} is not the sample table of this run: it has {len(own):,} samples with the fingerprint "
+            f"{own.fingerprint[:12]}, the training data {data.get('samples')} with {str(then)[:12]}; take the files "
+            "from one and the same run"
         )
 
 

@@ -194,8 +194,6 @@ ROWS = [
     Entry(65, "newer format", versioned(2), 6, (MANIFEST, "format 2", "up to format 1", "upgrade")),
     Entry(65, "format far away", versioned(2**60), 6, (MANIFEST, "format 1152921504606846976", "up to format 1")),
     Entry(65, "format of text", versioned("2"), 6, (MANIFEST, "format_version")),
-    Entry(
-        66, "fewer samples than rows", resampled(lambda n: list(range(n - 1))), 6, ("19 samples", "19 rows", "has 20")
-    ),
-    Entry(66, "more samples than rows", resampled(lambda n: [*range(n), 0]), 6, ("21 samples", "21 rows", "has 20")),
+    Entry(66, "fewer samples than rows", resampled(lambda n: list(range(n - 1))), 6, ("19 samples", "data 20")),
+    Entry(66, "more samples than rows", resampled(lambda n: [*range(n), 0]), 6, ("21 samples", "data 20")),
 ]

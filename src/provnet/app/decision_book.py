@@ -1,4 +1,7 @@
-"""Decisions about samples (keep, relabel, drop) with undo and redo; kept beside the run, written out as a CSV file."""
+"""Decisions about samples (keep, relabel, drop) with undo and redo; kept beside the run, written out as a CSV file.
+
+They name samples by id and hash, so they outlast other weights and samples that were added or withheld.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,15 @@ Step = Mapping[int, tuple[Choice | None, Choice | None]]  # sample -> before, af
 
 
 class DecisionBook:
-    """All decisions about the samples of one run."""
+    """All decisions about the samples of one run; with `forgets`, none about others is kept, as some were erased."""
 
-    def __init__(self, samples: SampleTable, keeping: Keeping) -> None:
+    def __init__(self, samples: SampleTable, keeping: Keeping, *, forgets: bool = False) -> None:
         self.samples = samples
+        self.forgets = forgets
         self.keeping = keeping
         self.saved = keeping.is_kept
         self.choices: dict[int, Choice] = {}
+        self._others: list[list[str]] = []  # rows about samples that are not there now: kept, they may come back
         self._done: deque[Step] = deque(maxlen=STEPS)
         self._undone: deque[Step] = deque(maxlen=STEPS)
         self._lock = threading.Lock()
@@ -107,17 +112,21 @@ class DecisionBook:
         samples = self.samples
         chosen = sorted(self.choices.items())
         rows = [[samples.sample_ids[place], *choice, samples.hex(place)] for place, choice in chosen]
-        self.saved = self.keeping.write_json(FILE, {"decisions": rows})
+        self.saved = self.keeping.write_json(FILE, {"decisions": [*rows, *self._others]})
 
     def _restore(self) -> None:
-        kept = self.keeping.read_json(FILE) or {}
+        samples, kept = self.samples, self.keeping.read_json(FILE, any_state=True) or {}
+        shortest = 3 if kept.get("run") == self.keeping.identity else 4  # rows of three, without a hash, are old
         rows = kept.get("decisions")
         for row in rows if isinstance(rows, list) else []:
-            if not (isinstance(row, list) and len(row) in (3, 4) and all(isinstance(cell, str) for cell in row)):
+            if not (isinstance(row, list) and shortest <= len(row) <= 4 and all(isinstance(cell, str) for cell in row)):
                 continue
-            place = self.samples.id_places.get(row[0])
-            if place is not None and len(row) == 4 and self.samples.hex(place) != row[3]:
-                continue  # the name is another sample's now; rows of three are from before hashes were kept
-            fits = row[1] in KINDS and (row[1] == "relabel") == (row[2] in self.samples.class_names)
-            if place is not None and fits and not self.samples.withheld[place]:
+            if row[1] not in KINDS:
+                continue
+            place = samples.id_places.get(row[0])
+            here = place is not None and (len(row) == 3 or samples.hex(place) == row[3])
+            fits = (row[1] == "relabel") == (row[2] in samples.class_names)
+            if place is None or not here or not fits or samples.withheld[place]:
+                self._others += [row] if len(row) == 4 and not self.forgets else []
+            elif row[1] != "relabel" or samples.class_names[int(samples.labels[place])] != row[2]:  # else it is done
                 self.choices[place] = Choice(row[1], row[2])

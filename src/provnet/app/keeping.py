@@ -1,7 +1,8 @@
 """Where results of costly work and decisions are kept: a folder beside the run, named after what they belong to.
 
-Everything kept names the state of the run that it was made of (weights, samples, which are withheld); what belongs to
-another state is not read. Files are safetensors and JSON, replaced as one, and bounded by the size of the run.
+Everything kept names the state of the run that it was made of (weights, samples, which are withheld); results of
+another state are not read, decisions are. Files are safetensors and JSON, replaced as one, and bounded by the size of
+the run.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Keeping:
         """Keep plain values; False where they could not be written."""
         return self._write(f"{name}.json", write_json({**value, "run": self.identity}, name))
 
-    def read_json(self, name: str) -> dict[str, Any] | None:
-        """Plain values that were kept of this state of the run, or None."""
+    def read_json(self, name: str, *, any_state: bool = False) -> dict[str, Any] | None:
+        """Plain values that were kept of this state of the run, or of any, or None."""
         if self.folder is None or not (self.folder / f"{name}.json").is_file():
             return None
         try:
@@ -81,7 +82,7 @@ class Keeping:
         except ProvnetError as error:
             LOG.warning("%s was kept and is not used: %s", name, error)
             return None
-        return value if value.get("run") == self.identity else None
+        return value if any_state or value.get("run") == self.identity else None
 
     def _write(self, name: str, content: bytes) -> bool:
         if self.folder is None or not self.folder.parent.is_dir():

@@ -105,7 +105,7 @@ def make_state(served: Served, keys: Keys) -> State:
         keeping=keeping,
         on_disk=OnDisk(served.folder, served.opened),
         jobs=Jobs(served, keeping),
-        decisions=DecisionBook(served.run.samples, keeping),
+        decisions=DecisionBook(served.run.samples, keeping, forgets=served.run.config.erased > 0),
         shown=ShownLog(keeping),
         selections=Selections(),
         people=people,
