@@ -33,7 +33,10 @@ LIMITS = """The totals of parameters cannot be reproduced: with 7×7 maps and 60
 schedule and how the steps of the two networks alternate are not stated: AdamW, constant rates, spread evenly. To fit
 the time batches are 8 times the printed ones (XLarge 16 times: 512 and 256 for all); rates of Small and Medium are
 larger by the root of it. Sec. 4.4 calls the pairs class-conditional, app. 7.6 does not: here the index is over all
-samples."""
+samples. Small and Medium pairs with the larger batches were trained by an earlier version, in which mixed precision
+rounded weights at every step; since then rounded copies are multiplied, which is meant to be the same arithmetic but
+was not run side by side. So `mnist/small-3-as-printed` differs from `mnist/small-3` in the version, too. It ran beside
+two Large pairs under NVIDIA MPS, so its seconds say little; Large and XLarge pairs ran under MPS as well."""
 RATES = """Sentences that compare sizes compare rates, too: as printed those of CNN1 and CNN2 are 1e-3 and 1e-4 for
 Small and Medium, 5e-4 for both networks of Large, 2e-4 for both of XLarge, and only those of Small and Medium were
 raised with the batches. Epochs of convergence are read off curves with a point an epoch up to 20, then every fifth."""
