@@ -108,9 +108,15 @@ def test_a_view_that_cannot_be_fetched_says_so_and_is_tried_again(live: Live, pa
     allowed.append("Failed to load resource")
     open_view(page, live, "#/explain")
     page.wait_for_selector(".exemplar")
-    page.route("**/views/data.js", lambda route: route.abort())
+    for address in ("**/views/data.js", "**/api/v1/run/state"):
+        page.route(address, lambda route: route.abort())
     page.get_by_role("link", name="Data", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("Is `provnet app` still running?")
-    page.unroute("**/views/data.js")
+    said = page.get_by_role("alert")
+    expect(said).to_contain_text("Is `provnet app` still running?")
+    said.evaluate("(box) => { box.id = 'before'; }")
+    page.get_by_role("button", name="Try again").click()  # the page stays while nothing answers
+    expect(page.locator("#before")).to_have_count(0)
+    expect(said).to_contain_text("Is `provnet app` still running?")
+    page.unroute_all()
     page.get_by_role("button", name="Try again").click()
     expect(page.locator(".total")).to_have_text("82 samples")

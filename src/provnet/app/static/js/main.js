@@ -66,10 +66,12 @@ async function route(first = false) {
     replace: (more) => mine === turn && history.replaceState(null, "", linkTo(view, more)),
   };
   try {
-    const module = await import(`./views/${view}.js`).catch((error) => {
-      throw error instanceof TypeError ? api.unreachable() : error; // a view is fetched when it is first opened
+    const module = await import(`./views/${view}.js`).catch((error) => { // a view is fetched when it is first opened
+      if (!(error instanceof TypeError)) throw error;
+      if (mine === turn) failed(root, api.unreachable(), () => anew(root));
+      return null;
     });
-    if (mine !== turn) return undefined;
+    if (mine !== turn || module === null) return undefined;
     const found = await module.show(root, context, query);
     if (typeof found === "function") mine === turn ? (leave = found) : found();
   } catch (error) {
@@ -78,10 +80,20 @@ async function route(first = false) {
   return undefined;
 }
 
-function failed(root, error) {
+/** Browsers may keep a module that could not be fetched as failed for as long as the page lives: it is loaded anew. */
+async function anew(root) {
+  try {
+    await api.get("/run/state"); // a page that is left while the server is down is gone
+    location.reload();
+  } catch (error) {
+    failed(clear(root), error, () => anew(root));
+  }
+}
+
+function failed(root, error, again = () => (run ? route() : start())) {
   if (!(error instanceof api.ApiError)) console.error(error);
-  const again = error.code === "unreachable" ? el("p", {}, el("button", { type: "button", class: "button small", onClick: () => (run ? route() : start()) }, "Try again")) : null;
-  dom.append(root, el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message, again));
+  const more = error.code === "unreachable" ? el("p", {}, el("button", { type: "button", class: "button small", onClick: again }, "Try again")) : null;
+  dom.append(root, el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message, more));
 }
 
 function asksForToken(words) {
