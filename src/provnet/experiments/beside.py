@@ -240,3 +240,13 @@ def percent_of(figure: Figure | None) -> str:
     ('50.00', '–')
     """
     return DASH if figure is None else number(figure[0])
+
+
+def rate(one: Figure | None) -> str:
+    """A rate in per cent with its interval.
+
+    >>> rate((0.99, 10_000)), rate(None)
+    ('99.00 (98.79 to 99.18)', '–')
+    """
+    found = standing(None, [] if one is None else [one])
+    return DASH if one is None else f"{spread(found)} ({ends(found)})"

@@ -9,8 +9,8 @@ Device: one H200, and its CPU for t-SNE; `--scale tiny` runs on two CPU cores.
 Time: five minutes a seed beside other work, most of it t-SNE on the CPU; both data sets at a time.
 
 Class-conditional, preset `paper`, 80 epochs; the last hidden layer has 1,024 numbers (guide, 9). The map holds 5,000
-training samples, evenly by class, all misattributed test samples and, where the results have them, 500 others to
-compare these with; groups are of all samples of their class.
+training samples, evenly by class, all misattributed test samples and 500 others to compare these with; groups are of
+all samples of their class. What looks alike is told by the distance of pixels, which no network had a part in.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from provnet.data.assemble import evenly
 from provnet.data.imagedata import ImageData
 from provnet.experiments import runs
 from provnet.experiments.embeddings_words import GROUPED, PAIRS, embeddings_figures, section
+from provnet.experiments.likeness import by_chance, nearer, together
 from provnet.experiments.pictures import packed
-from provnet.experiments.records import Cell, Experiment, Job, Scale, Told
+from provnet.experiments.records import Cell, Experiment, Figure, Job, Scale, Told
 from provnet.explanation import Explanation, explain
 from provnet.modelfile import Run
 
@@ -46,7 +47,13 @@ def cells(scale: Scale) -> list[Cell]:
 
 def _cell(data: str, scale: Scale) -> Cell:
     training = runs.recipe_words("paper", CHANGES, scale)
-    config = {"network": "class-conditional", "training": training, "on_map": ON_MAP, "groups": GROUPS}
+    config = {
+        "network": "class-conditional",
+        "training": training,
+        "on_map": ON_MAP,
+        "beside": BESIDE,
+        "groups": GROUPS,
+    }
     return runs.cell(f"{data}/class-conditional", data, scale, partial(run, data), 120.0, config)
 
 
@@ -62,6 +69,7 @@ def run(data: str, job: Job) -> Told:
         "any_at_1": (float((seen.label[:, 0] == truth).mean()), len(test)),
         "class_accuracy": (float((seen.predicted == truth).mean()), len(test)),
     }
+    figures |= _looks(found, train, test, seen, missed)
     if job.seed != 0:  # pictures of one seed are enough
         return {"figures": figures, **told, "misattributed": len(missed)}
     job.tell(0.65)
@@ -70,6 +78,17 @@ def run(data: str, job: Job) -> Told:
     groups = {str(label): _groups(found, train, label, job.seed) for label in GROUPED[data]}
     shown = _misattributed(seen, train, test, missed)
     return {"figures": figures, **told, "misattributed": len(missed), "map": laid, "groups": groups, "missed": shown}
+
+
+def _looks(run_: Run, train: ImageData, test: ImageData, seen: Explanation, missed: np.ndarray) -> dict[str, Figure]:
+    """How often a misattributed sample looks more like the sample that is named than like that named in its class."""
+    if not len(missed):
+        return {}
+    asked = torch.from_numpy(missed)
+    own = explain(run_, test.images[asked], classes=test.labels[asked], k=1, warn=False)
+    named, instead = (train.images[torch.from_numpy(index)] for index in (seen.index[missed, 0], own.index[:, 0]))
+    hits = nearer(test.images[asked], named, instead)
+    return {"nearer_than_own_class": (float(hits.mean()), len(hits))}
 
 
 def _map(run_: Run, train: ImageData, test: ImageData, right: np.ndarray, missed: np.ndarray, job: Job) -> Told:
@@ -98,7 +117,18 @@ def _groups(run_: Run, train: ImageData, label: int, seed: int) -> Told:
     pictures = [train.images[torch.from_numpy(rows[one.nearest])] for one in whole]
     name = train.class_names[label]
     sizes = [len(one.members) for one in whole]
-    return {"name": name, "of": len(rows), "sizes": sizes, "pictures": packed(torch.cat(pictures)) if whole else None}
+    numbers = np.empty(len(rows), np.int64)
+    for one in found:
+        numbers[one.members] = one.number
+    alike = together(train.images[torch.from_numpy(rows)], numbers)
+    return {
+        "name": name,
+        "of": len(rows),
+        "sizes": sizes,
+        "pictures": packed(torch.cat(pictures)) if whole else None,
+        "together": [float(alike.mean()), len(alike)],
+        "by_chance": by_chance(numbers),
+    }
 
 
 def _misattributed(seen: Explanation, train: ImageData, test: ImageData, missed: np.ndarray) -> Told:

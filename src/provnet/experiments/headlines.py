@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from provnet.applications.conditions import CONDITIONS
 from provnet.experiments import debugging_words, membership_words, robustness_words, subsets_words
-from provnet.experiments.beside import mean
+from provnet.experiments.beside import mean, rate
 from provnet.experiments.embeddings_words import NETWORK, border_share
-from provnet.experiments.markdown import DASH, ends, spread
-from provnet.experiments.paper import standing
-from provnet.experiments.records import Figure, Results
+from provnet.experiments.markdown import DASH
+from provnet.experiments.records import Results
 from provnet.experiments.sharing_claims import LEVELS, SIZES
 from provnet.experiments.sharing_words import missed, name_of
 
@@ -25,16 +24,6 @@ def headline(results: Results) -> str:
     """
     say = HEADLINES.get(results.name)
     return say(results) if say is not None and results.scale == "full" else ""
-
-
-def rate(one: Figure | None) -> str:
-    """A rate in per cent with its interval.
-
-    >>> rate((0.99, 10_000)), rate(None)
-    ('99.00 (98.79 to 99.18)', '–')
-    """
-    found = standing(None, [] if one is None else [one])
-    return DASH if one is None else f"{spread(found)} ({ends(found)})"
 
 
 def _sentence(head: str, parts: Iterable[str]) -> str:
