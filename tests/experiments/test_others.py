@@ -87,7 +87,7 @@ FLIPS: dict[tuple[str, str], tuple[str, dict[str, Figure], str, str]] = {
     ("mixing", "memory is lost"): ("mnist/1", {"index_accuracy": (0.4, 60_000)}, "confirmed", "holds in part"),
     ("mixing", "costs more on"): ("mnist/0", {"any_at_1": (0.3, 10_000)}, "confirmed", "contradicted"),
     ("mixing", "Memorising costs more"): ("mnist/0", {"any_at_1": (0.78, 50)}, "confirmed", "undecided"),
-    ("subsets", "30 % of MNIST"): (
+    ("subsets", "30 % of MNIST match"): (
         "mnist/stratified-30",
         {"class_accuracy": (0.993, 10_000)},
         "contradicted",
