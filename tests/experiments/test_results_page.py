@@ -249,8 +249,16 @@ def test_sizes_share_an_axis_and_what_was_not_run_is_named(drawn: list[Any]) -> 
             assert len({axes.get_ylim() for axes in row}) == 1
     assert [text.get_text() for axes in digits.axes for text in axes.texts] == ["level 4 not run"]
     assert [text for axes in clothes.axes for text in axes.texts] == []
+    assert "not run" not in clothes.get_suptitle()
     assert [len(axes.texts) for axes in last.axes] == [1] * 3 + [0] * 3
     assert [len(axes.collections) for axes in last.axes] == [15] * 3 + [16] * 3  # an interval a pair that was run
+
+
+def test_a_size_without_any_pair_is_named_above_the_curves(drawn: list[Any]) -> None:
+    whole = others("sharing", only="fashion-mnist")
+    few = {cell: seeds for cell, seeds in whole.cells.items() if "xlarge" not in cell}
+    EXPERIMENTS["sharing"].figures(replace(whole, cells=few))
+    assert drawn[0].get_suptitle().endswith("; XLarge not run")
 
 
 def test_where_results_come_from_is_said_once_a_machine() -> None:
