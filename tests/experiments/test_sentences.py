@@ -190,3 +190,42 @@ def test_memorising_goes_on_to_the_end_only_where_the_curve_still_rises() -> Non
     assert verdict(results, words) == "undecided"
     few = {cell: seeds for cell, seeds in made("sharing").cells.items() if "xlarge" not in cell}
     assert "of 24 compared, 8 not run;" in line_of(replace(results, cells=few), words)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("embeddings", "visually ambiguous, resembling multiple digit classes"),
+        ("debugging", "our approach is complementary"),
+        ("vae", "generated faces exhibit reasonable fidelity"),
+    ],
+)
+def test_sentences_that_nothing_was_measured_for_are_listed_with_the_reason(name: str, words: str) -> None:
+    line = line_of(made(name), words)
+    assert "**not tested**: " in line and len(line.split("**not tested**: ")[1]) > 20
+
+
+def with_area(results: Results, data: str, score: str, low: float, high: float) -> Results:
+    cell = f"{data}/class-conditional"
+    areas = results.cells[cell][0].told["auc"]
+    new = {"value": (low + high) / 2, "n": 10_000, "low": low, "high": high}
+    return with_told(results, cell, auc={**areas, score: new})
+
+
+def test_members_are_said_to_be_surer_in_both_branches() -> None:
+    words = "members) exhibited significantly higher confidence"
+    results = made("membership")
+    assert verdict(results, words) == "confirmed" and "of 8 compared." in line_of(results, words)
+    near = with_area(results, "mnist", "class_confidence", 0.48, 0.52)
+    assert "surely so in 7, surely not in 0, too near to say in 1, of 8" in line_of(near, words)
+    assert verdict(with_area(near, "cifar10", "class_confidence", 0.4, 0.45), words) == "holds in part"
+
+
+def test_all_at_once_is_a_sentence_of_the_paper_too() -> None:
+    words = "simultaneously generate realistic samples"
+    results = made("vae")
+    line = line_of(results, words)
+    assert not line.startswith("- *Our question.*") and "**confirmed**" in line and "of 10 compared" in line
+    results = with_figures(results, "mnist/paper", {"agreement": (0.67, 2_000), "index_at_sample": (0.85, 60_000)})
+    assert "**holds in part**" in line_of(results, words)
+    assert verdict(results, "sums does all at once") == "holds in part"  # of two data sets one does not
