@@ -14,6 +14,7 @@ from provnet.experiments.sharing_claims import Look
 from provnet.experiments.sharing_curves import upward
 from provnet.experiments.sharing_sentences import CLAIMS, Claim
 
+from .made import cost
 from .made_others import made
 from .test_verdicts_other import line_of, with_figures, with_told
 
@@ -229,3 +230,12 @@ def test_all_at_once_is_a_sentence_of_the_paper_too() -> None:
     results = with_figures(results, "mnist/paper", {"agreement": (0.67, 2_000), "index_at_sample": (0.85, 60_000)})
     assert "**holds in part**" in line_of(results, words)
     assert verdict(results, "sums does all at once") == "holds in part"  # of two data sets one does not
+
+
+@pytest.mark.parametrize(("rate", "found"), [(0.99, "undecided"), (0.9, "confirmed"), (0.999, "contradicted")])
+def test_what_sec_6_says_of_the_cost_is_the_papers_sentence(rate: float, found: str) -> None:
+    results = with_figures(cost(), "mnist", dict.fromkeys(("class-conditional", "class-independent"), (rate, 10000)))
+    line = line_of(results, "may impact main-task performance")
+    assert f"**{found}**" in line and "of 2 compared" in line and "question" not in line
+    assert line_of(results, "adds computational cost").startswith('- "The index head also adds computational cost" (s')
+    assert "impact main-task performance" in " ".join(EXPERIMENTS["cost"].headings["Claim"].split())
