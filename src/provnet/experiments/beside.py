@@ -29,6 +29,7 @@ ONE_SEED = (
     "Every network was trained once: the luck of one training is not in the intervals, nor in the word *surely*. How "
     "much that can be is told at the head of the page of results."
 )
+LATE = "; the bar was set when the results were known"
 FAR = 0.05  # so far above the paper's number a result says that the set-up differs
 
 
@@ -56,12 +57,16 @@ class Apart:
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence of the paper, or a question of ours, and what became of it."""
+    """A sentence of the paper, or a question of ours, and what became of it.
+
+    `late`: from where on it holds was set by us when the results were known, which the page says.
+    """
 
     claim: str
     verdict: str
     evidence: str
     ours: bool = False
+    late: bool = False
 
 
 def apart(one: Figure, other: Figure, comparisons: int = 1) -> Apart:
@@ -124,7 +129,10 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
     """The sentences as a list; at smaller scales nothing is judged."""
     if results.scale != "full" or not results.cells:
         return []
-    lines = [f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}." for one in findings]
+    lines = [
+        f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}{LATE if one.late else ''}."
+        for one in findings
+    ]
     pairs = any({"hits", "right"} & set(one.told) for seeds in results.cells.values() for one in seeds.values())
     chance = [PAIRED if pairs else CHANCE] if any("points (" in line for line in lines) else []
     alone = [ONE_SEED] if lines and all(len(seeds) == 1 for seeds in results.cells.values()) else []

@@ -1,7 +1,7 @@
 """Distorted pictures: the single branch at α from 0 to 1 against an isolated CNN under 15 conditions.
 
 Claim: for occlusion, translation, Gaussian and motion blur a partly mixed single branch is right more often than an
-    isolated CNN; captions say at mixing of 20 to 30 %, the text at 70 to 80 % (sec. 5.2, app. 7.8, fig. 5).
+    isolated CNN; captions say at mixing of 20 to 30 %, the text "above 70–80%" (sec. 5.2, app. 7.8, fig. 5).
 Command: provnet reproduce robustness --data-dir DIR --device cuda --seeds 1
 Expected: accuracy grows with α under nearly every condition; sure gains over the CNN are few and small, and at large α.
 Device: one H200; `--scale tiny` runs on two CPU cores.

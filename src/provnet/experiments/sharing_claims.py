@@ -1,12 +1,11 @@
-"""The paper's sentences on size and sharing, tested by name on its own tables and on our results alike."""
+"""What the paper's sentences on size and sharing say of pairs, on its own tables and on our results alike."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
-from provnet.experiments.beside import ALL, MOST, SOME, Apart
+from provnet.experiments.beside import Apart, apart
 from provnet.experiments.pairs import Known, known, less
 from provnet.experiments.paper import printed
 from provnet.experiments.records import Results
@@ -14,25 +13,13 @@ from provnet.experiments.records import Results
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 SIZES = ("small", "medium", "large", "xlarge")
 LEVELS = (1, 2, 3, 4)
+NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 CLASS, INDEX, TOP_1, TOP_5 = "class_accuracy", "index_accuracy", "any_at_1", "any_at_5"
 Look = Callable[[str, str, int, str], Known | None]  # data, size, level, figure -> rate and n
 Sign = int | None
 DIGITS, CLOTHES = ("mnist",), ("fashion-mnist",)  # sec. 4.4 speaks of MNIST alone
 SLIGHT = 0.01  # "minimal degradation" is taken to be less, "substantially exceeded" to be more
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence, and what it says of the cases that it speaks of: 1 surely so, -1 surely not, 0 too near, None.
-
-    `said`: of all cases, of most or of some; `data`: what the sentence was said of.
-    """
-
-    sentence: str
-    where: str
-    cases: Callable[[Look, Iterable[str]], Iterator[Sign]]
-    said: str = ALL
-    data: tuple[str, ...] = tuple(PAIRS)
+STRONG, NEAR_PERFECT = 0.9, 0.99  # what "strong" and "near-perfect" performance are taken to be, at least
 
 
 def ours(results: Results) -> Look:
@@ -67,17 +54,43 @@ def larger_is_better(look: Look, pairs: Iterable[str]) -> Iterator[Sign]:
                 yield sign(less(look(data, "xlarge", level, figure), look(data, "small", level, figure)))
 
 
-def sharing_improves(look: Look, pairs: Iterable[str], size: str = "xlarge", way: int = 1) -> Iterator[Sign]:
-    """Level 4 above level 1; `way` -1 for below."""
+def sharing_improves(look: Look, pairs: Iterable[str]) -> Iterator[Sign]:
+    """XLarge: levels 2, 3 and 4 each above level 1."""
     for data in pairs:
         for figure in (CLASS, INDEX, TOP_1):
-            found = sign(less(look(data, size, 4, figure), look(data, size, 1, figure)))
-            yield None if found is None else way * found
+            for level in LEVELS[1:]:
+                yield sign(less(look(data, "xlarge", level, figure), look(data, "xlarge", 1, figure)))
 
 
 def sharing_hurts_small(look: Look, pairs: Iterable[str]) -> Iterator[Sign]:
-    """Level 4 below level 1 for Small."""
-    return sharing_improves(look, pairs, "small", -1)
+    """Small: level 4, which shares most, below level 1."""
+    for data in pairs:
+        for figure in (CLASS, INDEX, TOP_1):
+            yield sign(less(look(data, "small", 1, figure), look(data, "small", 4, figure)))
+
+
+def level_3_beats_level_1(look: Look, pairs: Iterable[str]) -> Iterator[Sign]:
+    """All convolutions shared above the first one alone, in one figure of one size each."""
+    for data in pairs:
+        for size in SIZES:
+            for figure in (CLASS, INDEX, TOP_1):
+                yield sign(less(look(data, size, 3, figure), look(data, size, 1, figure)))
+
+
+def small_is_strong(look: Look, pairs: Iterable[str]) -> Iterator[Sign]:
+    """Small at every level: class and memorisation of STRONG or more."""
+    for data in pairs:
+        for level in LEVELS:
+            for figure in (CLASS, INDEX):
+                yield _at_least(look(data, "small", level, figure), STRONG)
+
+
+def medium_and_large_are_near_perfect(look: Look, pairs: Iterable[str]) -> Iterator[Sign]:
+    """Medium and Large at level 4: class and memorisation of NEAR_PERFECT or more."""
+    for data in pairs:
+        for size in ("medium", "large"):
+            for figure in (CLASS, INDEX):
+                yield _at_least(look(data, size, 4, figure), NEAR_PERFECT)
 
 
 def level_3_is_best(look: Look, pairs: Iterable[str], figure: str = INDEX) -> Iterator[Sign]:
@@ -178,6 +191,11 @@ def _more(one: Apart | None, other: Apart | None) -> Sign:
     return 1 if value > half else -1 if value < -half else 0
 
 
+def _at_least(found: Known | None, rate: float) -> Sign:
+    """1 where a rate is surely above another one that is known, -1 where surely below."""
+    return None if found is None else apart(found.figure, (rate, 10**9)).sign
+
+
 def _beyond(found: Apart | None, margin: float) -> Sign:
     """1 where a difference is surely above the margin, -1 where surely below."""
     return None if found is None else 1 if found.low > margin else -1 if found.high < margin else 0
@@ -189,77 +207,3 @@ def _above_all(look: Look, data: str, size: str, figure: str, level: int, others
     if any(one is None for one in found):
         return None
     return -1 if -1 in found else 1 if set(found) == {1} else 0
-
-
-CLAIMS = (
-    Claim('"the larger model … achieves higher accuracy in both branches"', "sec. 4.4", larger_is_better, data=DIGITS),
-    Claim('"Increased layer sharing further improves the larger model"', "sec. 4.4", sharing_improves, data=DIGITS),
-    Claim('"… but can hurt the smaller one"', "sec. 4.4", sharing_hurts_small, SOME, DIGITS),
-    Claim(
-        '"Level 3 sharing … emerged as optimal for most configurations" (memorisation)',
-        "app. 7.6",
-        level_3_is_best,
-        MOST,
-    ),
-    Claim(
-        '"Level 3 … optimal for most configurations" (class consistency)', "app. 7.6", level_3_is_most_consistent, MOST
-    ),
-    Claim('"Level 3 … optimal for most configurations" (class accuracy)', "app. 7.6", level_3_classifies_best, MOST),
-    Claim(
-        '"Level 4 sharing … showed performance degradation in capacity-constrained settings, especially for Small '
-        'models on Fashion-MNIST" (memorisation of Small)',
-        "app. 7.6",
-        level_4_degrades_small,
-    ),
-    Claim(
-        '"Level 1 sharing … sometimes underperformed on Fashion-MNIST, particularly for Medium and XLarge models" '
-        "(memorisation)",
-        "app. 7.6",
-        level_1_underperforms,
-        SOME,
-        CLOTHES,
-    ),
-    Claim(
-        '"Level 1 … sometimes underperformed on Fashion-MNIST …" (class consistency)',
-        "app. 7.6",
-        level_1_is_less_consistent,
-        SOME,
-        CLOTHES,
-    ),
-    Claim(
-        '"Top-5 class consistency substantially exceeded Top-1 across all configurations" (more than a point)',
-        "app. 7.6",
-        top_5_exceeds,
-    ),
-    Claim(
-        '"Higher sharing levels generally improved class consistency"', "app. 7.6", sharing_improves_consistency, MOST
-    ),
-    Claim(
-        '"This pattern was most pronounced in larger models" (class consistency gained from level 1 to 4)',
-        "app. 7.6",
-        sharing_helps_larger_more,
-    ),
-    Claim(
-        '"… in larger models, where Level 3-4 sharing achieved the highest class consistency"',
-        "app. 7.6",
-        high_levels_consistent,
-    ),
-    Claim(
-        '"interference effects diminish with capacity …" (memorisation lost from level 3 to 4)',
-        "app. 7.6",
-        capacity_reduces_interference,
-        MOST,
-    ),
-    Claim(
-        '"increased capacity reduces interference, enabling near-perfect performance on both tasks" (class accuracy '
-        "lost from level 3 to 4)",
-        "app. 7.6",
-        capacity_saves_classes,
-        MOST,
-    ),
-    Claim(
-        '"massive capacity … can accommodate up to 48% parameter sharing with minimal degradation" (less than a point)',
-        "app. 7.6",
-        xlarge_shares_without_loss,
-    ),
-)

@@ -7,14 +7,13 @@ from typing import Any
 from provnet.experiments.beside import mean
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet.experiments.records import Figure, Results
-from provnet.experiments.sharing_claims import LEVELS, PAIRS, SIZES, papers
+from provnet.experiments.sharing_claims import LEVELS, NAMES, PAIRS, SIZES, papers
 from provnet.experiments.sharing_curves import curve_of
 from provnet.stats import wilson
 
 STYLES = {1: (GREY, ":"), 2: ("#3b9e8f", "--"), 3: (BLUE, "-"), 4: (ORANGE, "-.")}
 MARKS = {1: "s", 2: "^", 3: "o", 4: "D"}
 SETTLED = 10  # epochs
-NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 
 
 def sharing_figures(results: Results) -> dict[str, bytes]:
@@ -60,6 +59,8 @@ def _curves(results: Results, data: str) -> Any:
     _settled(every[1][0], [curve_of(results, f"{data}/{size}-{level}") for size in sizes for level in LEVELS])
     drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     cut = f"lower row cut off below its values from epoch {SETTLED} on"
+    none = ", ".join(NAMES[size] for size in SIZES if size not in sizes)
+    cut += f"; {none} not run" if none and results.scale == "full" else ""
     drawing.suptitle(f"{PAIRS[data]}: accuracy by epoch at four levels of shared layers; {cut}", fontsize=10)
     return drawing
 

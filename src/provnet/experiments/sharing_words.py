@@ -11,8 +11,9 @@ from provnet.experiments.markdown import number
 from provnet.experiments.pairs import known, less
 from provnet.experiments.paper import MISSED, Printed
 from provnet.experiments.records import Result, Results
-from provnet.experiments.sharing_claims import CLAIMS, CLOTHES, DIGITS, LEVELS, PAIRS, SIZES, ours, papers
+from provnet.experiments.sharing_claims import CLOTHES, DIGITS, LEVELS, NAMES, PAIRS, SIZES, ours, papers
 from provnet.experiments.sharing_curves import convergence
+from provnet.experiments.sharing_sentences import CLAIMS
 
 FIGURES = {
     "class_accuracy": "CNN1, class",
@@ -21,7 +22,6 @@ FIGURES = {
     "any_at_5": "consistency, any of 5",
 }
 AS_PRINTED = "-as-printed"  # pairs trained with the printed batches, too
-NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 MORE: dict[str, Callable[[Result], str]] = {
     HEAD: copies_of,
     "shared": lambda one: f"{100 * one.told['shared']:.1f} %",
@@ -121,7 +121,8 @@ def _sentences(results: Results) -> list[Finding]:
         evidence = f"{counted(here)} (the paper's own tables: {judged(there, claim.said)}, {counted(there)})"
         if claim.data == DIGITS:
             evidence += f"; on FashionMNIST {counted(claim.cases(look, CLOTHES))}"
-        found.append(Finding(f"{claim.sentence} ({claim.where}):", judged(here, claim.said), evidence))
+        sentence = f"{claim.sentence} ({claim.where}):"
+        found.append(Finding(sentence, judged(here, claim.said), evidence, late=claim.late))
     return found
 
 

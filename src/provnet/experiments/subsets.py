@@ -24,7 +24,8 @@ from provnet.experiments import networks, runs
 from provnet.experiments.origin import resolved
 from provnet.experiments.pair_figures import pair_hits, rates
 from provnet.experiments.records import Cell, Experiment, Job, Scale, Told
-from provnet.experiments.subsets_words import CHOSEN, PAIRS, PRINTED, SHARES, WAYS, section, subsets_figures
+from provnet.experiments.subsets_plots import subsets_figures
+from provnet.experiments.subsets_words import CHOSEN, PAIRS, PRINTED, SHARES, WAYS, section
 from provnet.experiments.two_cnns import TwoCnns, built, pair, trained
 from provnet.models.provenance import parameter_count
 

@@ -1,9 +1,8 @@
-"""Subsets as Markdown and as a figure: ours beside the paper's, and chosen samples beside random ones."""
+"""Subsets as Markdown: ours beside the paper's, and chosen samples beside random ones."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from provnet.experiments.batches import Both, larger_batches
 from provnet.experiments.beside import (
@@ -15,13 +14,13 @@ from provnet.experiments.beside import (
     judged,
     mean,
     percent_of,
+    rate,
     summary,
     told,
 )
 from provnet.experiments.markdown import table
 from provnet.experiments.pairs import known
-from provnet.experiments.paper import half_width, printed
-from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet.experiments.paper import half_width
 from provnet.experiments.records import Figure, Results
 from provnet.stats import Z95
 
@@ -39,6 +38,7 @@ FIGURES = {
 }
 ENOUGH = {"mnist": 30, "fashion-mnist": 50}  # per cent that the paper uses to show that few suffice
 LITTLE = 0.02  # what "minimal improvement" is taken to mean; the paper's own is 1.33 points
+WHOLE = 0.995  # an index accuracy that rounds to the paper's "100%"
 NAMED = (30, 50)  # shares of MNIST between which the paper sees the first match get worse
 MORE = {
     "samples": lambda one: f"{one.told['samples']['indexed']:,}",
@@ -96,8 +96,55 @@ def findings(results: Results) -> list[Finding]:
         first, last = (mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 90))
         signs.append(None if first is None or last is None else apart(last, first).sign)
     found.append(Finding("Class accuracy grows with the share (90 % against 10 %):", judged(signs), _course(results)))
+    found += [_little_lost(results), _smaller_head(results)]
     found += [_diminishing(results), _not_monotonic(results), _steadier(results)]
-    return [*found, _index_drops(results), _chosen_better(results)]
+    return [*found, _half_found(results), _index_drops(results), _chosen_better(results)]
+
+
+def _little_lost(results: Results) -> Finding:
+    """What app. 7.5 advises where means are few; its table has no row with all data."""
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        whole = mean(results, f"{data}/stratified-100", "class_accuracy")
+        for share in sorted(set(ENOUGH.values())):
+            few = mean(results, f"{data}/stratified-{share}", "class_accuracy")
+            if few is None or whole is None:
+                signs.append(None)
+                continue
+            gap = apart(few, whole)
+            signs.append(1 if gap.low > -LITTLE else -1 if gap.high < -LITTLE else 0)
+            parts.append(f"{words} {share} % {gap}")
+    claim = '"30-50% subsets with minimal accuracy loss" '
+    claim += f"(class accuracy less than {100 * LITTLE:.0f} points below that of all data; app. 7.5):"
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=True)
+
+
+def _smaller_head(results: Results) -> Finding:
+    """By counting parameters, not by training."""
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        share = ENOUGH[data]
+        heads = [list(results.cells.get(f"{data}/stratified-{one}", {}).values())[:1] for one in (share, 100)]
+        if not all(heads):
+            signs.append(None)
+            continue
+        few, whole = (one.told["index_head"] for (one,) in heads)
+        signs.append(1 if round(100 * (1 - few / whole)) == 100 - share else -1)
+        parts.append(f"{words} {share} % of the samples, {few / 1e6:.2f} of {whole / 1e6:.2f} M")
+    claim = '"70% parameter reduction in the index head" with 30 % of MNIST, 50 % with half of FashionMNIST (app. 7.5):'
+    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+
+
+def _half_found(results: Results) -> Finding:
+    half, whole = (mean(results, f"mnist/stratified-{one}", "index_accuracy") for one in (50, 100))
+    claim = 'Index accuracy "reaches 100% using only 50% of the data on MNIST" (sec. 4.3; '
+    claim += f"{100 * WHOLE} % or more):"
+    if half is None:
+        return Finding(claim, judged([None]), "not run")
+    words = rate(half) + ("" if whole is None else f", of all data {rate(whole)}")
+    return Finding(claim, judged([apart(half, (WHOLE, 10**9)).sign]), words, late=True)
 
 
 def _chosen_better(results: Results) -> Finding:
@@ -224,51 +271,3 @@ def _course(results: Results) -> str:
         found = [mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 50, 90)]
         parts.append(f"{words} {', '.join(percent_of(one) for one in found)} at 10, 50, 90 %")
     return "; ".join(parts)
-
-
-def subsets_figures(results: Results) -> dict[str, bytes]:
-    """Accuracy over the share, a panel a data set; the paper's as open marks, chosen samples as others."""
-    there = [data for data in PAIRS if any(cell.startswith(f"{data}/") for cell in results.cells)]
-    if not there:
-        return {}
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        1, len(there), figsize=(1.5 + 4.8 * len(there), 4.6), squeeze=False, layout="constrained"
-    )
-    for axes, data in zip(every[0], there, strict=True):
-        _panel(axes, results, data)
-    handles = every[0][0].get_legend_handles_labels()
-    drawing.legend(*handles, loc="outside lower center", ncols=2 * len(there), frameon=False)
-    return {"": png(drawing)}
-
-
-LINES = {
-    "class_accuracy": ("black", "o", "main branch"),
-    "any_at_10": ("#3b9e8f", "^", "any@10"),
-    "any_at_5": (BLUE, "s", "any@5"),
-    "any_at_1": (ORANGE, "D", "any@1"),
-}
-MARKS = {"prototypes": "P", "boundary": "X", "diverse": "*"}
-
-
-def _panel(axes: Any, results: Results, data: str) -> None:
-    for figure, (colour, marker, words) in LINES.items():
-        found = [(share, mean(results, f"{data}/stratified-{share}", figure)) for share in SHARES]
-        points = [(share, 100 * one[0]) for share, one in found if one is not None]
-        if points:
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=5, lw=1.5, label=words)
-        paper = [(int(one.setting.split("-")[1]), 100 * one.value) for one in printed("subsets")
-                 if (one.data, one.figure) == (data, figure)]  # fmt: skip
-        if results.scale == "full":
-            axes.plot(*zip(*paper, strict=True), color=colour, marker=marker, ms=7, mfc="none", lw=0.7, ls=":")
-    for way, marker in MARKS.items():
-        for number, share in enumerate(CHOSEN):
-            one = mean(results, f"{data}/{way}-{share}", "any_at_1")
-            if one is not None:
-                label = f"any@1, {way}" if number == 0 or len(results.cells) < 5 else None
-                axes.plot(share, 100 * one[0], marker=marker, color=GREY, ms=8, ls="", label=label)
-    axes.set_title(f"{PAIRS[data]}" + ("; open marks: the paper's" if results.scale == "full" else ""), fontsize=11)
-    axes.set_xlabel("share of the training samples, %")
-    axes.set_ylabel("accuracy, %")
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
