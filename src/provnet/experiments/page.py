@@ -149,7 +149,8 @@ def section(experiment: Experiment, results: Results, folder: Path, figures: Seq
     lines += [f"`{told['Command']}`", "", *experiment.settings, *_origins(results), *_time(results)]
     lines += [*_left(experiment, results), ""]
     for figure in figures if results.cells else ():
-        lines += [f"![{experiment.title}]({figure})", ""]
+        which = Path(figure).stem.removeprefix(experiment.name).replace("-", " ")  # of several, for who cannot see them
+        lines += [f"![{experiment.title}{':' if which else ''}{which}]({figure})", ""]
     return [*lines, *body]
 
 
