@@ -48,7 +48,6 @@ CASES = {
     ("fashion-mnist", "fast"): (NONE, SOME),
     ("fashion-mnist", "robust"): (SOME,),
     ("cifar10", "own"): (NONE, SOME),
-    ("cifar10", "fast"): (NONE, SOME),
 }
 
 
