@@ -56,6 +56,52 @@ def test_clean_labels_are_left_alone() -> None:
     assert (result.score >= 0.5).sum() <= 2
 
 
+def between(flipped: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Neighbours, np.ndarray]:
+    """As `made`, all fitted at the end, but a fifth of the samples lies between two classes and is hard to learn."""
+    chance = np.random.default_rng(seed)
+    truth = np.arange(N) % C
+    other = (truth + chance.integers(1, C, N)) % C
+    part = np.where(chance.random(N) < 0.2, chance.uniform(0.3, 0.7, N), 0.0)
+    centres = 4 * (np.eye(C)[truth] * (1 - part)[:, None] + np.eye(C)[other] * part[:, None])
+    near = others(F.normalize(torch.from_numpy(centres + chance.normal(0, 0.3, (N, C))).float(), dim=1), 20)
+    labels = truth.copy()
+    rows = chance.choice(np.flatnonzero(part == 0), flipped, replace=False)
+    labels[rows] = (labels[rows] + chance.integers(1, C, flipped)) % C
+    hard = np.where(labels != truth, 1.5, 2 * part) * np.exp(chance.normal(0, 0.3, N))
+    course = np.linspace(2, 0, 20)[:, None] * (0.05 * np.exp(chance.normal(0, 0.5, N)) + hard)
+    return labels, truth, np.eye(C)[labels] * 8 + chance.normal(size=(N, C)), near, course.astype(np.float32)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_of_right_labels_that_weak_features_outvote_only_a_part_is_flagged(seed: int) -> None:
+    labels, _, logits, near, course = between(0, seed)
+    outvoted = votes(near, labels, np.ones(N), C).argmax(1) != labels
+    assert outvoted.mean() > 0.05
+    result = mislabels(labels, logits, near, course)
+    assert (result.score >= 0.5).sum() < 0.6 * outvoted.sum()  # counting any lead flags more than are outvoted
+    assert result.score.sum() < 0.8 * outvoted.sum()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_wrong_labels_are_found_beside_hard_pictures(seed: int) -> None:
+    labels, truth, logits, near, course = between(40, seed)
+    result = mislabels(labels, logits, near, course)
+    wrong, flagged = labels != truth, result.score >= 0.5
+    assert auc(wrong, result.odds).value > 0.97  # type: ignore[operator]
+    assert flagged[wrong].mean() > 0.9
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5])
+def test_votes_at_random_flag_no_label(seed: int) -> None:
+    labels, _, logits, _, course = between(0, seed)
+    chance = torch.Generator().manual_seed(seed)
+    near = others(F.normalize(torch.randn(N, 8, generator=chance), dim=1), 20)
+    assert (votes(near, labels, np.ones(N), C).argmax(1) != labels).mean() > 0.7
+    result = mislabels(labels, logits, near, course)
+    assert not (result.score >= 0.5).any()
+    assert np.isfinite(result.odds).all()
+
+
 def test_one_class_or_one_sample_cannot_be_wrong() -> None:
     nobody = Neighbours(np.full((1, 1), -1), np.zeros((1, 1)))
     assert mislabels(np.zeros(1, np.int64), np.zeros((1, 3)), nobody, None).score.tolist() == [0.0]

@@ -2,8 +2,10 @@
 
 Nobody knows which labels are wrong, so a signal is calibrated against another one: the course of training against the
 votes of the neighbours, those against the course. A signal that agrees with nothing gets a slope near zero and says
-nothing. The weights of the sum come from planted wrong labels (benchmarks/debugging.py): the course carries it, as a
-network that memorises hides its wrong labels at the end.
+nothing. Votes are as good as the features, and weak ones outvote right labels: a vote counts by its lead alone, unless
+the course suspects most of the labels that are outvoted (benchmarks/debug_flags.py). The weights of the sum come from
+planted wrong labels (benchmarks/debugging.py): the course carries it, as a network that memorises hides its wrong
+labels at the end.
 
 Letters: N samples, C classes, E epochs.
 """
@@ -26,7 +28,7 @@ WITHOUT_CLASSES = {
 }  # a single branch learns indices, its loss says less
 LONG = 8  # epochs after which the course tells all it can
 MEMORISED = 0.85  # share of fitted suspects from which the neighbours' votes, too, are split by what was memorised
-ROUNDS = 2  # the second counts a neighbour by the trust that the first leaves in its label
+ROUNDS = 4  # each counts a neighbour by the trust that the one before leaves in its label
 PRIOR_VOTES = 0.05  # for each class, against shares of exactly none or all
 LEAST_LOSS = 0.01
 FEWEST, MOST = 1e-3, 0.5  # shares of wrong labels that are thinkable
@@ -83,10 +85,10 @@ def mislabels(
     margin = _margin(logits, labels)
     fits = margin < 0
     known, level = course_level(course, n)
-    trust, fitted = np.ones(n), 0.0
+    trust, fitted, agreed = np.ones(n), 0.0, 0.0
     for _ in range(max(rounds, 1)):
         said = votes(near, labels, trust, classes)
-        against = _against(said, labels, fitted if class_branch else 0.0)
+        against = _against(said, labels, fitted if class_branch else 0.0, agreed)
         belief = (said[rows, labels] + PRIOR_VOTES) / (said.sum(1) + PRIOR_VOTES * classes)
         odds = {"course": regressed(level, against, known)}
         suspect = np.where(known, odds["course"] > 0, against > 0.5)
@@ -94,6 +96,7 @@ def mislabels(
         odds["margin"] = regressed(margin, (against + suspect) / 2)
         base = _logit(float(np.clip((against.mean() + suspect.mean()) / 2, FEWEST, MOST)))
         fitted = float(fits[suspect].mean()) if suspect.any() else 0.0
+        agreed = float(suspect[against > 0].mean()) if against.any() else 0.0
         parts = _weighted(odds, base, known, fitted, _table(course, class_branch))
         score = _share(base + sum(parts.values(), np.zeros(n)))
         trust = 1 - score + 1e-6
@@ -104,17 +107,22 @@ def mislabels(
     return Mislabels(score, suggested.astype(np.int64), agreement, parts, base, fitted)
 
 
-def _against(said: np.ndarray, labels: np.ndarray, fitted: float) -> np.ndarray:
-    """(N,) 0..1: how clearly the votes prefer another label, 1 for a lead as large as a usual share of the winner.
+def _against(said: np.ndarray, labels: np.ndarray, fitted: float, agreed: float) -> np.ndarray:
+    """(N,) 0..1: how clearly the votes prefer another label: by how large a share of them it leads.
 
-    Where classes overlap the votes are split: a right label in the minority there is no sign of a mistake. But votes
-    are split as well where the network memorised all wrong labels; then any lead counts.
+    Where classes overlap or features are weak the votes are split: a right label in the minority there is no sign of a
+    mistake. But votes are split as well where the network memorised all wrong labels; then any lead counts. A network
+    that learned only right labels fits them all, too. So any lead counts no more than by `agreed`, the share of the
+    outvoted labels that the course suspects: weak features outvote labels that were easily learned.
+
+    >>> said, labels = np.array([[4.0, 6.0], [9.0, 1.0]]), np.array([0, 0])
+    >>> [_against(said, labels, 1.0, agreed).round(2).tolist() for agreed in (0.0, 0.5, 1.0)]
+    [[0.2, 0.0], [0.6, 0.0], [1.0, 0.0]]
     """
     share = said / np.maximum(said.sum(1, keepdims=True), 1e-12)
     lead = share.max(1) - share[np.arange(len(labels)), labels]
-    lead = np.clip(lead / max(float(np.median(share.max(1))), 1e-12), 0.0, 1.0)
     power = min((1 - fitted) / (1 - MEMORISED), 1.0)
-    return np.asarray(np.where(lead > 0, lead**power, 0.0))
+    return np.asarray(np.where(lead > 0, lead + agreed * (lead**power - lead), 0.0))
 
 
 def course_level(course: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndarray]:
