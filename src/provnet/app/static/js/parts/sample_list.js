@@ -12,10 +12,9 @@ export function sampleList(api, params, arrived, failed) {
   const stop = new AbortController();
   let total = 0, scores = false, age = 0;
 
-  async function fetchPage(number) {
-    const born = age;
-    const found = await api.get("/samples", { ...params, offset: number * PAGE, limit: PAGE }, { signal: stop.signal });
-    if (born !== age) return found.items; // asked before a reload: used by who waits, not kept
+  const asked = (number) => api.get("/samples", { ...params, offset: number * PAGE, limit: PAGE }, { signal: stop.signal });
+
+  function kept(number, found) {
     total = found.total;
     scores = found.scores;
     pages.set(number, found.items);
@@ -23,6 +22,11 @@ export function sampleList(api, params, arrived, failed) {
       if (pages.size <= KEPT) break;
       if (Array.isArray(pages.get(old))) pages.delete(old);
     }
+  }
+
+  async function fetchPage(number) {
+    const born = age, found = await asked(number);
+    if (born === age) kept(number, found); // else asked before a reload: used by who waits, not kept
     return found.items;
   }
 
@@ -59,9 +63,11 @@ export function sampleList(api, params, arrived, failed) {
       return positions.map((i) => found.get(Math.floor(i / PAGE))[i % PAGE]).filter(Boolean);
     },
     async reload(position = 0) {
-      age += 1;
+      const mine = (age += 1), number = Math.floor(Math.max(0, position) / PAGE);
+      const found = await asked(number); // what is there stays until then: a tile that is decided about is not empty
+      if (mine !== age) return total;
       pages.clear();
-      await load(Math.floor(Math.max(0, position) / PAGE));
+      kept(number, found);
       return total;
     },
     stop: () => stop.abort(),

@@ -49,7 +49,7 @@ export function show(root, context, query) {
       remember();
     },
   });
-  const bar = decider(context, () => list.take(grid.selected()), decided);
+  const bar = decider(context, async () => (list ? list.take(grid.selected()) : []), onward, decided);
   const panel = samplePanel(context, (kind, label) => bar.decide(kind, label));
   const choice = filters(context, (next, soon) => {
     wanted = next;
@@ -155,23 +155,35 @@ export function show(root, context, query) {
     if (!n) { grid.count(0); panel.show(null, 0); bar.enable(0); }
   }
 
+  /** To the next sample, at once, so that the next key is about that one; gives the way back. */
+  function onward() {
+    const at = grid.current(), mine = list;
+    if (grid.selected().length !== 1) return () => {};
+    grid.pick(at + 1);
+    return ([item]) => {
+      if (stopped || list !== mine || grid.current() <= at) return;
+      let place = at; // samples that left the list since then have moved it
+      while (place > 0 && list.item(place)?.sample_id !== item?.sample_id) place -= 1;
+      grid.pick(list.item(place)?.sample_id === item?.sample_id ? place : at);
+    };
+  }
+
   async function decided({ kind, items }) {
-    if (!list) return;
-    const at = grid.current(), many = grid.selected().length, listed = Boolean(wanted.decision);
-    const before = list.total(), chosen = grid.selected();
-    await list.reload(at);
-    if (listed && list.total() !== before) {
+    if (!list || stopped) return;
+    const before = list.total(), mine = list;
+    await list.reload(grid.current());
+    if (list !== mine) return;
+    const gone = before - list.total();
+    if (wanted.decision && gone) { // those decided about have left, or come back
+      const one = kind !== "undo" && items.length === 1, at = one ? grid.current() - gone : grid.selected()[0] ?? 0;
       told(list.total(), "No sample fits these filters.");
-      grid.count(list.total(), Math.min(chosen[0] ?? 0, list.total() - 1)); // those decided about have left: the next ones stand there
-    } else if (kind !== "undo" && many === 1 && items.length === 1) {
-      grid.pick(at + 1); // on to the next one
-      return;
+      grid.count(list.total(), Math.min(Math.max(0, at), list.total() - 1));
     }
     grid.refresh();
     const now = grid.current();
     if (now >= 0) {
       const [item] = await list.take([now]);
-      panel.show(item ?? null, grid.selected().length);
+      if (!stopped) panel.show(item ?? null, grid.selected().length);
     }
   }
 
