@@ -1,6 +1,9 @@
 // A very long list of samples, fetched in pages when somebody looks at them.
+import { passes } from "./trouble.js";
+
 const PAGE = 100;
 const KEPT = 400; // pages
+const AGAIN = 2000; // milliseconds before a page that did not come is asked for again
 
 /**
  * The list that fits some parameters of GET /samples.
@@ -10,7 +13,7 @@ const KEPT = 400; // pages
 export function sampleList(api, params, arrived, failed) {
   const pages = new Map(); // number -> items, or the promise of them
   const stop = new AbortController();
-  let total = 0, scores = false, age = 0;
+  let total = 0, scores = false, age = 0, failing = false;
 
   const asked = (number) => api.get("/samples", { ...params, offset: number * PAGE, limit: PAGE }, { signal: stop.signal });
 
@@ -39,6 +42,14 @@ export function sampleList(api, params, arrived, failed) {
     return coming;
   }
 
+  // said once until pages come again; whoever still looks there asks when `arrived` draws anew
+  function lost(error) {
+    if (error.name === "AbortError") return;
+    if (!failing) failed(error);
+    failing = true;
+    if (passes(error)) setTimeout(() => stop.signal.aborted || arrived(), AGAIN);
+  }
+
   return {
     total: () => total,
     scored: () => scores,
@@ -53,7 +64,7 @@ export function sampleList(api, params, arrived, failed) {
     },
     want(positions) {
       for (const number of new Set(positions.map((i) => Math.floor(i / PAGE)))) {
-        if (!pages.has(number)) load(number).then(arrived, (error) => { if (error.name !== "AbortError") failed(error); });
+        if (!pages.has(number)) load(number).then(() => { failing = false; arrived(); }, lost);
       }
     },
     async take(positions) {
