@@ -75,7 +75,7 @@ def refuse_unopened(given: Any, wanted: str, way: str) -> None:
 
 
 def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
-    """Labels that scikit-learn can read: tensors become arrays, anything else stays as it is.
+    """Labels that scikit-learn can read: tensors become arrays, anything else stays as it is; missing ones are refused.
 
     Numbers are refused where the classes are names: they may be the positions of an ImageData, whose order of the
     classes need not be that of the run.
@@ -84,6 +84,7 @@ def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
     array([1, 0])
     """
     given = to_numpy(labels) if isinstance(labels, torch.Tensor) else labels
+    _refuse_missing(given)
     if classes is None or given is None or not isinstance(classes.tolist()[0], str):
         return given
     if np.asarray(given).dtype.kind in "biuf":
@@ -93,6 +94,24 @@ def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
             "np.array(data.class_names)[data.labels]"
         )
     return given
+
+
+def _refuse_missing(labels: Any) -> None:
+    """None, NaN and pandas' NA among names; a list would make classes called "nan" and "None" of them."""
+    if labels is None or (isinstance(labels, np.ndarray) and labels.dtype.kind != "O"):
+        return
+    try:
+        is_text, values = np.asarray(labels).dtype.kind in "OUS", np.asarray(labels, dtype=object)
+    except (TypeError, ValueError):  # uneven: scikit-learn says so
+        return
+    lacks = [
+        type(one).__name__ in ("NoneType", "NAType", "NaTType") or (isinstance(one, float) and math.isnan(one))
+        for one in values.ravel()
+    ]
+    if is_text and any(lacks):
+        first = lacks.index(True)
+        words = f"{sum(lacks):,} of {values.size:,} labels are missing, the first at position {first}"
+        raise DataError(f"{words}; leave these samples out")
 
 
 def pair_of(given: Any) -> tuple[Any, Any]:

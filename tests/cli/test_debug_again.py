@@ -82,6 +82,26 @@ def test_what_was_erased_is_not_trained_on_again(call: Call, data: Path, tmp_pat
     assert gone not in after.sample_ids
 
 
+@pytest.mark.parametrize("way", [(), ("--erase",)])
+def test_decisions_to_edit_are_applied_to_data_with_withheld_samples(
+    call: Call, data: Path, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    first, out = tmp_path / "first", tmp_path / "d"
+    assert call("train", data / "train", "--holdout", 0.2, *WISHES, "--out", first).code == 0
+    before = read_samples(first)[1].sample_ids
+    gone, other = before[0], before[-1]
+    assert call("withhold", first, "--id", gone, *way).code == 0
+    found = call("debug", first, "--out", out, "--review", *LOW)
+    words = suggested(found.out)
+    assert words[1:-1] == [str(data / "train"), "--holdout", "0.2", *WISHES, "--apply", str(out / "decisions.csv")]
+    edited(out / "decisions.csv", other, "digit-0")
+    assert call(*words, tmp_path / "again").code == 0
+    after = read_samples(tmp_path / "again")[1]
+    assert set(after.sample_ids) == set(before) - {gone}
+    assert after.class_names[after.labels[after.id_places[other]]] == "digit-0"
+    assert unseen(tmp_path / "again") == unseen(first) != set()
+
+
 def test_decisions_after_decisions_go_on_with_what_is_held_out_anew(call: Call, data: Path, tmp_path: Path) -> None:
     first = tmp_path / "first"
     assert call("train", data / "train", "--holdout", 0.2, *WISHES, "--out", first).code == 0
@@ -93,6 +113,9 @@ def test_decisions_after_decisions_go_on_with_what_is_held_out_anew(call: Call, 
     assert words[4:6] == ["--holdout", "0.2"]
     assert call(*words, tmp_path / "third").code == 0
     assert unseen(tmp_path / "third")
+    found = call("debug", tmp_path / "second", "--out", tmp_path / "f", "--review", *LOW)
+    assert suggested(found.out)[1] == str(tmp_path / "f" / "corrected.csv")
+    assert "takes corrected.csv alone, without what you change in decisions.csv" in " ".join(found.err.split())
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_the_log_chains_every_decision(run: Path, data: Path, tmp_path: Path, ca
     [
         ("test:8", 2, "the test split has 8 samples"),
         ("test:x", 2, "give test:12 or test:0..9"),
+        ("test", 2, "give test:12 or test:0..9"),
         ("test:3..1", 2, "the lower position first"),
         ("nowhere.png", 3, "nowhere.png: cannot be read"),
         ("empty.png", 3, "the file is empty"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,19 @@ from sklearn.exceptions import DataConversionWarning
 
 import provnet
 from provnet.data.compare import compare
+from provnet.errors import DataError
 from tests.estimator.made import pictures, small
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT])
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+def test_missing_labels_are_no_class(missing: object, kind: Callable[..., object]) -> None:
+    x, y = pictures()
+    names: list[object] = [f"class {label}" for label in y]
+    names[2] = names[5] = missing
+    labels = kind(names, dtype=object) if kind is not list else names
+    with pytest.raises(DataError, match=rf"^2 of {len(y)} labels are missing, the first at position 2;"):
+        small().fit(x, labels)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from provnet.data.decisions_file import read_decisions
 from provnet.report.audit import audit_html
 from provnet.report.credit import CreditReport, credit_html
-from provnet.report.debugging import SignalRow, debug_html
+from provnet.report.debugging import DuplicateRow, SignalRow, debug_html
 
 from ..app.browser import browser
 from .test_audit import REPORT
@@ -34,6 +34,13 @@ BROKEN = """() => [...document.querySelectorAll(".plain, .legend")].flatMap((box
     }
   return found;
 })"""
+
+LINES = """(name) => {
+  const range = document.createRange();
+  range.selectNodeContents(name);
+  return range.getClientRects().length;
+}"""
+CUT = "(all) => all.map((one) => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight)"
 
 
 @pytest.fixture
@@ -166,3 +173,15 @@ def test_a_name_that_is_copied_from_a_page_is_whole(opened: Open, width: int) ->
     assert [one.evaluate(copied) for one in found.all()] == names
     fits = "(e) => e.lastElementChild.getBoundingClientRect().right <= e.getBoundingClientRect().right + 1"
     assert all(one.evaluate(fits) for one in found.all())
+
+
+def test_class_names_stay_on_a_line_and_copies_are_told_apart_by_their_names(opened: Open) -> None:
+    names = ("bird/img_0020.png", "bird/copy of img_0020.png")
+    copies = DuplicateRow(0, True, False, 2, tuple(tile(name, "bird") for name in names))
+    one = report("a/1.png", "automobile", duplicates=(copies,))
+    for width in (1280, 700):
+        tab = opened(debug_html(one), width)
+        assert tab.locator(".class-row .who b").evaluate(LINES) == 1
+        for place in (".dup .id", ".dup .id .a"):
+            assert not any(tab.locator(place).evaluate_all(CUT)), (width, place)
+        assert [text.strip() for text in tab.locator(".dup .id").all_text_contents()] == list(names)

@@ -83,7 +83,7 @@ def debug(
     to_edit = {DECISIONS: decisions_for(result, threshold, bar)} if review else {}
     rows = to_edit[DECISIONS].count(b"\n") - 1 if review else 0
     how, applies, why = next_command(
-        loaded, found, corrected, changes, out / CORRECTED, decisions, rows=rows, device=device
+        loaded, found, corrected, changes, out / CORRECTED, decisions, bar, rows=rows, device=device
     )
     files = {
         SAMPLES: samples_csv(result, threshold),
@@ -115,14 +115,22 @@ def debug(
         note(f"the suggested command does without {_samples(bar.lacking)} added after training: not among its data")
     if why:
         note(f"no command to train again is suggested: {why}")
-    if review and bar.why:
-        note(f"{DECISIONS} cannot keep all of them out: {bar.why}", "warning")
+    if review:
+        _warn_of_edits(passed_over=bool(how) and not applies, why=bar.why)
     if doubt:
         note(doubt)
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:
         _show(result, summary, threshold, out, files, how)
+
+
+def _warn_of_edits(*, passed_over: bool, why: str) -> None:
+    """What decisions that somebody edits cannot do."""
+    if passed_over:
+        note(f"the suggested command takes {CORRECTED} alone, without what you change in {DECISIONS}", "warning")
+    if why:
+        note(f"{DECISIONS} cannot keep all of them out: {why}", "warning")
 
 
 def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | None]) -> None:

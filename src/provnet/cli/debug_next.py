@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from provnet.applications.debugging import Debugging
     from provnet.cli.debug_files import Corrected
+    from provnet.cli.debug_held import Barred
     from provnet.cli.rundata import Found
     from provnet.data.decisions_file import Decision
     from provnet.modelfile import Run
@@ -46,6 +47,7 @@ def next_command(
     changes: Sequence[Decision],
     manifest: Path,
     decisions: Path,
+    bar: Barred,
     *,
     rows: int = 0,
     device: str | None = None,
@@ -53,11 +55,13 @@ def next_command(
     """What to do with labels that are sure to be better (`changes`), or with `rows` of decisions that somebody edits.
 
     A manifest has the training samples alone. Where the run has samples to test on, or somebody is to decide,
-    `decisions` are applied to the data themselves, if that gives what the manifest holds. `device` is repeated.
+    `decisions` are applied to the data themselves, if that gives what the manifest holds: decisions to edit drop what
+    `bar` names, too. `device` is repeated.
     """
     if not corrected.command or not (changes or rows):
         return Next(why=corrected.why if changes else "")
-    step = _command(run, found, corrected, changes, manifest, decisions)
+    whole = _lacks_none(run, corrected) or (rows > 0 and _drops_all(found, bar, rows))
+    step = _command(run, found, corrected, changes, manifest, decisions, whole)
     if not changes and not step.applies:  # a manifest with the labels that there are
         return Next()
     if run.config.network.backbone != CUSTOM:
@@ -80,7 +84,13 @@ def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
 
 
 def _command(
-    run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision], manifest: Path, decisions: Path
+    run: Run,
+    found: Found,
+    corrected: Corrected,
+    changes: Sequence[Decision],
+    manifest: Path,
+    decisions: Path,
+    whole: bool,
 ) -> Next:
     recipe, subset, test = recipe_options(run.config), subset_options(run.config), unseen_options(run.config)
     alone = "" if corrected.indexed_alone else subset  # all that is left had an index: none is to lose it
@@ -90,7 +100,7 @@ def _command(
         return Next(usual.replace(f" --apply {path_word(manifest)}", f" --apply {path_word(decisions)}"), True)
     if spec is None or not corrected.is_manifest:
         return Next(usual)
-    if not _same_data(run, found, corrected, changes):  # other samples are held out then, of those that are left
+    if not whole or not _same_data(run, found, changes):  # other samples are held out then, of those that are left
         held = DataSpec("", "csv", options={"holdout": spec.options.get("holdout", [])})
         test = unseen_options(run.config, found.parts[0].spec)
         return Next(f"{corrected.command.removesuffix(_OUT)}{data_options(held)}{recipe}{alone}{test}{_OUT}")
@@ -102,12 +112,23 @@ def _command(
     return Next(f"provnet train {path_word(now.source)}{options}{recipe}{subset}{test}{applied}{_OUT}", True)
 
 
-def _same_data(run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision]) -> bool:
-    """Whether the data with the changes are what the manifest holds: nothing withheld or erased, none renamed."""
+def _lacks_none(run: Run, corrected: Corrected) -> bool:
+    """Whether the data may be trained on as they are: nothing withheld or erased, nothing left out of the manifest."""
+    return not corrected.left_out and not run.config.erased and not run.samples.withheld.any()
+
+
+def _drops_all(found: Found, bar: Barred, rows: int) -> bool:
+    """Whether decisions name all that must not be trained on again, and are not more than a run remembers."""
+    from provnet.data.apply import MOST
+
+    return found.table is not None and not bar.why and rows <= MOST
+
+
+def _same_data(run: Run, found: Found, changes: Sequence[Decision]) -> bool:
+    """Whether the data with the changes are what the manifest holds: no other sources, none renamed."""
     spec = run.config.data
-    if spec is None or "decisions" in spec.options or len(found.parts) != 1 or run.config.added or run.config.erased:
+    if spec is None or "decisions" in spec.options or len(found.parts) != 1 or run.config.added:
         return False
     now = found.parts[0].samples
     places = [now.id_places.get(one.sample_id) for one in changes]
-    there = all(place is not None and now.hex(place) == one.sha256 for place, one in zip(places, changes, strict=True))
-    return there and not corrected.left_out and not run.samples.withheld.any()
+    return all(place is not None and now.hex(place) == one.sha256 for place, one in zip(places, changes, strict=True))

@@ -90,7 +90,7 @@ def _typed(run: Run, image: np.ndarray) -> np.ndarray:
 def _positions(text: str) -> range | None:
     found = re.fullmatch(r"test:(\d{1,18})(?:\.\.(\d{1,18}))?", text, re.ASCII)
     if found is None:
-        if text.startswith("test:") and not Path(text).exists():
+        if (text == "test" or text.startswith("test:")) and not Path(text).exists():
             raise UsageError(f'"{text}" is no position in the test split; give test:12 or test:0..9')
         return None
     first, last = int(found[1]), int(found[2] or found[1])

@@ -19,7 +19,7 @@ export async function get(path, params, options = {}) {
   return (await ask("GET", path, { params, ...options })).json();
 }
 
-/** POST JSON, answer JSON (null where there is none). */
+/** POST JSON, answer JSON (null where there is none). `options.keepalive`: it outlives the page. */
 export async function post(path, body, params, options = {}) {
   const given = body === undefined || body === null ? {} : { body: JSON.stringify(body), type: "application/json" };
   return answer(await ask("POST", path, { params, ...given, ...options }));
@@ -66,12 +66,12 @@ export function stopped(error) {
   return error?.name === "AbortError";
 }
 
-async function ask(method, path, { params, body, type, signal } = {}) {
+async function ask(method, path, { params, body, type, signal, keepalive } = {}) {
   for (let tried = 0; ; tried += 1) {
     const headers = type ? { "Content-Type": type } : {};
     let reply;
     try {
-      reply = await fetch(address(path, params), { method, body, headers, signal, credentials: "same-origin", cache: "no-store" });
+      reply = await fetch(address(path, params), { method, body, headers, signal, keepalive, credentials: "same-origin", cache: "no-store" });
     } catch (error) {
       if (stopped(error)) throw error;
       throw unreachable();

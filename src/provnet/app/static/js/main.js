@@ -1,6 +1,7 @@
 // The shell: who may look (the token), which run, which view. A view is a module with `title` and `show`.
 import * as api from "./api.js";
 import * as dom from "./dom.js";
+import { trouble, watchPictures } from "./parts/trouble.js";
 import { quiet, toast } from "./toast.js";
 
 const { el, clear } = dom;
@@ -92,8 +93,7 @@ async function anew(root) {
 
 function failed(root, error, again = () => (run ? route() : start())) {
   if (!(error instanceof api.ApiError)) console.error(error);
-  const more = error.code === "unreachable" ? el("p", {}, el("button", { type: "button", class: "button small", onClick: again }, "Try again")) : null;
-  dom.append(root, el("div", { class: "error", role: "alert" }, el("strong", {}, "This did not work. "), error.message, more));
+  dom.append(root, trouble(error, again, el("strong", {}, "This did not work. ")));
 }
 
 function asksForToken(words) {
@@ -187,5 +187,6 @@ document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
+watchPictures(api.picture(""));
 themeButton();
 start();

@@ -1,6 +1,7 @@
 // Keep, relabel, drop: the buttons, the keys, undo, and the file with all decisions.
 import { el, count } from "../dom.js";
 import { askLabel } from "./labels.js";
+import { inTurn, sent } from "./outbox.js";
 
 const MOST = 5000; // samples in one step, as the server takes them
 const KEYS = [
@@ -30,11 +31,12 @@ function keysDialog() {
 }
 
 /**
- * The bar of decisions. `chosen()` gives a promise of the samples in question, `changed(done)` is told after every step:
- * {kind, label, items} or {kind: "undo"}.
+ * The bar of decisions. `chosen()` gives a promise of the samples in question, `onward()` goes to the next one as soon as
+ * a key is pressed and gives a function that comes back with the samples, for a step that failed; `changed(done)` is told
+ * after every step: {kind, items}, kind "undo" for steps back and again.
  * Gives {node, status, key(event), decide(kind, label), enable(n)}.
  */
-export function decider(context, chosen, changed) {
+export function decider(context, chosen, onward, changed) {
   const { api, toast } = context;
   const status = el("span", { class: "decided muted small", role: "status" });
   const button = (words, key, act, more = {}) =>
@@ -50,7 +52,6 @@ export function decider(context, chosen, changed) {
   const node = el("div", { class: "decide", role: "toolbar", "aria-label": "Decide about the selected samples" },
     el("div", { class: "decide-group" }, keep, relabel, drop, wipe), el("div", { class: "decide-group" }, undo, redo), el("div", { class: "decide-group end" }, file, help));
   let known = ""; // the state of all decisions that is shown
-  let line = Promise.resolve(); // one step after the other: undo goes back through their order, and fast keys are not lost
 
   function show(record) {
     const { keep: k, relabel: r, drop: d } = record.counts;
@@ -59,35 +60,45 @@ export function decider(context, chosen, changed) {
     redo.disabled = !record.redo;
     file.toggleAttribute("data-empty", !record.total);
     status.textContent = record.total ? `${count(k)} keep, ${count(r)} relabel, ${count(d)} drop${record.saved ? "" : " (not saved: the folder cannot be written)"}` : "nothing decided yet";
+    return record;
   }
 
   const stateOf = ({ undo: back, redo: on, counts }) => JSON.stringify([back, on, counts]);
   // another tab, or another window, may have decided meanwhile
-  const again = () => document.hidden || !known || guarded(async () => {
-    const record = await api.get("/decisions");
-    if (stateOf(record) === known || context.signal.aborted) return;
+  const again = () => document.hidden || inTurn(async () => {
+    const record = await api.get("/decisions", null, { signal: context.signal });
+    if (stateOf(record) === known) return;
     show(record);
     await changed({ kind: "undo", items: [] });
-  });
+  }).catch(wrong);
   window.addEventListener("focus", again, { signal: context.signal });
   document.addEventListener("visibilitychange", again, { signal: context.signal });
 
-  function guarded(work) {
-    line = line.then(work).catch((error) => toast(error.message, "bad"));
-    return line;
+  function wrong(error) {
+    if (!api.stopped(error)) toast(error.message, "bad");
   }
 
-  function decide(kind, label = null) {
-    return guarded(async () => {
-      const items = await chosen();
-      if (!items.length) { toast("Select a sample first: click it, or use the arrow keys."); return; }
-      const body = { items: items.map(({ sample_id, sha256 }) => ({ sample_id, sha256 })), decision: kind };
-      if (kind === "relabel") body.new_label = label;
-      show(await api.post("/decisions", body));
+  async function decide(kind, label = null) {
+    const step = { decision: kind, items: null, ...(kind === "relabel" ? { new_label: label } : {}) };
+    let items = [];
+    // what is selected now, however long the steps before take
+    const named = chosen().then((found) => { items = found; step.items = found.map(({ sample_id, sha256 }) => ({ sample_id, sha256 })); });
+    const back = onward();
+    try {
+      const done = await sent(step, async () => {
+        await named;
+        if (items.length) return show(await api.post("/decisions", step));
+        toast("Select a sample first: click it, or use the arrow keys.");
+        return null;
+      });
+      if (!done) return;
       const what = kind === "relabel" ? `relabelled to ${label.length > 40 ? `${label.slice(0, 39)}…` : label}` : { keep: "kept", drop: "dropped", clear: "cleared" }[kind];
       toast(`${items.length === 1 ? "1 sample" : `${count(items.length)} samples`} ${what}. U takes it back.`);
-      await changed({ kind, label, items });
-    });
+      await inTurn(() => changed({ kind, items }));
+    } catch (error) {
+      if (!api.stopped(error)) back(items);
+      wrong(error);
+    }
   }
 
   async function ask() {
@@ -104,12 +115,20 @@ export function decider(context, chosen, changed) {
     else toast(items.length ? "There is no one label that is suggested for all of them." : "Select a sample first.");
   }
 
-  const step = (which) => guarded(async () => {
-    if (which === "undo" ? undo.disabled : redo.disabled) { toast(`Nothing to ${which}.`); return; }
-    show(await api.post(`/decisions/${which}`));
-    toast(which === "undo" ? "Undone. Shift U does it again." : "Done again.");
-    await changed({ kind: "undo", items: [] });
-  });
+  async function step(which) {
+    try {
+      const done = await sent({ decision: which, items: null }, async () => {
+        if (which === "undo" ? !undo.disabled : !redo.disabled) return show(await api.post(`/decisions/${which}`));
+        toast(`Nothing to ${which}.`);
+        return null;
+      });
+      if (!done) return;
+      toast(which === "undo" ? "Undone. Shift U does it again." : "Done again.");
+      await inTurn(() => changed({ kind: "undo", items: [] }));
+    } catch (error) {
+      wrong(error);
+    }
+  }
 
   function key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea, dialog")) return;
@@ -119,7 +138,7 @@ export function decider(context, chosen, changed) {
     does();
   }
 
-  api.get("/decisions").then(show, (error) => toast(error.message, "bad"));
+  api.get("/decisions").then(show, wrong);
   return { node, status, key, decide, enable(n) { for (const one of [keep, relabel, drop, wipe]) one.disabled = !n; } };
 }
 

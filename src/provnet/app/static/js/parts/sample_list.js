@@ -1,6 +1,9 @@
 // A very long list of samples, fetched in pages when somebody looks at them.
+import { passes } from "./trouble.js";
+
 const PAGE = 100;
 const KEPT = 400; // pages
+const AGAIN = 2000; // milliseconds before a page that did not come is asked for again
 
 /**
  * The list that fits some parameters of GET /samples.
@@ -10,12 +13,11 @@ const KEPT = 400; // pages
 export function sampleList(api, params, arrived, failed) {
   const pages = new Map(); // number -> items, or the promise of them
   const stop = new AbortController();
-  let total = 0, scores = false, age = 0;
+  let total = 0, scores = false, age = 0, failing = false;
 
-  async function fetchPage(number) {
-    const born = age;
-    const found = await api.get("/samples", { ...params, offset: number * PAGE, limit: PAGE }, { signal: stop.signal });
-    if (born !== age) return found.items; // asked before a reload: used by who waits, not kept
+  const asked = (number) => api.get("/samples", { ...params, offset: number * PAGE, limit: PAGE }, { signal: stop.signal });
+
+  function kept(number, found) {
     total = found.total;
     scores = found.scores;
     pages.set(number, found.items);
@@ -23,6 +25,11 @@ export function sampleList(api, params, arrived, failed) {
       if (pages.size <= KEPT) break;
       if (Array.isArray(pages.get(old))) pages.delete(old);
     }
+  }
+
+  async function fetchPage(number) {
+    const born = age, found = await asked(number);
+    if (born === age) kept(number, found); // else asked before a reload: used by who waits, not kept
     return found.items;
   }
 
@@ -33,6 +40,14 @@ export function sampleList(api, params, arrived, failed) {
     pages.set(number, coming);
     coming.catch(() => { if (pages.get(number) === coming) pages.delete(number); });
     return coming;
+  }
+
+  // said once until pages come again; whoever still looks there asks when `arrived` draws anew
+  function lost(error) {
+    if (error.name === "AbortError") return;
+    if (!failing) failed(error);
+    failing = true;
+    if (passes(error)) setTimeout(() => stop.signal.aborted || arrived(), AGAIN);
   }
 
   return {
@@ -49,7 +64,7 @@ export function sampleList(api, params, arrived, failed) {
     },
     want(positions) {
       for (const number of new Set(positions.map((i) => Math.floor(i / PAGE)))) {
-        if (!pages.has(number)) load(number).then(arrived, (error) => { if (error.name !== "AbortError") failed(error); });
+        if (!pages.has(number)) load(number).then(() => { failing = false; arrived(); }, lost);
       }
     },
     async take(positions) {
@@ -59,9 +74,11 @@ export function sampleList(api, params, arrived, failed) {
       return positions.map((i) => found.get(Math.floor(i / PAGE))[i % PAGE]).filter(Boolean);
     },
     async reload(position = 0) {
-      age += 1;
+      const mine = (age += 1), number = Math.floor(Math.max(0, position) / PAGE);
+      const found = await asked(number); // what is there stays until then: a tile that is decided about is not empty
+      if (mine !== age) return total;
       pages.clear();
-      await load(Math.floor(Math.max(0, position) / PAGE));
+      kept(number, found);
       return total;
     },
     stop: () => stop.abort(),

@@ -75,7 +75,9 @@ export function samplePanel(context, decide) {
           el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, `${one.sample_id === item.sample_id ? "itself " : one.sha256 === item.sha256 ? "equal " : ""}${percent(one.weight, 0)}`)))))),
         el("p", { class: "small muted" }, "It takes it for ", named(found.predicted.label, "flow"), ` (${percent(found.confidence)}).`));
     } catch (error) {
-      if (error.name !== "AbortError") clear(named_).append(el("p", { class: "small muted" }, error.message));
+      if (error.name === "AbortError") return;
+      at = ""; // chosen again, it is asked about again
+      clear(named_).append(el("p", { class: "small muted" }, error.message));
     }
   }
 

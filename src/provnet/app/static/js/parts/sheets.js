@@ -1,7 +1,10 @@
 // Thumbnails: many hashes are asked for at once, the answer is one picture ("sheet"); the sheets used last are kept.
+import { passes } from "./trouble.js";
+
 const ACROSS = 20; // tiles in a row of a sheet, as the server lays them
 const MOST = 120; // tiles in one request: small enough to be there soon
 const AT_ONCE = 3; // requests under way
+const AGAIN = [2000, 4000, 8000, 16000, 30000]; // milliseconds before a sheet that did not come is asked for again
 
 /**
  * A store of thumbnails.
@@ -18,7 +21,7 @@ export function thumbnails(context, arrived, keep = 100, failed = () => {}) {
   const sheets = new Set(); // in the order of their last use
   const waiting = new Set();
   const flying = new Set();
-  let busy = 0, stopped = false, asked = false, told = false;
+  let busy = 0, stopped = false, asked = false, failures = 0, timer = 0;
 
   function want(hashes) {
     if (none || stopped) return;
@@ -35,12 +38,23 @@ export function thumbnails(context, arrived, keep = 100, failed = () => {}) {
       const batch = [...waiting].slice(-MOST);
       for (const hash of batch) { waiting.delete(hash); flying.add(hash); }
       busy += 1;
-      load(batch).catch((error) => { if (!stopped && !told) { told = true; failed(error); } }).finally(() => {
+      load(batch).then(() => { failures = 0; return null; }, (error) => error).then((error) => {
         busy -= 1;
         for (const hash of batch) flying.delete(hash);
-        if (!stopped) pump();
+        if (stopped) return;
+        if (error) lost(error, batch); else pump();
       });
     }
+  }
+
+  // said once until pictures come again; all of them wait for the same moment
+  function lost(error, batch) {
+    if (!failures) failed(error);
+    failures += 1;
+    if (!passes(error)) { pump(); return; }
+    for (const hash of batch) waiting.add(hash);
+    clearTimeout(timer);
+    timer = setTimeout(pump, AGAIN[Math.min(failures, AGAIN.length) - 1]);
   }
 
   async function load(batch) {
@@ -77,6 +91,7 @@ export function thumbnails(context, arrived, keep = 100, failed = () => {}) {
 
   function stop() {
     stopped = true;
+    clearTimeout(timer);
     waiting.clear();
     for (const sheet of [...sheets]) drop(sheet);
   }

@@ -22,7 +22,10 @@ export function strip(context, picked) {
     try {
       await listed(() => mine === turn);
     } catch (error) {
-      if (!api.stopped(error)) context.toast(error.message, "bad");
+      if (api.stopped(error) || mine !== turn) return;
+      context.toast(error.message, "bad");
+      list.append(more); // it asks once more
+      more.hidden = false;
     }
   }
   async function listed(isNewest) {

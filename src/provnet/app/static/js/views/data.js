@@ -7,6 +7,7 @@ import { sampleList } from "../parts/sample_list.js";
 import { decider, badge } from "../parts/decide.js";
 import { filters, readQuery, SCORES } from "../parts/filters.js";
 import { samplePanel } from "../parts/sample_panel.js";
+import { trouble } from "../parts/trouble.js";
 
 export const title = "Data";
 
@@ -37,7 +38,7 @@ export function show(root, context, query) {
   const longest = Math.max(...run.classes.map((one) => one.label.length)), brief = longest <= 3; // digits: both labels fit a line
   const job = el("div", { class: "jobs-here" });
   const total = el("p", { class: "total", role: "status" }, "Loading …");
-  const empty = el("p", { class: "empty", hidden: true });
+  const empty = el("div", { class: "empty", hidden: true });
   const thumbs = thumbnails(context, () => grid.refresh(), 100, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"));
 
   const grid = virtualGrid({
@@ -49,7 +50,7 @@ export function show(root, context, query) {
       remember();
     },
   });
-  const bar = decider(context, () => list.take(grid.selected()), decided);
+  const bar = decider(context, async () => (list ? list.take(grid.selected()) : []), onward, decided);
   const panel = samplePanel(context, (kind, label) => bar.decide(kind, label));
   const choice = filters(context, (next, soon) => {
     wanted = next;
@@ -136,7 +137,7 @@ export function show(root, context, query) {
     } catch (error) {
       if (mine !== turn || stopped || error.name === "AbortError") return;
       list = next;
-      told(0, error.code === "unknown_hash" || error.status === 404 ? "This selection is gone: the server was started again, or made many since. Draw it again on the map." : error.message);
+      told(0, error.code === "unknown_hash" || error.status === 404 ? "This selection is gone: the server was started again, or made many since. Draw it again on the map." : trouble(error, () => start(at)));
       return;
     }
     if (mine !== turn || stopped) return;
@@ -150,47 +151,62 @@ export function show(root, context, query) {
   function told(n, words) {
     total.textContent = n ? `${count(n)} ${n === 1 ? "sample" : "samples"}` : "";
     empty.hidden = n > 0;
-    empty.textContent = n ? "" : words;
+    clear(empty).append(n ? "" : words);
     grid.node.hidden = n === 0;
     if (!n) { grid.count(0); panel.show(null, 0); bar.enable(0); }
   }
 
+  /** To the next sample, at once, so that the next key is about that one; gives the way back. */
+  function onward() {
+    const at = grid.current(), mine = list;
+    if (grid.selected().length !== 1) return () => {};
+    grid.pick(at + 1);
+    return ([item]) => {
+      if (stopped || list !== mine || grid.current() <= at) return;
+      let place = at; // samples that left the list since then have moved it
+      while (place > 0 && list.item(place)?.sample_id !== item?.sample_id) place -= 1;
+      grid.pick(list.item(place)?.sample_id === item?.sample_id ? place : at);
+    };
+  }
+
   async function decided({ kind, items }) {
-    if (!list) return;
-    const at = grid.current(), many = grid.selected().length, listed = Boolean(wanted.decision);
-    const before = list.total(), chosen = grid.selected();
-    await list.reload(at);
-    if (listed && list.total() !== before) {
+    if (!list || stopped) return;
+    const before = list.total(), mine = list;
+    await list.reload(grid.current());
+    if (list !== mine) return;
+    const gone = before - list.total();
+    if (wanted.decision && gone) { // those decided about have left, or come back
+      const one = kind !== "undo" && items.length === 1, at = one ? grid.current() - gone : grid.selected()[0] ?? 0;
       told(list.total(), "No sample fits these filters.");
-      grid.count(list.total(), Math.min(chosen[0] ?? 0, list.total() - 1)); // those decided about have left: the next ones stand there
-    } else if (kind !== "undo" && many === 1 && items.length === 1) {
-      grid.pick(at + 1); // on to the next one
-      return;
+      grid.count(list.total(), Math.min(Math.max(0, at), list.total() - 1));
     }
     grid.refresh();
     const now = grid.current();
     if (now >= 0) {
       const [item] = await list.take([now]);
-      panel.show(item ?? null, grid.selected().length);
+      if (!stopped) panel.show(item ?? null, grid.selected().length);
     }
   }
 
-  async function scores() {
-    const found = await api.get("/summary");
-    if (stopped) return;
+  async function scored() {
+    const found = await api.get("/summary", null, { signal: context.signal });
     choice.summary(found);
     if (found.scores) return;
     if ((await jobOf(context, "scores")).can) {
       await ready(context, "scores", job);
-      choice.summary(await api.get("/summary"));
+      choice.summary(await api.get("/summary", null, { signal: context.signal }));
       await start(grid.current());
-    } else ready(context, "scores", job);
+    } else await ready(context, "scores", job);
+  }
+  function scores() {
+    clear(job);
+    scored().catch((error) => { if (error.name !== "AbortError") clear(job).append(trouble(error, scores)); });
   }
 
   choice.show(wanted);
   const at = /^\d{1,9}$/.test(query.at ?? "") ? Number(query.at) : wanted.id ? 0 : -1; // one sample alone is the one that is meant
   start(at);
-  scores().catch((error) => { if (error.name !== "AbortError") toast(error.message, "bad"); });
+  scores();
 
   return () => {
     stopped = true;

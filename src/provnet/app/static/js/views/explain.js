@@ -5,6 +5,7 @@ import { exemplars, modeButtons, MODES } from "../parts/exemplars.js";
 import { JOINT, weightsChoice } from "../parts/weights.js";
 import { newest } from "../parts/sliders.js";
 import { strip } from "../parts/strip.js";
+import { trouble } from "../parts/trouble.js";
 import { ways } from "../parts/ways.js";
 
 export const title = "Explain";
@@ -35,9 +36,9 @@ export async function show(root, context, query) {
     said,
   );
   const live = newest(ask, arrived, (error) => {
-    const words = error.code === "unknown_hash" && state.source.sha256 && !state.source.sample_id ? `${error.message}. ${GONE}` : error.message;
+    const given = error.code === "unknown_hash" && state.source.sha256 && !state.source.sample_id;
     answers.removeAttribute("aria-busy");
-    clear(answers).append(el("div", { class: "error", role: "alert" }, words));
+    clear(answers).append(given ? el("div", { class: "error", role: "alert" }, `${error.message}. ${GONE}`) : trouble(error, () => live.now()));
   });
 
   function choose(source) {

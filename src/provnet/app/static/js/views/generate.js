@@ -2,6 +2,7 @@
 import { answerCard, sayIt } from "../parts/answer.js";
 import { exemplars, modeButtons, MODES } from "../parts/exemplars.js";
 import { newest, slider } from "../parts/sliders.js";
+import { trouble } from "../parts/trouble.js";
 
 export const title = "Generate";
 const HASH = /^[0-9a-f]{64}$/;
@@ -35,7 +36,7 @@ export async function show(root, context, query) {
   const asking = newest(
     (signal) => api.post("/generate", wanted(state), null, { signal }),
     arrived,
-    (error) => clear(behind).append(el("div", { class: "error", role: "alert" }, error.message)),
+    (error) => clear(behind).append(trouble(error, () => asking.now())),
   );
 
   function arrived(answer) {

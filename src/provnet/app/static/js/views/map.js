@@ -8,6 +8,7 @@ import { loadMap, middles } from "../parts/map_data.js";
 import { roomFor, SHAPES } from "../parts/marks.js";
 import { isDark, palette, pixel, rampPixels, variable } from "../parts/colours.js";
 import { COLOURS, legend, pointCard, selectionCard } from "../parts/map_panel.js";
+import { trouble } from "../parts/trouble.js";
 
 export const title = "Map";
 const HASH = /^[0-9a-f]{64}$/;
@@ -18,7 +19,7 @@ export function show(root, context, query) {
   let leave = () => {}, left = false;
   const job = el("div", { class: "jobs-here" });
   root.append(el("h1", { class: "visually-hidden" }, "Map"), job);
-  ready(context, "map", job).then(() => {
+  const load = () => ready(context, "map", clear(job)).then(() => {
     job.append(el("p", { class: "empty", role: "status" }, "Loading the map …"));
     return loadMap(context);
   }).then((map) => {
@@ -26,8 +27,9 @@ export function show(root, context, query) {
     if (!left) leave = drawn(root, context, query, map);
   }).catch((error) => {
     clear(job);
-    if (!left && error.name !== "AbortError") root.append(el("div", { class: "error", role: "alert" }, error.message));
+    if (!left && error.name !== "AbortError") job.append(trouble(error, load));
   });
+  load();
   return () => { left = true; leave(); };
 }
 

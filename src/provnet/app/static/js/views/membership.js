@@ -2,6 +2,7 @@
 import { dropzone, uploaded } from "../parts/dropzone.js";
 import { ready } from "../parts/jobs.js";
 import { rocCard } from "../parts/roc.js";
+import { trouble } from "../parts/trouble.js";
 import { summary, verdict } from "../parts/verdict.js";
 import { byHash } from "../parts/ways.js";
 
@@ -42,7 +43,7 @@ export async function show(root, context, query) {
         el("ol", { class: "judgements" }, items.map((one) => verdict(context, one, names.get(one.sha256)))));
     } catch (error) {
       if (mine !== turn || api.stopped(error)) return;
-      clear(found).append(el("div", { class: "error", role: "alert" }, error.message));
+      clear(found).append(trouble(error, () => judge(given, words)));
     }
   }
   const known = (hashes) => judge(async () => hashes.map((sha256) => ({ sha256 })));
@@ -80,12 +81,13 @@ export async function show(root, context, query) {
   const asked = (query.hash ?? "").split(",").filter((one) => HASH.test(one)).slice(0, run.limits.batch);
   if (asked.length) await known(asked);
   // not waited for: the view is of use without it
-  ready(context, "membership", roc)
+  const audit = () => ready(context, "membership", clear(roc))
     .then(() => clear(roc).append(el("p", { class: "empty" }, "Loading the curves …")))
     .then(() => api.get("/membership/roc", null, { signal }))
     .then((curves) => {
       clear(roc).append(rocCard(curves));
       if (judged) judge(async () => judged); // the audit has what they are compared with
     })
-    .catch((error) => !api.stopped(error) && clear(roc).append(el("div", { class: "error", role: "alert" }, error.message)));
+    .catch((error) => !api.stopped(error) && clear(roc).append(trouble(error, audit)));
+  audit();
 }

@@ -2,6 +2,7 @@
 import { checksCard, evaluationCard } from "../parts/measured.js";
 import { markdown } from "../parts/markdown.js";
 import { trainingCard } from "../parts/training.js";
+import { trouble } from "../parts/trouble.js";
 
 export const title = "Run";
 const MANY = 12; // classes that are in sight at once
@@ -13,13 +14,15 @@ export async function show(root, context) {
   const { el, clear } = dom;
 
   function part(name, path, draw) {
-    const inside = el("div", { class: "stack", "aria-busy": "true" }, el("p", { class: "muted small" }, "Loading …"));
-    api.get(path, null, { signal: context.signal }).then((found) => {
-      dom.append(clear(inside), draw(found));
-      inside.removeAttribute("aria-busy");
-    }).catch((error) => {
-      if (!api.stopped(error)) clear(inside).append(el("p", { class: "error" }, error.message));
-    });
+    const inside = el("div", { class: "stack" });
+    const load = () => {
+      inside.setAttribute("aria-busy", "true");
+      clear(inside).append(el("p", { class: "muted small" }, "Loading …"));
+      api.get(path, null, { signal: context.signal }).then((found) => dom.append(clear(inside), draw(found))).catch((error) => {
+        if (!api.stopped(error)) clear(inside).append(trouble(error, load));
+      }).finally(() => inside.removeAttribute("aria-busy"));
+    };
+    load();
     return el("section", { class: "card stack", "aria-label": name }, el("h2", {}, name), inside);
   }
 
