@@ -45,6 +45,24 @@ def test_one_percentage_everywhere(call: Call, run: Path, tmp_path: Path) -> Non
         assert abs(float(shown.strip("<> %")) / 100 - float(scores[name])) <= 0.0005 + 1e-6
 
 
+def test_where_nothing_is_flagged_the_most_suspicious_are_shown_in_their_order(
+    call: Call, run: Path, tmp_path: Path
+) -> None:
+    found = call("debug", run, "--out", tmp_path / "d", "--threshold", "0.999")
+    with (tmp_path / "d" / "samples.csv").open(encoding="utf-8", newline="") as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: -float(row["mislabel"]))
+    assert float(rows[0]["mislabel"]) < 0.999
+    assert "no label reaches 99.9 %; these come nearest to it" in found.out
+    named = re.findall(r"%  (\S+)  (digit-\d), or else digit-\d$", found.out, re.MULTILINE)
+    assert named == [(row["sample_id"], row["label"]) for row in rows[:5]]
+    page = (tmp_path / "d" / "report.html").read_text("utf-8")
+    section = page[page.index('<section id="suspects">') : page.index('<section id="duplicates">')]
+    shown = re.findall(r'alt="Training sample (\S+), labelled (digit-\d)"', section)
+    assert shown == [(row["sample_id"], row["label"]) for row in rows[:20]]
+    call("debug", run, "--out", tmp_path / "e", "--threshold", "0.000001")
+    assert "come nearest to it" not in (tmp_path / "e" / "report.html").read_text("utf-8")
+
+
 def test_nearly_certain_is_as_near_on_terminal_and_page(
     call: Call, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,7 @@ def report(name: str = "a/1.png", label: str = "cat", **changes: object) -> Debu
                 one, label, 0.8, (Contribution("course", 2.0),), (ExemplarCard(None, name, "cd" * 32, label, 0.4),)
             ),
         ),
+        "nearest": (),
         "confusions": ((label, label, 3),),
         "signals": (SignalRow("course", "loss", 2.0, -3.0),),
         "base": -2.0,

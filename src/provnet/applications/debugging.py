@@ -62,8 +62,12 @@ class Debugging:
 
     def suspects(self, threshold: float = FLAGGED) -> np.ndarray:
         """Rows of the flagged samples, the most suspicious first."""
-        rows = np.flatnonzero(self.flagged(threshold))
-        return rows[np.argsort(-self.mislabels.odds[rows], kind="stable")]
+        rows = self.ranking()
+        return rows[self.flagged(threshold)[rows]]
+
+    def ranking(self) -> np.ndarray:
+        """Rows of all samples, the most suspicious first: the order can be right where probabilities are too low."""
+        return np.argsort(-self.mislabels.odds, kind="stable")
 
     def witnesses(self, row: int, k: int = 5) -> list[tuple[int, float]]:
         """Rows of the nearest trusted samples that carry the suggested label, and each one's share of all votes."""

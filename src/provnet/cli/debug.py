@@ -198,11 +198,15 @@ def _show(
         rows.append(("withheld, left out", f"{summary['withheld']:,}"))
     show(facts(rows))
     names = result.samples.class_names
-    rows_shown = result.suspects(threshold)[:5].tolist()
+    suspects = result.suspects(threshold)
+    if not len(suspects):
+        say(f"no label reaches {100 * threshold:g} %; these come nearest to it")
+    rows_shown = (suspects if len(suspects) else result.ranking())[:5].tolist()
     scores = [probability(float(result.mislabels.score[row])) for row in rows_shown]
+    chance = "probably" if len(suspects) else "or else"
     for row, score in zip(rows_shown, scores, strict=True):
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
-        words = f"{result.samples.sample_ids[row]}  {brief(label)}, probably {brief(other)}"
+        words = f"{result.samples.sample_ids[row]}  {brief(label)}, {chance} {brief(other)}"
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if DECISIONS in how:

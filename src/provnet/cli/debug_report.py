@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from provnet.modelfile import Run
     from provnet.report.debugging import ClassRow, DuplicateRow, SampleTile, SignalRow, Suspect
 
-FIVE, ODD, GROUPS, MEMBERS, CLASSES = 5, 20, 20, 12, 60
+FIVE, ODD, NEAREST, GROUPS, MEMBERS, CLASSES = 5, 20, 20, 20, 12, 60
 LONGEST = 128  # pixels of a picture on the page: there are hundreds
 MEANING = {
     "course": "mean class loss over the epochs, kept while training",
@@ -60,6 +60,7 @@ def debug_page(
         expected=float(result.mislabels.score.sum()),
         odd=int((result.anomalies.score >= 0.5).sum()),
         suspects=tuple(_suspect(result, maker, row) for row in suspects[:top].tolist()),
+        nearest=() if len(suspects) else maker.tiles(result.ranking()[:NEAREST], result.mislabels.score),
         confusions=confusions([names[c] for c in labels[suspects]], [names[c] for c in other[suspects]]),
         signals=_signals(result, threshold),
         base=float(result.mislabels.base),

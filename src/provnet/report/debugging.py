@@ -98,6 +98,7 @@ class DebugReport:
         flagged, expected: how many labels reach it, and the sum of all probabilities.
         odd: how many samples have an anomaly score of at least .5.
         suspects: the first of the flagged, most suspicious first.
+        nearest: where none is flagged, the samples that come nearest to it.
         confusions: (given, suggested, how often) among the flagged.
         signals, base, fitted: see `applications.mislabels`.
         classes, anomalies, duplicates: findings; `groups`, `conflicts` count all of them.
@@ -118,6 +119,7 @@ class DebugReport:
     expected: float
     odd: int
     suspects: tuple[Suspect, ...]
+    nearest: tuple[SampleTile, ...]
     confusions: tuple[tuple[str, str, int], ...]
     signals: tuple[SignalRow, ...]
     base: float
