@@ -63,7 +63,8 @@ class Debugging:
     def suspects(self, threshold: float = FLAGGED) -> np.ndarray:
         """Rows of the flagged samples, the most suspicious first."""
         rows = self.ranking()
-        return rows[self.flagged(threshold)[rows]]
+        flagged: np.ndarray = rows[self.flagged(threshold)[rows]]
+        return flagged
 
     def ranking(self) -> np.ndarray:
         """Rows of all samples, the most suspicious first: the order can be right where probabilities are too low."""
