@@ -51,7 +51,7 @@ def test_mixing_above_70_to_80_per_cent_is_more_than_80_too() -> None:
     late = {f"{data}/0.9": results.cells[f"{data}/0.9"] for data in BOTH}
     words = 'a mixing "above 70–80%" beats the CNN'
     assert verdict(Results("robustness", "full", few | late, {}), words) == "confirmed"
-    assert "of 14 compared." in line_of(results, words)
+    assert "of 14 compared; " in line_of(results, words)
     assert "70–80%" in " ".join(EXPERIMENTS["robustness"].headings["Claim"].split())
 
 
@@ -213,10 +213,23 @@ def with_area(results: Results, data: str, score: str, low: float, high: float) 
     return with_told(results, cell, auc={**areas, score: new})
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("robustness", 'a mixing "above 70–80%" beats the CNN'),
+        ("membership", "members) exhibited significantly higher confidence"),
+        ("embeddings", "They lie near the borders"),
+        ("sharing", "Increased layer sharing further improves"),
+    ],
+)
+def test_cases_that_were_chosen_late_say_so(name: str, words: str) -> None:
+    assert line_of(made(name), words).endswith("; the cases were chosen when the results were known.")
+
+
 def test_members_are_said_to_be_surer_in_both_branches() -> None:
     words = "members) exhibited significantly higher confidence"
     results = made("membership")
-    assert verdict(results, words) == "confirmed" and "of 8 compared." in line_of(results, words)
+    assert verdict(results, words) == "confirmed" and "of 8 compared; " in line_of(results, words)
     near = with_area(results, "mnist", "class_confidence", 0.48, 0.52)
     assert "surely so in 7, surely not in 0, too near to say in 1, of 8" in line_of(near, words)
     assert verdict(with_area(near, "cifar10", "class_confidence", 0.4, 0.45), words) == "holds in part"

@@ -29,7 +29,7 @@ ONE_SEED = (
     "Every network was trained once: the luck of one training is not in the intervals, nor in the word *surely*. How "
     "much that can be is told at the head of the page of results."
 )
-LATE = "; the bar was set when the results were known"
+BAR, CASES = "the bar was set", "the cases were chosen"  # what of a finding may have come late
 FAR = 0.05  # so far above the paper's number a result says that the set-up differs
 
 
@@ -59,14 +59,14 @@ class Apart:
 class Finding:
     """A sentence of the paper, or a question of ours, and what became of it.
 
-    `late`: from where on it holds was set by us when the results were known, which the page says.
+    `late`: what was settled by us when the results were known already (BAR, CASES), which the page says.
     """
 
     claim: str
     verdict: str
     evidence: str
     ours: bool = False
-    late: bool = False
+    late: str = ""
 
 
 def apart(one: Figure, other: Figure, comparisons: int = 1) -> Apart:
@@ -130,7 +130,8 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
     if results.scale != "full" or not results.cells:
         return []
     lines = [
-        f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}{LATE if one.late else ''}."
+        f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}"
+        f"{f'; {one.late} when the results were known' if one.late else ''}."
         for one in findings
     ]
     pairs = any({"hits", "right"} & set(one.told) for seeds in results.cells.values() for one in seeds.values())

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.experiments.beside import Finding, apart, counted, judged, percent_of, told
+from provnet.experiments.beside import CASES, Finding, apart, counted, judged, percent_of, told
 from provnet.experiments.beside import mean as mean_of
 from provnet.experiments.markdown import DASH, ends, spread, table
 from provnet.experiments.paper import standing
@@ -144,7 +144,7 @@ def _members_higher(results: Results) -> Finding:
         '"training samples (members) exhibited significantly higher confidence compared to test samples" (sec. 5.4; '
     )
     claim += "AUC of either branch above 0.5):"
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run")
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=CASES)
 
 
 def _found(results: Results) -> Finding:

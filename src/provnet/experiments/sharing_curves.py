@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from provnet.experiments.beside import MOST, Finding, apart, counted, judged
+from provnet.experiments.beside import BAR, MOST, Finding, apart, counted, judged
 from provnet.experiments.copies import SOME as CURVE_N  # training samples of a point of the index curve
 from provnet.experiments.paper import half_width
 from provnet.experiments.records import Results
@@ -101,7 +101,7 @@ def _gradual(results: Results) -> Finding:
     claim = '"… gradual improvement throughout the 150-epoch training period" (app. 7.6; index accuracy surely rises '
     claim += f"from epoch {LATE} to the last):"
     none = all(sign is None for sign in signs)
-    return Finding(claim, judged(signs), "no curves" if none else f"CNN2; {counted(signs)}", late=not none)
+    return Finding(claim, judged(signs), "no curves" if none else f"CNN2; {counted(signs)}", late="" if none else BAR)
 
 
 def _fewer(one: int | None, other: int | None) -> int | None:
@@ -201,7 +201,7 @@ def _smooth(results: Results) -> Finding:
     claim += f"{100 * MUCH:.0f} % of the way of the loss is up):"
     if all(sign is None for sign in signs):
         return Finding(claim, judged(signs), "no curves")
-    return Finding(claim, judged(signs), f"CNN2; {counted(signs, sure=False)}", late=True)
+    return Finding(claim, judged(signs), f"CNN2; {counted(signs, sure=False)}", late=BAR)
 
 
 def _unstable(results: Results) -> Finding:
@@ -234,7 +234,7 @@ def _on_clothes(results: Results) -> Finding:
     if digits is None or clothes is None:
         return Finding(claim, judged([None]), "no curves")
     words = f"{100 * clothes:.0f} points against {100 * digits:.0f} on MNIST"
-    return Finding(claim, judged([_beyond(clothes - digits)]), words, late=True)
+    return Finding(claim, judged([_beyond(clothes - digits)]), words, late=BAR)
 
 
 def _calm(results: Results) -> Finding:
@@ -247,4 +247,4 @@ def _calm(results: Results) -> Finding:
     claim += f"{POINTS}):"
     if not any(cases.values()):
         return Finding(claim, judged(signs), "no curves")
-    return Finding(claim, judged(signs), f"{counted(signs, sure=False)}; {WAY}{_shares(cases)}", late=True)
+    return Finding(claim, judged(signs), f"{counted(signs, sure=False)}; {WAY}{_shares(cases)}", late=BAR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from provnet.experiments.beside import ALL, MOST, SOME
+from provnet.experiments.beside import ALL, BAR, CASES, MOST, SOME
 from provnet.experiments.sharing_claims import (
     CLOTHES,
     DIGITS,
@@ -48,12 +48,18 @@ class Claim:
     cases: Callable[[Look, Iterable[str]], Iterator[Sign]]
     said: str = ALL
     data: tuple[str, ...] = tuple(PAIRS)
-    late: bool = False
+    late: str = ""
 
 
 CLAIMS = (
     Claim('"the larger model … achieves higher accuracy in both branches"', "sec. 4.4", larger_is_better, data=DIGITS),
-    Claim('"Increased layer sharing further improves the larger model"', "sec. 4.4", sharing_improves, data=DIGITS),
+    Claim(
+        '"Increased layer sharing further improves the larger model"',
+        "sec. 4.4",
+        sharing_improves,
+        data=DIGITS,
+        late=CASES,
+    ),
     Claim('"… but can hurt the smaller one"', "sec. 4.4", sharing_hurts_small, SOME, DIGITS),
     Claim(
         "\"MNIST's simpler visual patterns allowed even Small models to achieve strong performance across sharing "
@@ -61,7 +67,7 @@ CLAIMS = (
         "app. 7.6",
         small_is_strong,
         data=DIGITS,
-        late=True,
+        late=BAR,
     ),
     Claim(
         '"Level 3 sharing … emerged as optimal for most configurations" (memorisation)',
@@ -130,7 +136,7 @@ CLAIMS = (
         f"{100 * NEAR_PERFECT:.0f} % or more)",
         "app. 7.6",
         medium_and_large_are_near_perfect,
-        late=True,
+        late=BAR,
     ),
     Claim(
         '"increased capacity reduces interference" (class accuracy lost from level 3 to 4)',

@@ -6,6 +6,7 @@ import itertools
 
 from provnet.experiments.batches import Both, larger_batches
 from provnet.experiments.beside import (
+    BAR,
     SOME,
     Finding,
     apart,
@@ -117,7 +118,7 @@ def _little_lost(results: Results) -> Finding:
             parts.append(f"{words} {share} % {gap}")
     claim = '"30-50% subsets with minimal accuracy loss" '
     claim += f"(class accuracy less than {100 * LITTLE:.0f} points below that of all data; app. 7.5):"
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=True)
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=BAR)
 
 
 def _smaller_head(results: Results) -> Finding:
@@ -144,7 +145,7 @@ def _half_found(results: Results) -> Finding:
     if half is None:
         return Finding(claim, judged([None]), "not run")
     words = rate(half) + ("" if whole is None else f", of all data {rate(whole)}")
-    return Finding(claim, judged([apart(half, (WHOLE, 10**9)).sign]), words, late=True)
+    return Finding(claim, judged([apart(half, (WHOLE, 10**9)).sign]), words, late=BAR)
 
 
 def _chosen_better(results: Results) -> Finding:

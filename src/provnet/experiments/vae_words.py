@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provnet.experiments.beside import NOT_TESTED, Finding, apart, counted, judged, mean, told
+from provnet.experiments.beside import BAR, NOT_TESTED, Finding, apart, counted, judged, mean, told
 from provnet.experiments.markdown import ends, spread, table
 from provnet.experiments.paper import Standing, standing
 from provnet.experiments.pictures import draw, unpacked
@@ -165,7 +165,7 @@ def _simultaneously(results: Results) -> Finding:
         f'retrieve specific training examples" (sec. 5.5; each figure {100 * HIGH:.0f} % or more, realistic where a '
         "judge sees the class of the first source):"
     )
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=True)
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=BAR)
 
 
 def _at_once(results: Results, reading: str, words: str) -> Finding:
