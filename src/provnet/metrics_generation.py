@@ -183,9 +183,12 @@ def _distance(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.nd
 
 
 def _root(covariance: np.ndarray) -> np.ndarray:
-    """The symmetric root; what rounding made slightly negative counts as 0."""
+    """The symmetric root; what cannot be told from 0 by its digits counts as 0, as its root would be a hundred million
+    times larger, and another on every kind of processor.
+    """
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return np.asarray((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
+    rounding = values[-1] * len(values) * np.finfo(np.float64).eps
+    return np.asarray((vectors * np.sqrt(np.where(values > rounding, values, 0.0))) @ vectors.T)
 
 
 def _agrees(judged: np.ndarray, label: np.ndarray) -> np.ndarray:
