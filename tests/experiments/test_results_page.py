@@ -1,4 +1,4 @@
-"""docs/results.md is what the committed results make, and says what was not run."""
+"""docs/results.md and the pages beside the results are what these make, and say what was not run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ ROOT = Path(__file__).parents[2]
 
 
 def made(folder: Path, *all_of: Results) -> str:
-    """The page of some results."""
+    """The page of some results; those beside them lie in folder / results."""
     (folder / "results").mkdir(exist_ok=True)
     for results in all_of:
         (folder / "results" / f"{results.name}.json").write_text(_text(results), "utf-8")
     assert main(["--results", str(folder / "results"), "--out", str(folder / "page.md")]) == 0
     return (folder / "page.md").read_text("utf-8")
+
+
+def beside(folder: Path, results: Results) -> str:
+    """The page beside these results."""
+    made(folder, results)
+    return (folder / f"results/{results.name}.md").read_text("utf-8")
 
 
 def test_the_page_is_current(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,32 +59,41 @@ def test_another_page_is_not_current(tmp_path: Path, capsys: pytest.CaptureFixtu
         file.write_text(kept, "utf-8")
 
 
-def test_a_page_an_experiment_stands_beside_its_results(tmp_path: Path) -> None:
+def test_every_experiment_has_a_paragraph_here_and_a_page_beside_its_results(tmp_path: Path) -> None:
     text = made(tmp_path, table2(), cost())
-    beside = {file.stem: file.read_text("utf-8") for file in (tmp_path / "results").glob("*.md")}
-    assert set(beside) == {"table2", "cost"}  # the others were not run
-    for alone in beside.values():
-        assert alone.replace("](", "](results/") in text.replace("](#", "](results/#")
+    pages = {file.stem: file.read_text("utf-8") for file in (tmp_path / "results").glob("*.md")}
+    assert set(pages) == set(EXPERIMENTS)
+    short = dict(zip(EXPERIMENTS, text.split("\n## ")[2:], strict=True))
+    for name, alone in pages.items():
+        experiment = EXPERIMENTS[name]
+        assert short[name].startswith(f"{experiment.title}\n") and alone.startswith(f"# {experiment.title}\n")
+        assert f"[{name}](results/{name}.md) · `{experiment.headings['Command']}`" in short[name]
+        assert not any(line.startswith("### ") for line in alone.splitlines())  # no level is passed over
+        paragraphs = [part for part in alone.split("\n\n") if part.startswith(("*Claim.*", "*Found.*", "- **"))]
+        assert all(part in short[name] for part in paragraphs)
+        assert ("*Found.*" in alone) == (name in ("table2", "cost"))
 
 
 def test_without_results_every_experiment_is_there_and_not_run(tmp_path: Path) -> None:
     text = made(tmp_path)
-    assert text.count("\n## ") == text.count("**Not run** at full scale yet.") == len(EXPERIMENTS)
-    assert "99.08 / 98.16" in text  # the paper's numbers stand there all the same
+    assert text.count("\n## ") - 1 == text.count("**Not run** at full scale yet.") == len(EXPERIMENTS)
+    alone = (tmp_path / "results/table2.md").read_text("utf-8")
+    assert alone.count("**Not run** at full scale yet.") == 1
+    assert "99.08 / 98.16" in alone  # the paper's numbers stand there all the same
 
 
 def test_numbers_are_counted(tmp_path: Path) -> None:
-    assert "30 met (29 strictly above), 0 within the interval, 0 missed, 0 not run, of 30" in made(tmp_path, table2())
-    below = made(tmp_path, table2(above=-0.05))
+    assert "30 met (29 strictly above), 0 within the interval, 0 missed, 0 not run, of 30" in beside(tmp_path, table2())
+    below = beside(tmp_path, table2(above=-0.05))
     assert "0 met (0 strictly above), 0 within the interval, 30 missed, 0 not run, of 30" in below
     assert below.count("**missed** |") == 30
     few = table2()
     some = replace(few, cells={cell: seeds for cell, seeds in few.cells.items() if cell.startswith("mnist/")})
-    assert "0 missed, 20 not run, of 30" in made(tmp_path, some)
+    assert "0 missed, 20 not run, of 30" in beside(tmp_path, some)
 
 
 def test_cells_side_by_side_share_the_clock(tmp_path: Path) -> None:
-    assert "Each second" not in made(tmp_path, table2(seeds=1))
+    assert "Each second" not in beside(tmp_path, table2(seeds=1))
     few = table2(seeds=2)
     cells: dict[str, Any] = {}
     for place, (cell, seeds) in enumerate(few.cells.items()):  # both seeds at once, and half of the next cell's time
@@ -87,7 +102,7 @@ def test_cells_side_by_side_share_the_clock(tmp_path: Path) -> None:
         }
     last = list(cells)[-1]
     cells[last] = {1: cells[last][1]}  # of seed 0 a cell is missing
-    text = made(tmp_path, replace(few, cells=cells))
+    text = beside(tmp_path, replace(few, cells=cells))
     # 1,250 s in all; to the last cell alone belong the last 100 s, and a third of the 50 s before
     seeds_0 = (1_250 - 100 - 50 / 3) / 2
     assert f"under way: seed 0 {seeds_0:,.0f} s (11 cells), seed 1 {1_250 - seeds_0:,.0f} s (12 cells)." in text
@@ -123,18 +138,21 @@ def test_what_was_found_stands_beside_the_claim(tmp_path: Path) -> None:
     text = made(tmp_path, table2(), cost())
     found = [" ".join(part.split()) for part in text.split("\n\n") if part.startswith("*Found.* ")]
     assert len(found) == 2  # the others were not run
-    assert found[0].startswith("*Found.* The paper's numbers: 30 met. **Confirmed**: Single branches with stronger")
-    assert found[0].index("**Contradicted**: ") < found[0].index("**Not tested**: ")
-    assert found[1].count("(our question)") == 1
+    assert found[0].startswith("*Found.* The paper's numbers: 30 met. Class-conditional network: MNIST class 99.18 (")
+    assert found[1].startswith("*Found.* Class accuracy of the class-conditional network: MNIST with an index 99.00 (")
+    listed = [" ".join(part.split()) for part in text.split("\n\n") if part.startswith("- **C")]
+    assert len(listed) == 2
+    assert listed[0].startswith("- **Confirmed**: Single branches with stronger")
+    assert listed[0].index("- **Contradicted**: ") < listed[0].index("- **Not tested**: ")
+    assert listed[1].count("(our question)") == 1
 
 
 def test_mixing_is_laid_beside_table_2_which_has_the_printed_batches(tmp_path: Path) -> None:
-    alone = made(tmp_path, others("mixing"))
+    alone = beside(tmp_path, others("mixing"))
     (one,) = [line for line in alone.splitlines() if "Larger batches change the figures: **" in line]
     assert "most: MNIST, α = 0.3, " in one  # the network that was trained with both
-    rows = [
-        line for line in made(tmp_path, others("mixing"), table2()).splitlines() if line.startswith("| MNIST, α = ")
-    ]
+    made(tmp_path, table2())
+    rows = [line for line in beside(tmp_path, others("mixing")).splitlines() if line.startswith("| MNIST, α = ")]
     assert {row.split(" | ")[0] for row in rows} == {f"| MNIST, α = {alpha}" for alpha in ("0", "0.3", "0.5")}
     (own,) = [row for row in rows if row.startswith("| MNIST, α = 0.5 | class, unseen | ")]
     printed, larger = (
@@ -145,10 +163,10 @@ def test_mixing_is_laid_beside_table_2_which_has_the_printed_batches(tmp_path: P
 
 
 def test_how_it_was_done_is_on_the_page(tmp_path: Path) -> None:
-    text = made(tmp_path)
-    for experiment in EXPERIMENTS.values():
-        assert experiment.settings, experiment.name
-        assert "\n".join(experiment.settings) in text
+    made(tmp_path)
+    for name, experiment in EXPERIMENTS.items():
+        assert experiment.settings, name
+        assert "\n".join(experiment.settings) in (tmp_path / f"results/{name}.md").read_text("utf-8")
 
 
 def test_mean_std_seeds_n_and_interval_are_shown() -> None:

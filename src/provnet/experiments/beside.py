@@ -27,7 +27,7 @@ PAIRED = (
 )
 ONE_SEED = (
     "Every network was trained once: the luck of one training is not in the intervals, nor in the word *surely*. How "
-    "much that can be is told at the head of the page of results."
+    "much that can be is told at the head of docs/results.md."
 )
 BAR, CASES = "the bar was set", "the cases were chosen"  # what of a finding may have come late
 FAR = 0.05  # so far above the paper's number a result says that the set-up differs

@@ -65,13 +65,13 @@ def sentences(lines: Sequence[str]) -> str:
     return ", ".join(f"{found[verdict]} {verdict}" for verdict in sorted(found, key=ORDER.index))
 
 
-def in_short(lines: Sequence[str], key: str = "") -> str:
-    """What was found, as one paragraph: numbers met, `key` figures, then the sentences by verdict.
+def in_short(lines: Sequence[str], key: str = "") -> list[str]:
+    """What was found: first numbers met and `key` figures, then the sentences by verdict, one entry each.
 
     >>> in_short(["- It works (sec. 1): **confirmed**: 3 of 3.", "- *Our question.* Always: **undecided**: 1 of 2."])
-    '**Confirmed**: It works. **Undecided**: Always (our question).'
-    >>> in_short(["- It works: **confirmed**: so in 3, of 3 compared, 1 not run."])
-    '**Confirmed so far**: It works.'
+    ['', '**Confirmed**: It works.', '**Undecided**: Always (our question).']
+    >>> in_short(["- It works: **confirmed**: so in 3, of 3 compared, 1 not run."], "Right: 99 %.")
+    ['Right: 99 %.', '**Confirmed so far**: It works.']
     """
     tested: dict[tuple[str, bool], list[str]] = {}
     for line in lines:
@@ -80,11 +80,12 @@ def in_short(lines: Sequence[str], key: str = "") -> str:
             own = " (our question)" if sentence.startswith(OURS) else ""
             part = verdict != NOT_TESTED and bool(_LEFT.search(line))
             tested.setdefault((verdict, part), []).append(_PLACE.sub("", sentence.removeprefix(OURS)) + own)
-    told = [f"The paper's numbers: {text}." if (text := numbers(lines)) else "", key]
+    met = f"The paper's numbers: {text}." if (text := numbers(lines)) else ""
+    told = [" ".join(part for part in (met, key) if part)]
     for verdict, part in sorted(tested, key=lambda one: (ORDER.index(one[0]), one[1])):
         words = verdict.capitalize() + (" so far" if part else "")
         told.append(f"**{words}**: {'; '.join(tested[verdict, part])}.")
-    return " ".join(part for part in told if part)
+    return told
 
 
 def slug(title: str) -> str:

@@ -10,6 +10,7 @@ from provnet.experiments.beside import mean, rate
 from provnet.experiments.embeddings_words import NETWORK, border_share
 from provnet.experiments.markdown import DASH
 from provnet.experiments.records import Results
+from provnet.experiments.settings import DATA
 from provnet.experiments.sharing_claims import LEVELS, SIZES
 from provnet.experiments.sharing_words import missed, name_of
 
@@ -32,10 +33,23 @@ def _sentence(head: str, parts: Iterable[str]) -> str:
 
 
 def _row(results: Results, data: str, asked: Mapping[str, tuple[str, str]]) -> str:
-    """Some rates of a data set: words -> (setting, figure)."""
-    found = {words: mean(results, f"{data}/{setting}", figure) for words, (setting, figure) in asked.items()}
+    """Some rates of a data set: words -> (setting, figure); where a cell is a whole data set the setting is empty."""
+    found = {
+        words: mean(results, f"{data}/{setting}" if setting else data, figure)
+        for words, (setting, figure) in asked.items()
+    }
     each = ", ".join(f"{words} {rate(one)}" for words, one in found.items() if one is not None)
-    return f"{PAIRS[data]} {each}" if each else ""
+    return f"{DATA[data]} {each}" if each else ""
+
+
+def _table2(results: Results) -> str:
+    asked = {"class": ("class-conditional", "class_accuracy"), "own index": ("class-conditional", "index_accuracy")}
+    return _sentence("Class-conditional network: ", (_row(results, data, asked) for data in DATA))
+
+
+def _cost(results: Results) -> str:
+    asked = {"with an index": ("", "class-conditional"), "without": ("", "without")}
+    return _sentence("Class accuracy of the class-conditional network: ", (_row(results, data, asked) for data in DATA))
 
 
 def _mixing(results: Results) -> str:
@@ -159,6 +173,9 @@ def _instance(results: Results) -> str:
 
 
 HEADLINES: dict[str, Callable[[Results], str]] = {
+    "table2": _table2,
+    "table2-ours": _table2,
+    "cost": _cost,
     "mixing": _mixing,
     "subsets": _subsets,
     "sharing": _sharing,

@@ -2,14 +2,14 @@
 
     python -m provnet.experiments.page [--results results] [--out docs/results.md] [--check]
 
-A section an experiment, whether it was run or not. `--check` writes nothing and ends with 1 where a page is not the one
-that the results make. Figures are drawn beside the results, where matplotlib is installed.
+docs/results.md has a paragraph an experiment, NAME.md all there is about one, whether it was run or not. `--check`
+writes nothing and ends with 1 where a page is not the one that the results make. Figures are drawn beside the results,
+where matplotlib is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
 import sys
@@ -21,15 +21,18 @@ from provnet.atomic import write_bytes
 from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.glance import at_a_glance, in_short
 from provnet.experiments.headlines import headline
-from provnet.experiments.markdown import table
+from provnet.experiments.made_on import origins, time_taken
 from provnet.experiments.records import SCALES, Experiment, Results
 from provnet.experiments.store import read_results, results_file
 
 COMMAND = "python -m provnet.experiments.page"
 HEAD = f"""# Results: the paper's tables, reproduced
 
-Made by `{COMMAND}` from the results in `results`; no figure here is typed. Each
-experiment is one command, run on the machine that its section names. Where something was not run it says so.
+Made by `{COMMAND}` from the results in `results`; no figure here is typed. An
+experiment is one command. This page has its claim and what came of it; the page that its section links to has the rest:
+every number beside the paper's, the evidence for each sentence, the recipe, the machine and the time.
+"""
+WORDS = """## What the words mean
 
 *Ours* is the mean over seeds with its standard deviation, *n* the samples that each rate was counted on, *95 %
 interval* the Wilson interval of that mean on n samples. A number is **met** where ours is at or above the paper's,
@@ -39,40 +42,56 @@ them; *joint@1*: the class of the first by joint weights. *Own index*, noise, sh
 itself, as it is and as a changed copy; *learned*: with its key as training left it, before keys are refreshed.
 Exact index accuracy says little by itself: features of an untrained network reach it too.
 
-*Expected* is what was forecast before the full run, and stays as it was; *found* is what came of it, in short: numbers
-met, key figures with 95 % intervals (rates in per cent), then verdicts; the evidence stands below. Each sentence is
-tested in one or more cases, which are surely so, surely not, or too near to say. **Confirmed**: more than half are
-surely so and none surely not; if it speaks of most cases, more than half; if of some, any, and fewer surely not.
-**Holds in part**: some are surely so, but not enough. **Contradicted**: more than half surely not, none surely so.
-**Not confirmed**: some surely not, none surely so. **Undecided**: all too near to say. Only cases that were run count
-(*so far*); *our question* marks what the paper does not say.
+*Expected* is what was forecast before the full run, and stays as it was; *found* is what came of it: numbers met, key
+figures with 95 % intervals (rates in per cent), then verdicts. Each sentence is tested in one or more cases, which are
+surely so, surely not, or too near to say:
+
+- **confirmed**: more than half are surely so and none surely not; if it speaks of most cases, more than half; if of
+  some, any, and fewer surely not;
+- **holds in part**: some are surely so, but not enough;
+- **undecided**: all too near to say;
+- **not confirmed**: some surely not, none surely so;
+- **contradicted**: more than half surely not, none surely so.
+
+Only cases that were run count (*so far*); *our question* marks what the paper does not say.
 """
 
 
 def page(results: Path, out: Path) -> str:
-    """The whole page; `out` is where it will lie, for the links to figures."""
-    sections = []
-    for name, experiment in EXPERIMENTS.items():
-        path, found = results_file(results, name, "full"), _there(results, name, "full")
-        links = [Path(os.path.relpath(figure, out.parent)).as_posix() for figure in figures_of(path)]
-        sections.append((experiment, found, section(experiment, found, results, links)))
-    parts = [HEAD, *_luck(_there(results, "table2", "full")), "\n".join(at_a_glance(sections)) + "\n"]
-    return "\n".join([*parts, *("\n".join(lines) + "\n" for *_, lines in sections)])
+    """The page of all experiments; `out` is where it will lie, for its links."""
+    told = [(one, _there(results, name, "full")) for name, one in EXPERIMENTS.items()]
+    bodies = [_body(one, found, results) for one, found in told]
+    rows = [(one, found, body) for (one, found), body in zip(told, bodies, strict=True)]
+    parts = [HEAD, "\n".join(at_a_glance(rows)) + "\n", WORDS, *_luck(_there(results, "table2", "full"))]
+    for one, found, body in rows:
+        path = results_file(results, one.name, "full")
+        links = [Path(os.path.relpath(file, out.parent)).as_posix() for file in (path, *figures_of(path))]
+        parts.append("\n".join(_summary(one, found, body, links[0].removesuffix(".json") + ".md", links[1:])) + "\n")
+    return "\n".join(parts)
+
+
+def _summary(
+    experiment: Experiment, results: Results, body: Sequence[str], rest: str, figures: Sequence[str]
+) -> list[str]:
+    """Claim, what was found and figures; `rest` is where everything else stands."""
+    told = experiment.headings
+    lines = [f"## {experiment.title}", "", *_paragraph("Claim", told["Claim"])]
+    lines += [*_found(results, body), *_left(experiment, results), *_pictures(experiment, results, figures)]
+    return [*lines, f"Every number and its evidence: [{Path(rest).stem}]({rest}) · `{told['Command']}`"]
 
 
 def alone(experiment: Experiment, results: Results, folder: Path) -> str:
-    """The section of one experiment as a page beside its results and figures."""
+    """All about one experiment, as a page beside its results and figures."""
     path = results_file(folder, experiment.name, results.scale)
-    return "\n".join(section(experiment, results, folder, [figure.name for figure in figures_of(path)])) + "\n"
+    lines = section(experiment, results, folder, [figure.name for figure in figures_of(path)])
+    return "\n".join([*lines, "", "What the words mean: docs/results.md of provnet."]) + "\n"
 
 
 def _pages(results: Path, out: Path) -> dict[Path, str]:
     """Every page by its file."""
-    there = {name: results_file(results, name, "full") for name in EXPERIMENTS}
     each = {
-        path.with_suffix(".md"): alone(EXPERIMENTS[name], read_results(path), results)
-        for name, path in there.items()
-        if path.is_file()
+        results_file(results, name, "full").with_suffix(".md"): alone(one, _there(results, name, "full"), results)
+        for name, one in EXPERIMENTS.items()
     }
     return {out: page(results, out), **each}
 
@@ -137,88 +156,57 @@ def _draw_all(results: Path) -> None:
 
 
 def section(experiment: Experiment, results: Results, folder: Path, figures: Sequence[str] = ()) -> list[str]:
-    """One experiment: what the paper claims, how to run it, what came out; `folder` holds the results of the others."""
+    """All about one experiment; `folder` holds the results of the others."""
+    body, told = _body(experiment, results, folder), experiment.headings
+    lines = [
+        f"# {experiment.title}",
+        "",
+        *_paragraph("Claim", told["Claim"]),
+        *_paragraph("Expected", told["Expected"]),
+    ]
+    lines += [*_found(results, body), *_paragraph("Time", told["Time"]), f"`{told['Command']}`", ""]
+    made = [*origins(results), *time_taken(results), ""] if results.cells else []
+    lines += [*experiment.settings, *made, *_left(experiment, results), *_pictures(experiment, results, figures)]
+    return [*lines, *(line[1:] if line.startswith("###") else line for line in body)]
+
+
+def _body(experiment: Experiment, results: Results, folder: Path) -> list[str]:
+    """Tables and sentences, those that lay its results beside another experiment's, too."""
     body = experiment.section(results)
-    if experiment.other is not None:
-        body = [*body, *experiment.compared(results, _there(folder, experiment.other, results.scale))]
-    told = experiment.headings | {"Found": in_short(body, headline(results)) if results.cells else ""}
-    lines = [f"## {experiment.title}", ""]
-    for name in ("Claim", "Expected", "Found", "Time"):
-        if words := told[name]:
-            lines += [textwrap.fill(f"*{name}.* {words[0].upper()}{words[1:]}", 120, break_on_hyphens=False), ""]
-    lines += [f"`{told['Command']}`", "", *experiment.settings, *_origins(results), *_time(results)]
-    lines += [*_left(experiment, results), ""]
-    for figure in figures if results.cells else ():
-        which = Path(figure).stem.removeprefix(experiment.name).replace("-", " ")  # of several, for who cannot see them
-        lines += [f"![{experiment.title}{':' if which else ''}{which}]({figure})", ""]
-    return [*lines, *body]
+    if experiment.other is None:
+        return body
+    return [*body, *experiment.compared(results, _there(folder, experiment.other, results.scale))]
+
+
+def _paragraph(name: str, words: str) -> list[str]:
+    return [textwrap.fill(f"*{name}.* {words[0].upper()}{words[1:]}", 120, break_on_hyphens=False), ""]
+
+
+def _found(results: Results, body: Sequence[str]) -> list[str]:
+    """Numbers and key figures in a paragraph, then a line a verdict."""
+    if not results.cells:
+        return []
+    key, *verdicts = in_short(body, headline(results))
+    listed = [textwrap.fill(f"- {one}", 120, subsequent_indent="  ", break_on_hyphens=False) for one in verdicts]
+    return [*_paragraph("Found", key or "By sentence:"), *listed, ""]
 
 
 def _left(experiment: Experiment, results: Results) -> list[str]:
-    """The cells that were not run, by name, where others were."""
+    """What was not run: all of it, or cells by name."""
+    if not results.cells:
+        return ["**Not run** at full scale yet.", ""]
     left = [f"`{cell.name}`" for cell in experiment.cells(SCALES["full"]) if cell.name not in results.cells]
-    if not left or not results.cells or results.scale != "full":
+    if not left or results.scale != "full":
         return []
-    return ["", textwrap.fill(f"**Not run**: {', '.join(left)}.", 120, break_on_hyphens=False)]
+    return [textwrap.fill(f"**Not run**: {', '.join(left)}.", 120, break_on_hyphens=False), ""]
 
 
-def _origins(results: Results) -> list[str]:
-    """What the results were made on; a row a machine and state of the source."""
-    made: dict[tuple[str, ...], list[str]] = {}
-    for cell, seeds in results.cells.items():
-        for seed, one in seeds.items():
-            about = one.origin
-            commit = str(about.get("commit") or "not kept")[:12] + (" with changes" if about.get("dirty") else "")
-            names = ("device", "cores", "jobs", "torch")
-            key = (*(str(about.get(name, "")) for name in names), commit, str(about.get("source_sha256", ""))[:12])
-            made.setdefault(key, []).append(f"{cell} {seed}")
-    if not made:
-        return ["**Not run** at full scale yet."]
-    rows = [(*key, str(len(cells))) for key, cells in made.items()]
-    return table(("device", "cores", "at a time", "torch", "commit", "source", "cells × seeds"), rows, left=6)
-
-
-def _time(results: Results) -> list[str]:
-    """How long a seed took, from the cells that were run with it."""
-    took = {
-        cell: statistics.fmean(float(one.told["seconds"]["all"]) for one in seeds.values())
-        for cell, seeds in results.cells.items()
-    }
-    if not took:
-        return []
-    slowest = max(took, key=lambda cell: took[cell])
-    words = f"A seed of the {len(took)} cells that were run took {sum(took.values()):,.0f} s, added up"
-    lines = ["", f"{words}; the longest, `{slowest}`, {took[slowest]:,.0f} s."]
-    taken = sum("take" in one.told["seconds"] for seeds in results.cells.values() for one in seeds.values())
-    if taken:
-        lines.append(
-            f"{taken} took networks that another experiment had trained (--networks), which is not in these times."
-        )
-    timed = [
-        (seed, one.told["at"]) for seeds in results.cells.values() for seed, one in seeds.items() if "at" in one.told
-    ]
-    share: dict[int, list[float]] = {}
-    for (seed, _), seconds in zip(timed, shares([at for _, at in timed]), strict=True):
-        share.setdefault(seed, []).append(seconds)
-    if share:
-        each = (f"seed {seed} {sum(share[seed]):,.0f} s ({len(share[seed])} cells)" for seed in sorted(share))
-        lines.append(f"Each second of the device shared alike by the cells under way: {', '.join(each)}.")
+def _pictures(experiment: Experiment, results: Results, figures: Sequence[str]) -> list[str]:
+    lines = []
+    for figure in figures if results.cells else ():
+        which = Path(figure).stem.removeprefix(experiment.name).replace("-", " ")  # of several, for who cannot see them
+        lines += [f"![{experiment.title}{':' if which else ''}{which}]({figure})", ""]
     return lines
-
-
-def shares(spans: Sequence[Sequence[float]]) -> list[float]:
-    """Seconds of each (begin, end), where those under way at a time share it alike.
-
-    >>> shares([(0, 10), (5, 12), (20, 21)])
-    [7.5, 4.5, 1.0]
-    """
-    times = sorted({float(time) for span in spans for time in span})
-    found = [0.0] * len(spans)
-    for since, until in itertools.pairwise(times):
-        under_way = [place for place, (begin, end) in enumerate(spans) if begin <= since and end >= until]
-        for place in under_way:
-            found[place] += (until - since) / len(under_way)
-    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

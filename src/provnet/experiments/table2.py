@@ -9,7 +9,7 @@ Device: one H200; `--scale tiny` runs on two CPU cores.
 Time: 18 minutes a seed of the three data sets, three cells at a time (1,067 s of seed 2); Stanford Dogs 3 minutes more.
 
 Preset `paper`: 80 epochs, batch 128, AdamW 2e-3, no augmentation; layers as listed in app. 7.1 and 7.2. Departures are
-in `remarks.csv`, and on the page of results.
+in `remarks.csv`, and below the table.
 """
 
 from __future__ import annotations
