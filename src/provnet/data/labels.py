@@ -52,8 +52,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     >>> encode_labels([0, 2], ["a", "b", "c"])
     (array([0, 2]), ('a', 'b', 'c'))
     """
-    if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
-        raise DataError(MIXED.format(_some(sorted({type(label).__name__ for label in labels}))))  # numpy makes all text
+    check_one_kind(labels)
     try:
         values = np.asarray(labels)
     except ValueError:  # lists of different lengths
@@ -91,6 +90,17 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
             f"got {int(values.min())}..{int(values.max())}"
         )
     return values.astype(np.int64), names
+
+
+def check_one_kind(labels: Any) -> None:
+    """Refuse a list of text and numbers: numpy makes text of all, so that 1 and "1" would be one class.
+
+    >>> check_one_kind([1, "1"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: labels must be all text or all whole numbers, got int, str
+    """
+    if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
+        raise DataError(MIXED.format(_some(sorted({type(label).__name__ for label in labels}))))
 
 
 def warn_alike(names: Iterable[str]) -> None:
