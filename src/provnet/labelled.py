@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 from provnet.data.arrays import to_numpy
 from provnet.data.imagedata import DataSpec, ImageData
 from provnet.data.images import picture_array
+from provnet.data.labels import check_one_kind
 from provnet.data.rules import DecodeRule
 from provnet.data.sources import open_data
 from provnet.errors import DataError, IntegrityError, UsageError
@@ -36,7 +37,7 @@ def flatten(samples: Any) -> tuple[Any, tuple[int, ...] | None]:
     >>> rows.shape, shape
     ((5, 64), (8, 8))
     """
-    if isinstance(samples, torch.Tensor | list | tuple):
+    if isinstance(samples, _ARRAYS):
         samples = to_numpy(samples)
     if isinstance(samples, np.ndarray) and samples.ndim in (3, 4):
         shape = samples.shape[1:]
@@ -53,14 +54,16 @@ def many(samples: Any, shape: tuple[int, ...]) -> Any:
     refuse_unopened(samples, "arrays, an ImageData or a PIL picture", "provnet.open_data(...) or PIL.Image.open(...)")
     if isinstance(samples, Image.Image):
         samples = picture_array(samples, "the picture", DecodeRule())
-    if isinstance(samples, torch.Tensor | list | tuple):
+    listed = isinstance(samples, list | tuple) and isinstance(next(iter(samples), None), _PICTURES)
+    if isinstance(samples, _ARRAYS):
         samples = to_numpy(samples)
     if len(shape) != 3 or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
         return samples
     values, wanted = math.prod(samples.shape[1:]), math.prod(shape)
     if samples.size == 0 or values == wanted:
         return samples
-    if samples.shape in (shape, (*shape[1:], shape[0])) or (1, *samples.shape) == shape:
+    # three grey pictures in a list are no picture of three channels
+    if not listed and (samples.shape in (shape, (*shape[1:], shape[0])) or (1, *samples.shape) == shape):
         return samples[None]
     raise DataError(
         f"X has {values} features, but ProvenanceClassifier is expecting {wanted} features as input: pictures of shape "
@@ -83,8 +86,9 @@ def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
     >>> answers_of(torch.tensor([1, 0]))
     array([1, 0])
     """
-    given = to_numpy(labels) if isinstance(labels, torch.Tensor) else labels
+    given = to_numpy(labels) if isinstance(labels, torch.Tensor | np.ma.MaskedArray) else labels
     _refuse_missing(given)
+    check_one_kind(given)
     if classes is None or given is None or not isinstance(classes.tolist()[0], str):
         return given
     if np.asarray(given).dtype.kind in "biuf":
@@ -247,5 +251,7 @@ def recipe_of(run: Run) -> dict[str, Any]:
     return {"preset": preset if preset in PRESETS else "fast", **own}
 
 
+_PICTURES = (Image.Image, np.ndarray, torch.Tensor)
+_ARRAYS = (torch.Tensor, list, tuple, np.ma.MaskedArray)  # made plain here, as scikit-learn passes over masks
 _KINDS: dict[str, Callable[[str], Any]] = {"b": {"False": False, "True": True}.__getitem__, "i": int, "u": int}
 _KINDS |= {"f": float, "O": str}

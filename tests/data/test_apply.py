@@ -90,7 +90,7 @@ def test_unknown_samples_and_classes_are_refused() -> None:
     old = data()
     with pytest.raises(DataError, match='row 9: the data have no sample "nobody"'):
         apply_decisions(old, [Decision("nobody", "ab" * 32, "keep", row=9)])
-    with pytest.raises(DataError, match='no class "seven"'):
+    with pytest.raises(DataError, match=r'no class "seven"; the data have 0, 1, .*, 7, \.\.\. \(10 in all\)'):
         apply_decisions(old, [decided(old, 1, "relabel", "seven")])
     with pytest.raises(UsageError, match="drop every sample"):
         apply_decisions(old, [decided(old, row, "drop") for row in range(60)])
@@ -247,6 +247,7 @@ HEAD, GOOD = "sample_id,sha256,decision,new_label\n", "ab" * 32
     [
         ("", "row 1: the header must name"),
         ("sample_id,decision\n", "row 1: the header must name"),
+        (HEAD.replace(",", ";"), "save the file with commas between the cells"),
         (HEAD + f"a,{GOOD},maybe,\n", 'row 2: unknown decision "maybe"'),
         (HEAD + f"a,{GOOD},kep,\n", 'Did you mean "keep"'),
         (HEAD + f"a,{GOOD},relabel,\n", "row 2: relabel needs a new_label"),

@@ -45,6 +45,16 @@ def test_pictures_with_their_sources(place: Path, tmp_path: Path, call: Call) ->
     assert all(p.read_bytes() == (tmp_path / "again" / "pictures" / p.name).read_bytes() for p in pictures)
 
 
+def test_pictures_of_an_earlier_call_do_not_stay_among_the_new(place: Path, tmp_path: Path, call: Call) -> None:  # noqa: F811
+    pictures = tmp_path / "made" / "pictures"
+    assert call("generate", place / "run", "-n", 4, "--out", tmp_path / "made").code == 0
+    (pictures / "mine.png").write_bytes((pictures / "generated-4.png").read_bytes())
+    assert call("generate", place / "run", "-n", 2, "--out", tmp_path / "made").code == 0
+    assert sorted(path.name for path in pictures.iterdir()) == ["generated-1.png", "generated-2.png", "mine.png"]
+    assert call("generate", place / "run", "-n", 10, "--out", tmp_path / "made").code == 0
+    assert sorted(path.name for path in pictures.iterdir())[::10] == ["generated-01.png", "mine.png"]
+
+
 def test_a_path_with_an_animation(place: Path, tmp_path: Path, call: Call) -> None:  # noqa: F811
     ends = sorted((place / "data" / "test").rglob("*.png"))[:2]
     done = call("interpolate", place / "run", *ends, "--steps", 4, "--out", tmp_path / "path", "--json")

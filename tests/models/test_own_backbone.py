@@ -208,6 +208,28 @@ def test_what_gives_no_features_is_refused_in_words(name: str) -> None:
     assert (module.training, module.inner.training) == (True, False)  # left in the modes that it came in
 
 
+class Careless(nn.Module):
+    """Drops out in evaluation mode, too."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.dropout(x.flatten(1))
+
+
+DEPENDING: dict[str, Callable[[], nn.Module]] = {
+    "chance": Careless,
+    "the batch": lambda: nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), nn.Flatten()),
+}
+
+
+@pytest.mark.parametrize("name", DEPENDING)
+def test_features_that_depend_on_more_than_the_sample_are_refused(name: str, tmp_path: Path) -> None:
+    module = DEPENDING[name]()
+    with pytest.raises(UsageError, match="gives other features for the same sample alone and in a batch of 2; leave"):
+        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8), out=tmp_path / "run")
+    assert module.training
+    assert not (tmp_path / "run").exists()
+
+
 def test_another_backbone_than_the_trained_one_is_refused(tmp_path: Path) -> None:
     fit(some(0), backbone=Viewing(), config=train_config(epochs=1, batch_size=8), out=tmp_path)
     with pytest.raises(UsageError, match=r"not the one that this run was trained with: .*\(B, 4, 4, 3\)"):

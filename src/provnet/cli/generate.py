@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
 from provnet.cli.output import emit_json, facts, say, show
 from provnet.cli.rundata import model_sha256
 from provnet.cli.targets import write_outputs
-from provnet.errors import UsageError
+from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 
 if TYPE_CHECKING:
     from provnet.cli.inputs import Query
@@ -79,7 +80,10 @@ def generate(
     ]
     cards = source_cards(loaded, found, queries, data, data_dir, over)
     files = _files(loaded, run, made, queries, cards, {"about": about, "pictures": records})
+    earlier = _made_before(out)
     write_outputs({out / name: content for name, content in files.items()}, [run], [data])
+    for name in earlier - set(files):
+        (out / name).unlink(missing_ok=True)
     if json:
         emit_json({"about": about, "pictures": records})
         return
@@ -87,6 +91,23 @@ def generate(
     rows = [("pictures", f"{n:,}{drawn}"), ("seed", str(seed)), ("supported", f"{about['supported']:,} of {n:,}")]
     show(facts(rows))
     say(f"written to {out}: report.html, sheet.png, generated.json, pictures/")
+
+
+def _made_before(out: Path) -> set[str]:
+    """The pictures that this command left in the folder the last time, by its own list of them.
+
+    Those that are not made now must go: whoever takes the folder of pictures would take them for these ones.
+    """
+    from provnet.safejson import read_json
+
+    place = out / "generated.json"
+    try:
+        found = read_json(place.read_bytes(), place.name, limit=2**30)
+    except (OSError, IntegrityError, UnsafeFileError):
+        return set()
+    listed = found.get("pictures")
+    names = [str(one.get("input")) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return {f"pictures/{name}.png" for name in names if re.fullmatch("generated-[0-9]+", name)}
 
 
 def _files(

@@ -11,7 +11,7 @@ from provnet.cli.opened import open_run
 from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
 from provnet.cli.runsources import KEY, open_sources
-from provnet.errors import DataError, IntegrityError, ProvnetError
+from provnet.errors import DataError, IntegrityError, ProvnetError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,12 +141,19 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
     """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
     from provnet.data.combine import with_classes
+    from provnet.data.files import shown
 
     spec = run.config.test
     if source is not None:
         spec = other_spec(run.config.data, source, data_dir, "test")
     if spec is None:
         return None
+    place = Path(spec.source)
+    if source is None and place.is_absolute() and not place.exists():
+        raise UsageError(
+            f"the run's test split cannot be opened: {shown(spec.source)} is not there any more; put it back, or give "
+            "test data or picture files in its place (--help says how)"
+        )
     data = open_spec(run.config, spec, data_dir, progress=progress)
     shape = run.config.network.input_shape
     if data.shape != shape:

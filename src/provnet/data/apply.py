@@ -19,6 +19,7 @@ from provnet.data.files import brief, shown
 from provnet.data.holdout import FIRST, recorded_side
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData
+from provnet.data.labels import some
 from provnet.errors import DataError, IntegrityError, UsageError, did_you_mean
 
 KEY = "decisions"  # its name among a DataSpec's options
@@ -50,7 +51,7 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
             if one.new_label not in known:
                 raise DataError(
                     f'row {one.row}, {shown(one.sample_id)}: no class "{brief(one.new_label)}"; the data have '
-                    f"{len(known)} classes.{did_you_mean(brief(one.new_label), map(brief, known))}"
+                    f"{some(samples.class_names)}.{did_you_mean(brief(one.new_label), map(brief, known))}"
                 )
             labels[place] = known[one.new_label]
             changed.append((place, one.new_label))

@@ -19,7 +19,7 @@ from PIL import Image
 from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
 from provnet.data.images import picture_array
 from provnet.data.labels import encode_labels
-from provnet.data.rules import OpenOptions
+from provnet.data.rules import DecodeRule, OpenOptions
 from provnet.errors import DataError, NonFiniteError, ProvnetError, UsageError
 
 
@@ -84,8 +84,10 @@ def _assembled(
 def to_numpy(values: Any) -> np.ndarray:
     """A numpy view or copy of an array, tensor or list; what cannot be one is refused in words.
 
-    >>> to_numpy(torch.zeros(2, 3)).shape
-    (2, 3)
+    PIL images in a list are read as files are: as an array a palette would be its numbers, not its colours.
+
+    >>> to_numpy(torch.zeros(2, 3)).shape, to_numpy([Image.new("P", (4, 3))]).shape
+    ((2, 3), (1, 3, 4, 3))
     """
     if isinstance(values, torch.Tensor):
         dense = values.detach().to_dense() if values.is_sparse else values.detach()
@@ -95,6 +97,11 @@ def to_numpy(values: Any) -> np.ndarray:
         raise DataError(
             f"{count:,} values are masked, so they are missing; fill them first, or leave their samples out"
         )
+    if isinstance(values, list | tuple) and any(isinstance(one, Image.Image) for one in values):
+        values = [
+            picture_array(one, f"picture {i}", DecodeRule()) if isinstance(one, Image.Image) else one
+            for i, one in enumerate(values)
+        ]
     try:
         return np.asarray(values)
     except ValueError as error:

@@ -54,6 +54,16 @@ class _Lines(list[str]):
         self.append(line.removesuffix(_END) + "\n")
 
 
+def commas(columns: Sequence[str]) -> str:
+    """What to say of a header that a spreadsheet wrote with semicolons or tabs, as some do in Europe; else nothing.
+
+    >>> commas(["path;label"]), commas(["path", "label"])
+    ('; save the file with commas between the cells', '')
+    """
+    other = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
+    return "; save the file with commas between the cells" if other else ""
+
+
 def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tuple[int, dict[str, str]]]:
     """Each row as (its line's number, column -> cell); the header is row 1, empty rows are passed over.
 
@@ -78,8 +88,8 @@ def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tup
         raise DataError(f"{file}: cannot be parsed as CSV ({error})") from None
     columns = [name.strip().lower() for name in records[0]] if records else []
     if not set(needed) <= set(columns) or len(set(columns)) != len(columns):
-        given = shown(",".join(columns))[:200]
-        raise DataError(f"{file} row 1: the header must name {', '.join(needed)} once each{more}; got {given!r}")
+        given = f"{shown(','.join(columns))[:200]!r}{commas(columns)}"
+        raise DataError(f"{file} row 1: the header must name {', '.join(needed)} once each{more}; got {given}")
     for number, cells in enumerate(records[1:], 2):
         if not cells:
             continue

@@ -60,7 +60,7 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
             frames = _choose_frame(image, name, rule)
             check_pixels(image.width, image.height, name, rule.max_pixels)
             image.load()
-            return Decoded(picture_array(ImageOps.exif_transpose(image), name, rule), frames)
+            return Decoded(picture_array(image, name, rule), frames)
     except (DataError, MemoryError):
         raise
     except Image.DecompressionBombError as error:
@@ -76,7 +76,11 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
 
 
 def picture_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
-    """Pixels of a PIL image by the rules above, uint8 (H, W) or (H, W, 3)."""
+    """Pixels of a PIL image by the rules above, uint8 (H, W) or (H, W, 3).
+
+    An orientation that the image still carries is applied, so a photo opened with PIL is the one that its file is.
+    """
+    image = ImageOps.exif_transpose(image)
     if image.mode in _WIDE:
         pixels = _scaled(image, name, rule)
     elif image.mode in _ALPHA or "transparency" in image.info:

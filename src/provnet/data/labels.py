@@ -38,7 +38,7 @@ def encode_text(labels: Sequence[str], class_names: Sequence[str] | None = None)
     position = {name: i for i, name in enumerate(names)}
     unknown = next((label for label in labels if label not in position), None)
     if unknown is not None:
-        raise DataError(f"label {brief(unknown)!r} is not among the {len(names)} class names given ({_some(names)})")
+        raise DataError(f"label {brief(unknown)!r} is not among the {len(names)} class names given ({some(names)})")
     return np.array([position[label] for label in labels], dtype=np.int64), names
 
 
@@ -52,8 +52,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     >>> encode_labels([0, 2], ["a", "b", "c"])
     (array([0, 2]), ('a', 'b', 'c'))
     """
-    if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
-        raise DataError(MIXED.format(_some(sorted({type(label).__name__ for label in labels}))))  # numpy makes all text
+    check_one_kind(labels)
     try:
         values = np.asarray(labels)
     except ValueError:  # lists of different lengths
@@ -70,7 +69,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
             _check_size(values)
             values = values.astype(np.int64)
         else:
-            raise DataError(MIXED.format(_some(kind.__name__ for kind in kinds)))
+            raise DataError(MIXED.format(some(kind.__name__ for kind in kinds)))
     if values.dtype.kind == "U":
         return encode_text([str(value) for value in values], class_names)
     if values.dtype.kind == "f":
@@ -91,6 +90,17 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
             f"got {int(values.min())}..{int(values.max())}"
         )
     return values.astype(np.int64), names
+
+
+def check_one_kind(labels: Any) -> None:
+    """Refuse a list of text and numbers: numpy makes text of all, so that 1 and "1" would be one class.
+
+    >>> check_one_kind([1, "1"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: labels must be all text or all whole numbers, got int, str
+    """
+    if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
+        raise DataError(MIXED.format(some(sorted({type(label).__name__ for label in labels}))))
 
 
 def warn_alike(names: Iterable[str]) -> None:
@@ -118,13 +128,18 @@ def check_names(names: Sequence[str]) -> tuple[str, ...]:
     """Class names as a tuple; they must be text and distinct."""
     checked = tuple(names)
     if not all(isinstance(name, str) for name in checked):
-        raise DataError(f"class names must be text, got {_some(repr(name) for name in checked)}")
+        raise DataError(f"class names must be text, got {some(repr(name) for name in checked)}")
     if len(set(checked)) != len(checked):
-        raise DataError(f"class names must be distinct, got {_some(checked)}")
+        raise DataError(f"class names must be distinct, got {some(checked)}")
     return checked
 
 
-def _some(items: Iterable[object], most: int = 8) -> str:
+def some(items: Iterable[object], most: int = 8) -> str:
+    """The first of some names, for an error.
+
+    >>> some("abc", most=2)
+    'a, b, ... (3 in all)'
+    """
     words = [str(item) for item in items]
     return ", ".join(map(brief, words[:most])) + (f", ... ({len(words)} in all)" if len(words) > most else "")
 

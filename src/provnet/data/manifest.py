@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from provnet.data.assemble import Opened
-from provnet.data.csvfile import unquoted
+from provnet.data.csvfile import commas, unquoted
 from provnet.data.files import DataWarning, read_file, shown
 from provnet.data.labels import encode_text
 from provnet.data.pictures import SKIP, Entry, load_pictures
@@ -76,6 +76,7 @@ def read_rows(path: Path) -> list[Row]:
     if not {"path", "label"} <= set(columns) or len(set(columns)) != len(columns):
         raise DataError(
             f"{file} row 1: the header must be path,label[,id,source], got {shown(','.join(header))[:200]!r}"
+            f"{commas(columns)}"
         )
     extra = sorted(set(columns) - {"path", "label", "id", "source"})
     if extra:

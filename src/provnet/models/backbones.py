@@ -7,7 +7,8 @@ Letters: B batch, C channels, H W height and width, D features.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,24 +52,18 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
     >>> output_shape(nn.Flatten(), (1, 4, 4))
     (16,)
     """
-    device = next((p.device for p in module.parameters()), torch.device("cpu"))
-    given = torch.zeros(1, *shape, device=device)
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
+    given = torch.zeros(1, *shape, device=_device(module))
     try:
-        with torch.no_grad():
+        with _only_asked(module):
             out = module(given)
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
         raise UsageError(
             f"the backbone does not take a batch of shape {tuple(given.shape)} ({error}); "
             f"give one for samples of shape {shape}, or samples of the shape that it takes"
         ) from error
-    finally:
-        for part, training in modes:
-            part.training = training
     if not isinstance(out, Tensor):
         raise UsageError(f"a backbone must give one tensor (B, D), this one gives a {type(out).__name__}; {_WRAP}")
-    if not out.is_floating_point() or (out.dtype != given.dtype and not torch.is_autocast_enabled(device.type)):
+    if not out.is_floating_point() or (out.dtype != given.dtype and not torch.is_autocast_enabled(given.device.type)):
         raise UsageError(f"a backbone must give {given.dtype} features, this one gives {out.dtype}; {_WRAP}")
     if out.ndim == 0 or len(out) != 1:
         raise UsageError(
@@ -76,6 +71,41 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
             f"a tensor of shape {tuple(out.shape)}; {_WRAP}"
         )
     return tuple(out.shape[1:])
+
+
+def check_alone(module: nn.Module, inputs: Tensor) -> None:
+    """Refuse a backbone whose features of a sample differ with its company in the batch, or from time to time.
+
+    What is answered and named for a picture would depend on the pictures asked with it, or on chance.
+
+    >>> check_alone(nn.Flatten(), torch.rand(2, 1, 4, 4))
+    """
+    given = inputs.to(_device(module))
+    with _only_asked(module):
+        among, alone = module(given.clone())[:1], module(given[:1].clone())
+    if float((among - alone).abs().max()) > 0.01 * float(alone.abs().max()):  # much more than rounding makes of it
+        raise UsageError(
+            "in evaluation mode this backbone gives other features for the same sample alone and in a batch of "
+            f"{len(given)}; leave out what takes statistics of the batch (BatchNorm with track_running_stats=False) or "
+            "draws at random (F.dropout without training=self.training)"
+        )
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next((p.device for p in module.parameters()), torch.device("cpu"))
+
+
+@contextmanager
+def _only_asked(module: nn.Module) -> Iterator[None]:
+    """In evaluation mode, without gradients; every part is left in the mode that it came in."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, training in modes:
+            part.training = training
 
 
 _WRAP = "wrap it in a module whose forward returns the features"

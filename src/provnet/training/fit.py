@@ -35,7 +35,7 @@ from provnet.training.lock import run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.plan import plan, settings_of, versions
 from provnet.training.progress import progress_bar
-from provnet.training.setup import available_memory, check_disk, check_memory, check_shares, make_fabric
+from provnet.training.setup import available_memory, check_backbone, check_disk, check_memory, check_shares, make_fabric
 from provnet.training.stop import stop_on_signal
 from provnet.training.subset import Indexed, IndexSubset, narrowed
 
@@ -94,11 +94,14 @@ def fit(
     data, indexed = narrowed(data, index_subset, network)
     config, test = for_samples(config or train_config(), len(data), data.shape), spec_of(test)
     custom = own_copy(backbone) if isinstance(backbone, nn.Module) else None
-    wishes: dict[str, Any] = {"conditional": conditional, "alpha": alpha, "level": level, "head": head}
-    shape, index_map = plan(data, network, backbone, config.preset, key_type=key_type, key_width=key_width, **wishes)
+    shape, index_map = plan(
+        data, network, backbone, config.preset, key_type=key_type, key_width=key_width, conditional=conditional,
+        alpha=alpha, level=level, head=head,
+    )  # fmt: skip
     index_map = indexed.map(index_map)
     with ExitStack() as stack, float32_default():
         parameters = check_memory(shape, index_map, config, custom, device, devices)
+        check_backbone(shape, custom, data)
         fabric = make_fabric(device, devices, config.precision)
         check_shares(len(data), config.batch_size, fabric.world_size)
         if shape.head == "exemplar-trained" and fabric.world_size > 1:

@@ -14,9 +14,9 @@ from torch import nn
 from provnet.data.imagedata import ImageData
 from provnet.errors import DiskError, MemoryLimitError, UsageError, one_of
 from provnet.indexing import IndexMap
-from provnet.models.backbones import output_shape
+from provnet.models.backbones import check_alone, output_shape
 from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build, parameter_count
+from provnet.models.provenance import Normalise, build, parameter_count
 from provnet.training.activations import kept_bytes
 from provnet.training.config import TrainConfig
 
@@ -103,6 +103,12 @@ def _mean_and_spread(values: torch.Tensor, scale: float) -> tuple[torch.Tensor, 
     middle = mean.view(-1, *[1] * (values.ndim - 2))
     squares = [part.double().div_(scale).sub_(middle).square_().sum(axes) for part in parts]
     return mean, (torch.stack(squares).sum(0) / count).sqrt()
+
+
+def check_backbone(config: NetworkConfig, custom: nn.Module | None, data: ImageData) -> None:
+    """Refuse a backbone given as object that tells more than the sample, asked about two of the data."""
+    if custom is not None:
+        check_alone(custom, Normalise(config, own=False)(data.images[[0, -1]]))
 
 
 def check_memory(

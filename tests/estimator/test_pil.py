@@ -1,0 +1,81 @@
+"""PIL images are read as picture files are, alone or in a list; masked samples and mixed labels are refused."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import provnet
+from provnet import ProvenanceClassifier
+from provnet.data.images import decode
+from provnet.data.rules import DecodeRule
+from provnet.errors import DataError
+from tests.estimator.made import pictures, same, small
+
+
+@pytest.fixture(scope="module")
+def asked() -> tuple[ProvenanceClassifier, np.ndarray]:
+    x, y = pictures(dtype="uint8")
+    return small().fit(x, y), x
+
+
+@pytest.mark.parametrize("kind", [Image.fromarray, np.asarray, torch.from_numpy])
+def test_three_grey_pictures_are_not_one_of_three_channels(
+    kind: Callable[[np.ndarray], Any], asked: tuple[ProvenanceClassifier, np.ndarray]
+) -> None:
+    model, x = asked
+    for wrap in (list, tuple):
+        with pytest.raises(DataError, match=r"one or many, \(N, \.\.\.\); got an array of shape \(3, 6, 7\)"):
+            model.explain(wrap(kind(one) for one in x[0]))
+    same(model.explain(x[0]), model.explain(x[:1]))  # an array of this shape is one picture
+
+
+def test_a_list_of_palettes_is_its_colours(asked: tuple[ProvenanceClassifier, np.ndarray]) -> None:
+    model, x = asked
+    colours = [Image.fromarray(one.transpose(1, 2, 0)) for one in x[:5]]
+    palettes = [one.convert("P") for one in colours]
+    assert np.asarray(palettes[0]).ndim == 2
+    same(model.explain(palettes), model.explain([one.convert("RGB") for one in palettes]))
+    given = provnet.open_data([*palettes, colours[0]], [0, 1, 0, 1, 0, 1])  # kinds of image may be mixed
+    assert given.shape == (3, 6, 7)
+    expected = np.stack([np.asarray(one.convert("RGB")) for one in (*palettes, colours[0])]).transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(given.images.numpy(), expected)
+
+
+def test_a_photo_opened_with_pil_is_upright(asked: tuple[ProvenanceClassifier, np.ndarray]) -> None:
+    model, x = asked
+    exif, buffer = Image.Exif(), io.BytesIO()
+    exif[0x0112] = 6
+    Image.fromarray(np.rot90(x[0].transpose(1, 2, 0)).copy()).save(buffer, "PNG", exif=exif)
+    upright = decode(buffer.getvalue(), "photo.png", rule=DecodeRule())
+    np.testing.assert_array_equal(upright, x[0].transpose(1, 2, 0))
+    for given in (Image.open(buffer), [Image.open(buffer)]):
+        same(model.explain(given), model.explain(x[:1]))
+
+
+def test_masked_values_are_missing(asked: tuple[ProvenanceClassifier, np.ndarray]) -> None:
+    model, x = asked
+    _, y = pictures()
+    for shape in ((36, 126), x.shape):
+        masked = np.ma.masked_greater(x.reshape(shape), 250)
+        count = f"{int(masked.mask.sum())} values are masked"
+        for call in (model.predict, model.explain, lambda given: small().fit(given, y)):
+            with pytest.raises(DataError, match=count):
+                call(masked)
+    with pytest.raises(DataError, match="12 values are masked"):
+        small().fit(x, np.ma.masked_equal(y, 2))
+    plain = np.ma.masked_array(x)  # nothing is masked
+    np.testing.assert_array_equal(model.predict(plain), model.predict(x))
+
+
+@pytest.mark.parametrize("labels", [[1, "1", "2"], ("b", 1, 2)])
+def test_text_and_numbers_are_not_mixed(labels: Any) -> None:
+    x, _ = pictures(3)
+    with pytest.raises(DataError, match="labels must be all text or all whole numbers, got int, str"):
+        small(epochs=1).fit(x, labels)
