@@ -206,7 +206,7 @@ def main() -> None:
     parser.add_argument("--unseen", type=int, default=1000)
     parser.add_argument("--epochs", type=int, help="of provnet's networks; the preset's and the recipe's without it")
     parser.add_argument("--cnn-epochs", type=int, default=12)
-    parser.add_argument("--subsets", type=int, default=80)
+    parser.add_argument("--subsets", type=int, default=60)
     parser.add_argument("--queries", type=int, default=150)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks/results/peers.json")

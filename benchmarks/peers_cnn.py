@@ -92,8 +92,8 @@ def train_cnn(inputs: Tensor, labels: Tensor, classes: int, *, epochs: int, seed
     states = []
     ends = {round(epochs * part / PARTS) for part in range(1, PARTS + 1)}
     for epoch in range(epochs):
-        rates.append(schedule.get_last_lr()[0])
-        for rows in torch.randperm(len(inputs)).split(BATCH):
+        rates.append(float(schedule.get_last_lr()[0]))
+        for rows in torch.split(torch.randperm(len(inputs)), BATCH):
             loss = F.cross_entropy(net(inputs[rows]), labels[rows], reduction="none")
             optimizer.zero_grad(set_to_none=True)
             loss.mean().backward()
@@ -111,13 +111,13 @@ def train_cnn(inputs: Tensor, labels: Tensor, classes: int, *, epochs: int, seed
 @torch.no_grad()
 def logits(net: Cnn, inputs: Tensor) -> Tensor:
     """(B, C), a few hundred at a time."""
-    return torch.cat([net(part) for part in inputs.split(512)])
+    return torch.cat([net(part) for part in torch.split(inputs, 512)])
 
 
 @torch.no_grad()
 def features(net: Cnn, inputs: Tensor) -> Tensor:
     """(B, 32) of unit length: what the last layer sees."""
-    return F.normalize(torch.cat([net.body(part) for part in inputs.split(512)]), dim=1)
+    return F.normalize(torch.cat([net.body(part) for part in torch.split(inputs, 512)]), dim=1)
 
 
 def margins(scores: Tensor, classes: Tensor) -> Tensor:

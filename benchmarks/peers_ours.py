@@ -73,7 +73,7 @@ def nearest_of_ours(run: Run, train: Tensor) -> Method:
 
     def features_of(images: Tensor) -> Tensor:
         with torch.inference_mode():
-            parts = [net.backbone(net.normalise(part)) for part in images.split(256)]
+            parts = [net.backbone(net.normalise(part)) for part in torch.split(images, 256)]
         return F.normalize(torch.cat(parts), dim=1)
 
     keys = features_of(train)
