@@ -131,7 +131,9 @@ def about(result: Result) -> str:
         flipped at random, of which the plain CNN fitted {wrong["fitted_by_the_cnn"]}. All of it took
         {result["seconds"] / 60:.0f} minutes. Intervals are 95 %: Wilson for shares, DeLong for AUROC, bootstrap for
         the rest."""
-    return textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
+    words = textwrap.fill(" ".join(text.split()), 120, break_long_words=False, break_on_hyphens=False)
+    install = f"pip install -c constraints.txt {' '.join(packages | wrong['packages'])}"
+    return f"{words}\n\n```bash\n{install}\npython benchmarks/peers.py --data-dir DIR --seed {result['seed']}\n```"
 
 
 def again(result: Result) -> str:
@@ -175,20 +177,25 @@ def draw(result: Result, path: Path) -> None:
     scores = result["lds"]["methods"]
     panels = (
         ([rows[name]["shift"] for name in names], 100, "moved by a pixel, finds itself, %", ".1f"),
-        ([{"value": rows[name]["ms_256"]} for name in names], 1, "ms a query, 256 at a time (log)", ".3g"),
+        ([{"value": rows[name]["ms_256"]} for name in names], 1, "ms a query, 256 at a time (log)", ".2g"),
         ([scores[name] for name in names], 1, "linear datamodeling score", ".2f"),
     )
     for axis, (values, scale, words, form) in zip(axes, panels, strict=True):
         sizes = [scale * each["value"] for each in values]
-        axis.barh(names, sizes, color=colours, height=0.7)
+        if axis is axes[1]:  # a bar has no foot on a logarithmic scale
+            axis.scatter(sizes, names, color=colours, s=40)
+        else:
+            axis.barh(names, sizes, color=colours, height=0.7)
         for place, (size, each) in enumerate(zip(sizes, values, strict=True)):
             end = scale * each.get("high", each["value"])
             if "low" in each:
                 axis.plot([scale * each["low"], end], [place, place], color="black", linewidth=0.9)
-            axis.annotate(format(size, form), (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8)
+            axis.annotate(format(size, form), (end, place), (6, 0), textcoords="offset points", va="center", fontsize=8)
         axis.set_title(words, fontsize=9)
     axes[0].set_xlim(0, 118)
     axes[1].set_xscale("log")
+    axes[1].grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes[1].set_axisbelow(True)
     axes[1].set_xlim(right=4 * max(row["ms_256"] for row in rows.values()))
     axes[2].axvline(0, color="black", linewidth=0.8)
     axes[2].set_xlim(right=1.25 * max(scores[name]["high"] for name in names))

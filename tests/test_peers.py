@@ -49,6 +49,35 @@ def test_no_figure_of_the_page_is_typed() -> None:
     assert re.findall(r"\d+", prose) == []
 
 
+def below(figure: str, name: str, others: list[str]) -> bool:
+    """The whole interval of one lies above those of the others."""
+    return all(METHODS[each][figure]["high"] < METHODS[name][figure]["low"] for each in others)
+
+
+def test_what_the_page_says_in_words_was_measured() -> None:
+    joint, features, pixels = "provnet, joint weights", "kNN on features of the plain CNN", "kNN on pixels"
+    assert below("shift", joint, [*GRADIENTS, features, pixels])
+    assert all(METHODS[each]["exact"]["value"] < 0.5 for each in GRADIENTS), "rarely name a sample shown as it is"
+    for figure in ("class_top_1", "class_top_5"):
+        assert METHODS[joint][figure]["value"] > max(
+            METHODS[each][figure]["value"] for each in METHODS if each != joint
+        )
+    assert METHODS[OURS]["class_top_1"]["value"] < METHODS[features]["class_top_1"]["value"]
+    for figure in ("exact", "noise", "shift", "class_top_1", "class_top_5"):  # plain weights are neighbours
+        assert METHODS[OURS][figure] == METHODS["kNN on features of provnet's network"][figure]
+    for figure in ("ms_1", "ms_256"):
+        times = {name: row[figure] for name, row in METHODS.items()}
+        assert all(times[OURS] < times[each] for each in GRADIENTS)
+        assert times[features] < min(times[OURS], times[pixels])
+        assert times[pixels] < times[OURS]
+    assert METHODS[OURS]["train_seconds"] > 10 * METHODS[features]["train_seconds"]
+    assert all(row["ours_minus"]["low"] > 0 for name, row in WRONG.items() if name != "provnet debug")
+    assert max(LDS, key=lambda name: LDS[name]["value"]) in GRADIENTS
+    foretelling = ["Captum TracInCPFast", "TRAK, one network", "TRAK, three networks", "kronfluence EK-FAC"]
+    highest = max(LDS[name]["high"] for name in LDS if name.startswith("provnet"))
+    assert all(LDS[name]["low"] > highest for name in foretelling)
+
+
 def test_a_library_that_is_not_there_has_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     peers, page = module("peers"), module("peers_page")
     monkeypatch.setitem(peers.PEERS, "nowhere", ("nowhere-on-pypi", "nowhere_at_all", 1, None))
