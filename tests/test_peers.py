@@ -62,6 +62,8 @@ def test_what_the_page_says_in_words_was_measured() -> None:
         assert METHODS[joint][figure]["value"] > max(
             METHODS[each][figure]["value"] for each in METHODS if each != joint
         )
+    right = {name: one["value"] for name, one in RESULT["class_accuracy"].items()}
+    assert right["provnet"] > right["cnn"]
     assert METHODS[OURS]["class_top_1"]["value"] < METHODS[features]["class_top_1"]["value"]
     for figure in ("exact", "noise", "shift", "class_top_1", "class_top_5"):  # plain weights are neighbours
         assert METHODS[OURS][figure] == METHODS["kNN on features of provnet's network"][figure]
