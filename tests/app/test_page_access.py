@@ -51,7 +51,7 @@ def test_names_contrast_and_width(page: Page, live: Live, view: str) -> None:
     open_view(page, live, f"#/{view}")
     expect(page.locator(SETTLED[view]).first).to_be_visible()
     expect(page.locator("#nav [aria-current=page]")).to_have_attribute("data-view", view)
-    assert page.locator("main h1").count() == 1
+    expect(page.locator("main h1")).to_have_count(1)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         assert page.evaluate(FAINT) == []

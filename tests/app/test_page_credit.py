@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 from playwright.sync_api import FilePayload, Page, expect
@@ -34,11 +35,11 @@ def test_credit_for_test_samples(fresh: Live, page: Page, tmp_path: Path) -> Non
     share.click()
     expect(page.locator(".credit-bars li")).to_have_count(5)
     found = fresh.post("/credit", json={"test": {"first": 0, "count": 30}}).json()
-    assert page.locator(".credit-bars li .name").all_text_contents() == [one["name"] for one in found["contributors"]]
+    expect(page.locator(".credit-bars li .name")).to_have_text([one["name"] for one in found["contributors"]])
     figure = page.get_by_role("img", name="Lorenz curve")
     expect(figure).to_be_visible()
-    assert f"{found['gini']['value']:.3f}" in (figure.get_attribute("aria-label") or "")
-    assert page.locator(".credit-result tbody tr").count() == 5
+    expect(figure).to_have_attribute("aria-label", re.compile(re.escape(f"{found['gini']['value']:.3f}")))
+    expect(page.locator(".credit-result tbody tr")).to_have_count(5)
     assert page.locator("main b:text-is('Bob')").count() == 0  # a name is text, not markup
     with page.expect_download() as coming:
         page.get_by_role("button", name="Save CSV").click()

@@ -121,7 +121,7 @@ def test_duplicate_groups_and_the_panel(page: Page, live: Live) -> None:
     page.locator(".vg-tile[data-at='0']").click()
     panel = page.get_by_label("The sample", exact=True)
     expect(panel.get_by_role("heading", name="The model names for it")).to_be_visible()
-    assert panel.locator("ol.named li").count() > 0
+    expect(panel.locator("ol.named li")).not_to_have_count(0)
     panel.get_by_role("link", name="in group 0").click()
     expect(page.get_by_role("button", name="Duplicate group 0: take this filter away")).to_be_visible()
 

@@ -37,10 +37,9 @@ def test_upload_shows_exemplars_in_the_order_of_the_server(page: Page, live: Liv
     expect(page.locator(CARD)).to_have_count(5)
     found = live.send("/explain", digit(7)).json()
     assert [one[0] for one in weights(page)] == [one["sha256"] for one in found["exemplars"]]
-    assert page.locator(".predicted").inner_text() == found["predicted"]["label"]
-    assert (
-        page.locator(".answer [aria-label=Confidence]").get_attribute("aria-valuenow") == f"{found['confidence']:.4f}"
-    )
+    expect(page.locator(".predicted")).to_have_text(found["predicted"]["label"])
+    confidence = page.locator(".answer [aria-label=Confidence]")
+    expect(confidence).to_have_attribute("aria-valuenow", f"{found['confidence']:.4f}")
     loaded = "all => [...document.querySelectorAll(all)].every(one => one.complete && one.naturalWidth > 0)"
     page.wait_for_function(loaded, arg=f"{CARD} img")
     assert "hash=" in page.url  # the address leads to the same picture again
@@ -115,7 +114,7 @@ def test_sliders_move_prediction_and_exemplars_and_no_stale_answer_stays(page: P
     found = live.post("/explain/known", json=asked).json()
     assert [one[0] for one in weights(page)] == [one["sha256"] for one in found["exemplars"]]
     assert weights(page) != before
-    assert page.locator(".query img").get_attribute("src") == found["picture"]
+    expect(page.locator(".query img")).to_have_attribute("src", found["picture"])
     page.get_by_role("button", name="Reset").click()
     expect(page).to_have_url(re.compile("test=12$"))
     assert weights(page) == before
@@ -151,7 +150,7 @@ def test_a_sample_left_out_and_taken_back(page: Page, live: Live) -> None:
     expect(page.locator(f"{CARD} .moved.new")).to_have_count(1)
     expect(page.locator(f"{CARD} .moved").first).to_contain_text(f"was {before[1][1]}, place 2")
     found = live.post("/explain/known", json={"test": 4, "without": [before[0][0]]}).json()
-    assert f"They carried {found['without']['weight'] * 100:.1f} %" in page.locator(".changes").inner_text()
+    expect(page.locator(".changes")).to_contain_text(f"They carried {found['without']['weight'] * 100:.1f} %")
     page.reload()  # what was left out is part of the address
     expect(page.locator(".left-out li")).to_have_count(1)
     expect(page.locator(CARD)).to_have_count(5)

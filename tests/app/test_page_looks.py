@@ -160,13 +160,13 @@ def test_many_classes_are_searched(page: Page, live: Live) -> None:
     box = page.get_by_label("Classes", exact=True)
     expect(box).to_contain_text("120, with 0 to 119 samples")
     page.get_by_label("Find a class").fill("class 11")
-    assert box.locator("li:visible").count() == 10
+    expect(box.locator("li:visible")).to_have_count(10)
     expect(box).to_contain_text("10 of 120 shown")
     page.goto(f"{live.base}/#/map")
     legend = page.get_by_label("Legend", exact=True)
     expect(legend).to_contain_text("Signs repeat after 40 of 120 classes")
     page.get_by_label("Find a class").fill("class 11")
-    assert legend.locator("button:visible").count() == 10
+    expect(legend.locator("button:visible")).to_have_count(10)
     assert len(set(legend.locator(".dot").evaluate_all("(all) => all.map((one) => one.outerHTML)"))) == 40
 
 

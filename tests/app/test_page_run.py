@@ -15,8 +15,9 @@ def test_run_in_short(page: Page, live: Live) -> None:
     open_view(page, live, "#/run")
     expect(page.locator("h1")).to_have_text("a <b>run</b>")
     expect(page.locator(".tile").first).to_contain_text(str(run["samples"]))
-    names = page.locator("section[aria-label=Classes] .name").all_text_contents()
-    assert names == list(NAMES)
+    names = page.locator("section[aria-label=Classes] .name")
+    expect(names).to_have_count(len(NAMES))
+    assert names.all_text_contents() == list(NAMES)
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 844})
         assert no_sideways(page)
@@ -26,18 +27,20 @@ def test_curves_with_a_table(page: Page, live: Live) -> None:
     open_view(page, live, "#/run")
     plot = page.locator("section[aria-label=Training] .plot").first
     expect(plot).to_have_attribute("aria-label", "Loss by epoch: loss ends at 1.5")
-    assert plot.locator("path.line").count() == 1
+    expect(plot.locator("path.line")).to_have_count(1)
     plot.hover()
     expect(page.locator(".readout").first).to_contain_text("epoch")
     page.get_by_text("As a table").click()
-    assert page.locator("section[aria-label=Training] tbody tr").all_inner_texts() == ["1\t2.5", "2\t1.5"]
+    rows = page.locator("section[aria-label=Training] tbody tr")
+    expect(rows.first).to_be_visible()
+    assert rows.all_inner_texts() == ["1\t2.5", "2\t1.5"]
 
 
 def test_model_card_is_text(page: Page, live: Live) -> None:
     open_view(page, live, "#/run")
     card = page.locator("section[aria-label='Model card']")
     expect(card.locator("h3")).to_contain_text("Provenance network")
-    assert card.locator("td", has_text=NAMES[0]).count() == 1  # a name with markup is a cell's text
+    expect(card.locator("td", has_text=NAMES[0])).to_have_count(1)  # a name with markup is a cell's text
     assert page.locator("main script").count() == 0
 
 
