@@ -57,8 +57,8 @@ def on_pixels(train: Tensor) -> Search:
     return search
 
 
-def on_features(run: Run, train: Tensor) -> Search:
-    """Nearest by cosine of the penultimate features, which the class layer sees."""
+def unit_features(run: Run) -> Callable[[Tensor], Tensor]:
+    """Penultimate features of pictures, which the class layer sees, at length one."""
     net = run.network.eval()
 
     def features(images: Tensor) -> Tensor:
@@ -66,6 +66,12 @@ def on_features(run: Run, train: Tensor) -> Search:
             parts = [net.backbone(net.normalise(part)) for part in torch.split(images, 256)]
         return F.normalize(torch.cat(parts), dim=1)
 
+    return features
+
+
+def on_features(run: Run, train: Tensor) -> Search:
+    """Nearest by cosine of the penultimate features."""
+    features = unit_features(run)
     keys = features(train)
     return lambda images: np.asarray(top_k(features(images), keys, K).row.numpy())
 

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from knn import K
 from peers_cnn import Subject, margins
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-K = 5
 BATCH = 500
 PROJECTED = 2048  # width of TRAK's projection, the library's own
 
@@ -83,16 +83,10 @@ def trak(subject: Subject, folder: Path) -> Method:
 
     class Kept(AbstractProjector):  # type: ignore[misc]
         def __init__(self, grad_dim: int) -> None:
-            super().__init__(grad_dim, PROJECTED, subject.seed, ProjectionType.normal, "cpu")
-            settings = (
-                grad_dim,
-                PROJECTED,
-                subject.seed,
-                ProjectionType.normal,
-                "cpu",
-                PROJECTED,
-            )  # in one block, or not kept
-            self.parts = [BasicProjector(*settings, model_id=each) for each in range(len(subject.trained))]
+            settings = (grad_dim, PROJECTED, subject.seed, ProjectionType.normal, "cpu")
+            super().__init__(*settings)
+            one_block = {"block_size": PROJECTED}  # several would not be kept
+            self.parts = [BasicProjector(*settings, **one_block, model_id=i) for i in range(len(subject.trained))]
 
         def project(self, grads: Any, model_id: int) -> Tensor:
             found: Tensor = self.parts[model_id].project(grads, model_id)

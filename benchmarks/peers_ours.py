@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from debug_baselines import knn_disagreement
-from knn import K, by_index, on_features, on_pixels
+from knn import K, by_index, on_pixels, unit_features
 from peers_cnn import Subject, features
 from peers_methods import Method
 from torch import Tensor
@@ -68,13 +68,9 @@ def nearest_features(subject: Subject) -> Method:
 
 def nearest_of_ours(run: Run, train: Tensor) -> Method:
     """Cosine of the backbone's features of our network, without its index branch."""
-    search = on_features(run, train)
-    net = run.network.eval()
-
-    def features_of(images: Tensor) -> Tensor:
-        with torch.inference_mode():
-            parts = [net.backbone(net.normalise(part)) for part in torch.split(images, 256)]
-        return F.normalize(torch.cat(parts), dim=1)
-
+    features_of = unit_features(run)
     keys = features_of(train)
-    return Method(search, lambda images: np.asarray((features_of(images) @ keys.T).numpy()))
+    return Method(
+        lambda images: np.asarray(top_k(features_of(images), keys, K).row.numpy()),
+        lambda images: np.asarray((features_of(images) @ keys.T).numpy()),
+    )

@@ -230,6 +230,35 @@ def test_features_that_depend_on_more_than_the_sample_are_refused(name: str, tmp
     assert not (tmp_path / "run").exists()
 
 
+class OneAtATime(nn.Module):
+    """Takes one sample, as a network exported for single pictures does."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) != 1:
+            raise ValueError("batch size must be 1")
+        return x.flatten(1)
+
+
+class FirstOnly(nn.Module):
+    """Forgets all samples but the first."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:1].flatten(1)
+
+
+BATCHES: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "one at a time": (OneAtATime, r"takes one sample but not 2 at a time \(batch size must be 1\); wrap it"),
+    "a row for all": (FirstOnly, r"a row for each sample; of a batch of 2 this one makes a tensor of shape \(1, "),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_a_backbone_that_takes_no_batches_is_refused_in_words(name: str) -> None:
+    make, words = BATCHES[name]
+    with pytest.raises(UsageError, match=words):
+        fit(some(0), backbone=make(), config=train_config(epochs=1, batch_size=8))
+
+
 def test_another_backbone_than_the_trained_one_is_refused(tmp_path: Path) -> None:
     fit(some(0), backbone=Viewing(), config=train_config(epochs=1, batch_size=8), out=tmp_path)
     with pytest.raises(UsageError, match=r"not the one that this run was trained with: .*\(B, 4, 4, 3\)"):

@@ -82,8 +82,20 @@ def check_alone(module: nn.Module, inputs: Tensor) -> None:
     """
     given = inputs.to(_device(module))
     with _only_asked(module):
-        among, alone = module(given.clone())[:1], module(given[:1].clone())
-    if float((among - alone).abs().max()) > 0.01 * float(alone.abs().max()):  # much more than rounding makes of it
+        alone = module(given[:1].clone())
+        try:
+            together = module(given.clone())
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+            raise UsageError(
+                f"the backbone takes one sample but not {len(given)} at a time ({error}); {_WRAP}"
+            ) from error
+    if together.shape != (len(given), *alone.shape[1:]):
+        raise UsageError(
+            f"a backbone must give (B, D) features, a row for each sample; of a batch of {len(given)} this one makes a "
+            f"tensor of shape {tuple(together.shape)}; {_WRAP}"
+        )
+    differ = float((together[:1] - alone).abs().max())
+    if differ > 0.01 * float(alone.abs().max()):  # much more than rounding makes of it
         raise UsageError(
             "in evaluation mode this backbone gives other features for the same sample alone and in a batch of "
             f"{len(given)}; leave out what takes statistics of the batch (BatchNorm with track_running_stats=False) or "

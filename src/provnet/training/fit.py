@@ -19,7 +19,7 @@ from provnet.data.files import as_path
 from provnet.data.imagedata import DataSpec, ImageData, spec_of
 from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
-from provnet.errors import MemoryLimitError, UsageError
+from provnet.errors import MemoryLimitError
 from provnet.modelfile import Run, RunConfig, read_run, write_run
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import ProvenanceNet, build
@@ -103,9 +103,7 @@ def fit(
         parameters = check_memory(shape, index_map, config, custom, device, devices)
         check_backbone(shape, custom, data)
         fabric = make_fabric(device, devices, config.precision)
-        check_shares(len(data), config.batch_size, fabric.world_size)
-        if shape.head == "exemplar-trained" and fabric.world_size > 1:
-            raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
+        check_shares(len(data), config.batch_size, fabric.world_size, shape.head)
         path = None if out is None else as_path("the run's folder", out)
         settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
         checkpoint = None

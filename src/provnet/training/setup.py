@@ -63,11 +63,13 @@ def _own_buffers() -> Any:
     return DDPStrategy(**setting)
 
 
-def check_shares(n: int, batch: int, processes: int) -> None:
-    """Refuse batches of which a process would get less than the two samples that BatchNorm needs.
+def check_shares(n: int, batch: int, processes: int, head: str) -> None:
+    """Refuse what cannot be split: trained keys, and batches with less than two samples a process, as BatchNorm needs.
 
-    >>> check_shares(n=100, batch=32, processes=4)
+    >>> check_shares(n=100, batch=32, processes=4, head="exemplar")
     """
+    if processes > 1 and head == "exemplar-trained":
+        raise UsageError("trained keys cannot be split over processes; use head exemplar, or one process")
     if processes > 1 and min(n, batch) < 2 * processes:
         raise UsageError(
             f"{processes} processes need {2 * processes} samples in every batch; got a batch of {batch}, {n} samples; "
