@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -55,7 +56,14 @@ def allowed() -> list[str]:
 
 
 @pytest.fixture
-def page(browser: Browser, allowed: list[str]) -> Iterator[Page]:
+def servers() -> Iterator[ExitStack]:
+    """Servers that a test starts: they end after its page, which may go on asking for pictures until it is closed."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def page(browser: Browser, allowed: list[str], servers: ExitStack) -> Iterator[Page]:
     """A tab of its own at 1280 px; the test fails on console errors and on requests that leave the machine."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
     context.set_default_timeout(30_000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +13,11 @@ import pytest
 from provnet.app.served import Served
 
 from ..generation.made import pictures, trained
-from .browser import allowed, browser, page
+from .browser import allowed, browser, page, servers
 from .made import Live, digits, made_run, serving
 from .made import trained as classifier
 
-__all__ = ["allowed", "browser", "fresh", "independent", "live", "maker", "page", "served"]
+__all__ = ["allowed", "browser", "fresh", "independent", "live", "maker", "page", "served", "servers"]
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +53,6 @@ def maker() -> Iterator[Live]:
 
 
 @pytest.fixture
-def fresh(served: Served, tmp_path: Path) -> Iterator[Live]:
+def fresh(served: Served, tmp_path: Path, servers: ExitStack) -> Live:
     """A server of its own that has computed nothing, and may be changed."""
-    from dataclasses import replace
-
-    with serving(replace(served, keep=tmp_path / "app")) as found:
-        yield found
+    return servers.enter_context(serving(replace(served, keep=tmp_path / "app")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +23,11 @@ FILES = "section[aria-label=Files] .chip"
 
 
 @pytest.fixture
-def own(served: Served, tmp_path: Path) -> Iterator[Live]:
+def own(served: Served, tmp_path: Path, servers: ExitStack) -> Live:
     """A server of a folder of its own."""
     assert served.folder is not None
     folder = shutil.copytree(served.folder, tmp_path / "run")
-    with serving(replace(served, folder=folder, keep=folder / "app")) as found:
-        yield found
+    return servers.enter_context(serving(replace(served, folder=folder, keep=folder / "app")))
 
 
 def folder_of(live: Live) -> Path:

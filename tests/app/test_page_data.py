@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import shutil
-from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -22,12 +22,11 @@ MANY = 60_000
 
 
 @pytest.fixture
-def decided(served: Served, live: Live, tmp_path: Path) -> Iterator[Live]:
+def decided(served: Served, live: Live, tmp_path: Path, servers: ExitStack) -> Live:
     """A server of its own with all scores, where decisions may be made; `live` has computed them."""
     assert served.keep is not None
     shutil.copytree(served.keep, tmp_path / "app")
-    with serving(replace(served, keep=tmp_path / "app")) as found:
-        yield found
+    return servers.enter_context(serving(replace(served, keep=tmp_path / "app")))
 
 
 def items(tab: Page, live: Live, query: str = "") -> None:
@@ -202,16 +201,16 @@ def test_what_another_tab_decided_is_shown_when_one_comes_back(decided: Live, pa
 
 
 @pytest.mark.parametrize("moved", [True, False])
-def test_missing_pictures_are_told_with_what_to_do(served: Served, page: Page, moved: bool) -> None:
+def test_missing_pictures_are_told_with_what_to_do(served: Served, page: Page, servers: ExitStack, moved: bool) -> None:
     why = ("/old/place: no such file or folder",)
     gone = replace(served, training=None, index=None, facts=why, test=None, test_why=why[0], keep=None)
-    with serving(gone if moved else replace(served, keep=None)) as found:
-        items(page, found)
-        note = page.locator(".view-data > .note")
-        if not moved:
-            expect(note).to_have_count(0)
-            return
-        expect(note).to_contain_text("The training pictures are not there (/old/place: no such file or folder)")
-        expect(note).to_contain_text("--data")
-        page.get_by_role("link", name="Explain", exact=True).click()
-        expect(page.locator(".choose")).to_contain_text("There are no test samples to choose from: /old/place")
+    found = servers.enter_context(serving(gone if moved else replace(served, keep=None)))
+    items(page, found)
+    note = page.locator(".view-data > .note")
+    if not moved:
+        expect(note).to_have_count(0)
+        return
+    expect(note).to_contain_text("The training pictures are not there (/old/place: no such file or folder)")
+    expect(note).to_contain_text("--data")
+    page.get_by_role("link", name="Explain", exact=True).click()
+    expect(page.locator(".choose")).to_contain_text("There are no test samples to choose from: /old/place")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -216,14 +217,14 @@ def test_names_are_shown_as_text_and_keep_the_layout(page: Page, live: Live) -> 
     assert page.locator(".classes .name").first.evaluate("node => node.title === node.textContent")
 
 
-def test_a_run_that_shows_no_pictures_is_asked_for_none(page: Page, served: Served) -> None:
-    with serving(replace(served, exposure="ids")) as hidden:
-        open_view(page, hidden, "#/explain?test=4")
-        expect(page.locator(f"{CARD} .picture.none")).to_have_count(5)
-        expect(page.locator(".query .picture.none")).to_have_text("picture not shown")
-        assert page.locator("main img").count() == 0  # one that is refused would be a console error too
-        page.set_input_files(".dropzone input", {"name": "own.png", "mimeType": "image/png", "buffer": digit(5)})
-        expect(page.locator(".query img")).to_have_count(1)  # what a person gives is shown to them
+def test_a_run_that_shows_no_pictures_is_asked_for_none(page: Page, served: Served, servers: ExitStack) -> None:
+    hidden = servers.enter_context(serving(replace(served, exposure="ids")))
+    open_view(page, hidden, "#/explain?test=4")
+    expect(page.locator(f"{CARD} .picture.none")).to_have_count(5)
+    expect(page.locator(".query .picture.none")).to_have_text("picture not shown")
+    assert page.locator("main img").count() == 0  # one that is refused would be a console error too
+    page.set_input_files(".dropzone input", {"name": "own.png", "mimeType": "image/png", "buffer": digit(5)})
+    expect(page.locator(".query img")).to_have_count(1)  # what a person gives is shown to them
 
 
 def test_a_picture_that_is_gone_is_said(page: Page, live: Live, allowed: list[str]) -> None:
