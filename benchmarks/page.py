@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from on_cpu import folders, loss_memory, retrieval
+from on_cpu import folders, kept_memory, loss_memory, retrieval
 from on_gpu import knn, paper, robust, scale, speed
 from records import Result, Row, Section
 
@@ -47,6 +47,7 @@ SECTIONS: dict[str, Callable[[dict[str, Result], dict[str, Result]], list[Sectio
     "scale": scale,
     "speed": speed,
     "retrieval": retrieval,
+    "kept_memory": kept_memory,
     "loss_memory": loss_memory,
     "folders": folders,
     "paper_mnist": paper,

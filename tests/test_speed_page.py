@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-KNOWN = ("robust", "knn", "scale", "speed", "retrieval", "loss_memory", "folders", "paper_mnist")
+KNOWN = ("robust", "knn", "scale", "speed", "retrieval", "kept_memory", "loss_memory", "folders", "paper_mnist")
 RESULTS = [path for path in sorted((ROOT / "benchmarks/results").glob("*.json")) if path.stem.split("-")[0] in KNOWN]
 MACHINE = {
     "device": "NVIDIA H200",

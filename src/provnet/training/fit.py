@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, sa
 from provnet.training.clock import Clock
 from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.generating import measured, settle
+from provnet.training.kept_memory import kept_memory
 from provnet.training.keys import fill_keys, refresh, whole_keys
 from provnet.training.lock import run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, logged, train
@@ -124,6 +125,7 @@ def fit(
             if checkpoint is not None:
                 run_folder.refuse_differences(checkpoint.meta["settings"], settings)
         stack.enter_context(_randomness_put_back(fabric.device))
+        stack.enter_context(kept_memory() if fabric.device.type == "cpu" else nullcontext())
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
         shown = progress and fabric.global_rank == 0
