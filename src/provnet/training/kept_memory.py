@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # names of mallopt's parameters in malloc.h
-KEPT = 2**30  # bytes: blocks up to this size, and as much free memory, are kept
+LARGEST = 2**27  # bytes of a block: a larger one that found no hole of its size could take much more than there is
+KEPT = 2**30  # bytes of free memory
 USUAL = 2**25  # bytes: where glibc's own thresholds end up in a process that frees large blocks, trimming at twice that
 SET_BY_USER = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 
@@ -31,7 +32,7 @@ def kept_memory() -> Iterator[None]:
         yield
         return
     libc = ctypes.CDLL(None)
-    _thresholds(libc, KEPT, KEPT)
+    _thresholds(libc, LARGEST, KEPT)
     try:
         yield
     finally:
