@@ -211,7 +211,7 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
     extra = {"class_accuracy_train": _rate(found.predicted == labels)}
     config = run.config.network
     if config.network.startswith("class-conditional"):
-        given = explain(run, train.images, k=1, classes=torch.from_numpy(labels), warn=False)
+        given = explain(run, train.images, k=1, classes=torch.tensor(labels), warn=False)
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))

@@ -269,7 +269,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
         )
-    sizes = torch.bincount(torch.from_numpy(run.samples.labels), minlength=len(run.samples.class_names))
+    sizes = torch.bincount(torch.tensor(run.samples.labels), minlength=len(run.samples.class_names))
     known = (classes >= 0) & (classes < len(sizes))
     if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
         raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")

@@ -95,7 +95,7 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     found = layouts_of(state)
     if config.backbone == CUSTOM:  # cannot be built without the object: its head must still fit the samples
         shared = NETWORKS[config.network].head == "shared" and config.head == "plain"
-        rows = int(torch.bincount(torch.from_numpy(samples.labels)).max()) if shared else len(samples)
+        rows = int(torch.bincount(torch.tensor(samples.labels)).max()) if shared else len(samples)
         rows_of = "index_head.linear.weight" if config.head == "plain" else "index_head.keys"
         _compare_head(found, {rows_of: Layout("", (rows, *found[rows_of].shape[1:]))}, len(samples), name)
         return
@@ -130,7 +130,7 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
     classes = len(samples.class_names)
     if config.classes != classes:
         raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
-    largest = int(torch.bincount(torch.from_numpy(samples.labels)).max()) if len(samples) else 0
+    largest = int(torch.bincount(torch.tensor(samples.labels)).max()) if len(samples) else 0
     by_class = config.network == "single" and config.head == "plain"
     wide = max(classes * largest, classes * len(samples) if by_class else 0)
     if wide > TABLE:

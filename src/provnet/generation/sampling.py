@@ -168,7 +168,7 @@ def _classes(run: Run, n: int, wanted: int | None, seed: int) -> Tensor:
     if wanted is not None:
         return torch.full((n,), wanted)
     rows = torch.randint(len(run.samples), (n,), generator=keyed_generator(seed, CLASS))
-    return torch.from_numpy(run.samples.labels)[rows]
+    return torch.tensor(run.samples.labels)[rows]
 
 
 def _in_parts(net: ProvenanceNet, work: object, values: Tensor, classes: Tensor) -> Tensor:
