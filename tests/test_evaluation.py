@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import provnet
+from provnet.data.combine import with_classes
 from provnet.data.distort import add_noise, jpeg, shift
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
@@ -152,8 +153,10 @@ def test_other_data_are_refused() -> None:
     names = (*train.class_names[:9], "ten")
     with pytest.raises(UsageError, match='unknown to the run: "ten"'):
         evaluate(run, test=replace(train, samples=replace(train.samples, class_names=names)))
-    with pytest.raises(UsageError, match="their order or number differs"):
-        evaluate(run, test=replace(train, samples=replace(train.samples, class_names=train.class_names[::-1])))
+    turned = replace(train, samples=replace(train.samples, class_names=train.class_names[::-1]))
+    with pytest.raises(UsageError, match=r"their order or number differs: .*\.with_classes\(data, run"):
+        evaluate(run, test=turned)
+    assert evaluate(run, test=with_classes(turned, run.samples.class_names)).class_accuracy.n == len(turned)
 
 
 def test_as_json() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import provnet
 from provnet.applications.credit import credit
@@ -72,6 +74,15 @@ def test_generated_images_may_be_any_array() -> None:
 def test_what_is_no_number_is_refused(bad: Callable[[Any], Any], function: Callable[[Run, Any], Any]) -> None:
     with pytest.raises(DataError, match=r"must be whole or real numbers, got|do not form an array"):
         function(trained(), bad(unseen().images[:2].numpy()))
+
+
+@pytest.mark.parametrize("function", [explain, lambda run, x: credit(run, x, WHO[: len(run.samples)])])
+def test_a_dataset_is_opened_first(function: Callable[[Run, Any], Any]) -> None:
+    pairs = TensorDataset(unseen().images[:2], unseen().labels[:2])
+    for given, way in ((pairs, "..."), (DataLoader(pairs), "loader.dataset")):
+        words = f"open a {type(given).__name__} first: provnet.open_data({way})"
+        with pytest.raises(UsageError, match=re.escape(words)):
+            function(trained(), given)
 
 
 def test_a_single_number_has_the_wrong_shape() -> None:

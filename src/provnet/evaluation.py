@@ -28,6 +28,7 @@ from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
 
 KS = (1, 5, 10)
+WAY = "provnet.data.combine.with_classes(data, run.samples.class_names) numbers them as the run does"
 NEVER = 1_000_000  # an epoch that no network was trained in: its draw of targets is new to all
 
 
@@ -162,7 +163,7 @@ def check_classes(run: Run, test: ImageData) -> None:
         unknown = sorted(set(test.class_names) - set(run.samples.class_names))
         raise UsageError(
             f"the data have {len(test.class_names)} classes, the run {len(run.samples.class_names)}"
-            + (f'; unknown to the run: "{unknown[0]}"' if unknown else "; their order or number differs")
+            + (f'; unknown to the run: "{unknown[0]}"' if unknown else f"; their order or number differs: {WAY}")
         )
 
 
