@@ -201,7 +201,7 @@ def explain(
     >>> explain(run, data.images[:3], k=2).index.shape
     (3, 2)
     """
-    run, queries = run_of(run), _queries(images.images if isinstance(images, ImageData) else images)
+    run, queries = run_of(run), _queries(images)
     problem = range_problem(run.config.network, queries) if warn else None
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)
@@ -235,7 +235,7 @@ def _rows(rows: Any, n: int) -> np.ndarray:
     return given if given.size else given.astype(np.int64)
 
 
-def _queries(images: Tensor | np.ndarray) -> Tensor:
+def _queries(images: Tensor | np.ndarray | ImageData) -> Tensor:
     queries = raw_tensor(images)
     if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
