@@ -72,6 +72,10 @@ class Credit:
     by_sample: np.ndarray
     group: np.ndarray
 
+    def __repr__(self) -> str:
+        """One line: shares of all queries would fill a page."""
+        return f"Credit({len(self.ranking):,} contributors, {self.supported:,} of {self.queries:,} queries supported)"
+
     def top(self, place: int, most: int = 5) -> np.ndarray:
         """The samples of a contributor that have the most credit, best first; those without any are left out."""
         own = np.flatnonzero(self.group == place)

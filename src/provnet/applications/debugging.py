@@ -52,6 +52,11 @@ class Debugging:
     def __len__(self) -> int:
         return len(self.samples)
 
+    def __repr__(self) -> str:
+        """One line: arrays would fill a page."""
+        flagged, copies = (int(which.sum()) for which in (self.flagged(), self.duplicates.group >= 0))
+        return f"Debugging({len(self):,} samples, {flagged:,} labels flagged, {copies:,} with duplicates)"
+
     def flagged(self, threshold: float = FLAGGED) -> np.ndarray:
         """(N,) bool: labels whose probability of being wrong reaches the threshold."""
         return np.asarray(self.mislabels.score >= threshold)

@@ -66,6 +66,11 @@ class SampleMap:
     left_out: int
     embedding: Embedding
 
+    def __repr__(self) -> str:
+        """One line: places would fill a page."""
+        wrong = f"{len(self.test_rows):,} of {self.tested:,} test samples misattributed"
+        return f"SampleMap({len(self.index):,} training samples, {len(self.clusters):,} groups, {wrong})"
+
 
 def sample_map(
     run: Run | Fitted,

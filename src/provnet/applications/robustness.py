@@ -13,7 +13,7 @@ Letters: n test samples, K exemplars.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -79,7 +79,7 @@ class Measured:
     backbone: str
     alpha: float
     isolated: bool
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = field(repr=False)  # they would fill a page
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -62,6 +62,11 @@ class Trust:
     left_out: Abstention | None
     about: Mapping[str, Any] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        """One line: histograms would fill a page."""
+        met = [one.passed for one in self.outcomes if one.passed is not None]
+        return f"Trust({sum(met)} of {len(met)} bars met, {len(self.outcomes) - len(met)} not measured)"
+
     @property
     def passed(self) -> bool:
         """Whether every bar that could be measured is met."""

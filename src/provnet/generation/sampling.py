@@ -47,6 +47,10 @@ class Generated:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        """One line: pixels would fill a page."""
+        return f"Generated({len(self):,} pictures of {'x'.join(map(str, self.images.shape[1:]))}, {self.drawn:,} drawn)"
+
 
 def is_generator(run: Run | Fitted) -> bool:
     """Whether a run makes pictures."""
