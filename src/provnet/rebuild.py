@@ -65,7 +65,8 @@ def own_copy(backbone: nn.Module) -> nn.Module:
         kept = [value for value in vars(part).values() if isinstance(value, Tensor) and not value.is_leaf]
         known |= {id(value): value.detach().clone() for value in kept}
     try:
-        copied = copy.deepcopy(backbone, known)
+        with torch.inference_mode(False):  # a copy made in that mode could not be trained
+            copied = copy.deepcopy(backbone, known)
         return copied.float() if torch.get_default_dtype() == torch.float64 else copied  # it may be of that default
     except (RuntimeError, TypeError) as error:
         raise UsageError(

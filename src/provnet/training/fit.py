@@ -100,7 +100,7 @@ def fit(
     )  # fmt: skip
     index_map = indexed.map(index_map)
     refuse_changed("the training data", data)
-    with ExitStack() as stack, float32_default():
+    with ExitStack() as stack, float32_default(), torch.inference_mode(False), torch.enable_grad():
         parameters = check_memory(shape, index_map, config, custom, device, devices)
         check_backbone(shape, custom, data)
         fabric = make_fabric(device, devices, config.precision)
