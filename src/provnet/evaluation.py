@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from provnet.data.compare import compare
 from provnet.data.distort import perturbations
+from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData, image_data
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
@@ -29,6 +31,7 @@ from provnet.training.progress import progress_bar
 
 KS = (1, 5, 10)
 WAY = "provnet.data.combine.with_classes(data, run.samples.class_names) numbers them as the run does"
+ORDER = "data.select(provnet.data.compare.compare(run.samples, data.samples).positions)"
 NEVER = 1_000_000  # an epoch that no network was trained in: its draw of targets is new to all
 
 
@@ -147,10 +150,19 @@ def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray |
     run = run_of(run)
     own = positions(index, len(run.samples))
     if train is not None:
-        given = image_data("the training data", train).samples.fingerprint
-        if given != run.samples.select(own).fingerprint:
-            raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+        given, table = image_data("the training data", train).samples, run.samples.select(own)
+        if index is not None and len(given) != len(own):
+            raise UsageError(f"{len(given)} training samples, but {len(own)} indices of them; give one each")
+        if given.fingerprint != table.fingerprint:
+            way = f"in its order they are: {ORDER}" if index is None and _same(given, table) else "see provnet verify"
+            raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
     return own
+
+
+def _same(given: SampleTable, table: SampleTable) -> bool:
+    """Whether these are the samples of the run in another order."""
+    places = compare(table, given).positions if len(given) == len(table) else np.array([-1])
+    return bool((places >= 0).all()) and given.select(places).fingerprint == table.fingerprint
 
 
 def _rate(hits: np.ndarray) -> Interval:
