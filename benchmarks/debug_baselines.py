@@ -39,7 +39,7 @@ def plain_cnn(images: Tensor, labels: np.ndarray, train: np.ndarray, *, epochs: 
     scale = 255.0 if images.dtype == torch.uint8 else 1.0
     values = images.float() / scale
     mean, std = float(values.mean()), float(values.std())
-    y = torch.from_numpy(labels).to(device)
+    y = torch.tensor(labels, device=device)
     where = torch.from_numpy(train)
     steps = epochs * -(-len(train) // 128)
     optimizer = torch.optim.AdamW(net.parameters(), 2e-3, weight_decay=5e-2)

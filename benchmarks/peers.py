@@ -127,7 +127,7 @@ def own_methods(run: Run, seconds: float, subject: Subject, data: ImageData) -> 
 def measure(given: argparse.Namespace, say: Say) -> dict[str, Any]:
     """Train, then ask every method the same questions."""
     about = questions(given)
-    data, labels = about.train, torch.from_numpy(about.train.samples.labels)
+    data, labels = about.train, about.train.labels
     prepared = normaliser(data.images)
     inputs = prepared(data.images)
     say("training provnet")

@@ -9,7 +9,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from debug_baselines import out_of_fold, quality
 from debugging import RECIPES, figures, trained
@@ -30,7 +29,7 @@ Peer = Callable[[str, Callable[[int], Subject], Callable[[Method], Any]], dict[s
 def wrong_labels(clean: ImageData, peer: Peer, given: argparse.Namespace, say: Say) -> dict[str, Any]:
     """AUROC and AP of every score, by how much the AP of `provnet debug` is better, and seconds with training."""
     data, wrong = with_wrong_labels(clean, SHARE, given.seed)
-    labels = torch.from_numpy(data.samples.labels)
+    labels = data.labels
     prepared = normaliser(data.images)
     inputs = prepared(data.images)
     say("wrong labels: plain CNNs")

@@ -76,7 +76,7 @@ def stepper(
     net.normalise.channels_last = variant.channels_last
     if variant.channels_last:
         net = net.to(memory_format=torch.channels_last)
-    images, labels = data.images.to(device), torch.from_numpy(data.samples.labels).to(device)
+    images, labels = data.images.to(device), data.labels.to(device)
     if variant.host_floats:
         images = data.images.float()
         images = images.pin_memory() if device.type == "cuda" else images

@@ -43,12 +43,12 @@ def head_of(run: Run) -> ExemplarHead:
 
 def brute(run: Run, images: Tensor, weights: str) -> Tensor:
     """(B, N) the weight of every sample, from the definition, in float64; 0 for those that may not be named."""
-    head, labels = head_of(run), torch.from_numpy(run.samples.labels)
+    head, labels = head_of(run), torch.tensor(run.samples.labels)
     with torch.inference_mode():
         out, features = run.network(images), features_of(run.network, images)
     keys = head.bank.unpacked()[head.rows].double()
     scores = head.scale.detach().double() * (unit(features).double() @ keys.t())
-    scores[:, torch.from_numpy(run.samples.withheld)] = -torch.inf
+    scores[:, torch.tensor(run.samples.withheld)] = -torch.inf
     conditional = run.config.network.network == "class-conditional"
     if conditional:
         scores[labels.unsqueeze(0) != out.classes.unsqueeze(1)] = -torch.inf

@@ -12,6 +12,10 @@ import pytest
 import torch
 
 import provnet
+from provnet.applications.debugging import debug
+from provnet.applications.mapping import sample_map
+from provnet.data.combine import with_classes
+from provnet.data.compare import compare
 from provnet.data.distort import add_noise, jpeg, shift
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
@@ -141,7 +145,6 @@ def test_nothing_given_has_no_value(network: str) -> None:
 def test_other_data_are_refused() -> None:
     run, train = trained(), training()
     others = {
-        "another order": train.select(np.arange(len(train))[::-1].copy()),
         "fewer": train.select(np.arange(10)),
         "other labels": replace(train, samples=replace(train.samples, labels=np.roll(train.samples.labels, 1))),
         "other pictures": unseen(),
@@ -149,11 +152,21 @@ def test_other_data_are_refused() -> None:
     for data in others.values():
         with pytest.raises(UsageError, match="not the ones this run was trained on; see provnet verify"):
             evaluate(run, train=data)
+    turned = train.select(np.random.default_rng(0).permutation(len(train)))
+    for call in (lambda: evaluate(run, train=turned), lambda: debug(run, turned), lambda: sample_map(run, turned)):
+        with pytest.raises(UsageError, match=r"in its order they are: data\.select\(provnet\.data\.compare\."):
+            call()
+    again = turned.select(compare(run.samples, turned.samples).positions)
+    assert again.samples.sample_ids == train.samples.sample_ids
+    with pytest.raises(UsageError, match="not the ones this run was trained on; see provnet verify"):
+        evaluate(run, train=turned, index=np.arange(len(train)))
     names = (*train.class_names[:9], "ten")
     with pytest.raises(UsageError, match='unknown to the run: "ten"'):
         evaluate(run, test=replace(train, samples=replace(train.samples, class_names=names)))
-    with pytest.raises(UsageError, match="their order or number differs"):
-        evaluate(run, test=replace(train, samples=replace(train.samples, class_names=train.class_names[::-1])))
+    other = replace(train, samples=replace(train.samples, class_names=train.class_names[::-1]))
+    with pytest.raises(UsageError, match=r"their order or number differs: .*\.with_classes\(data, run"):
+        evaluate(run, test=other)
+    assert evaluate(run, test=with_classes(other, run.samples.class_names)).class_accuracy.n == len(other)
 
 
 def test_as_json() -> None:

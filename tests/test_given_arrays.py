@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import provnet
 from provnet.applications.credit import credit
 from provnet.applications.generated import attribute_generated
+from provnet.applications.member import memberships
 from provnet.errors import DataError, UsageError
 from provnet.explanation import Explained, explain
 from provnet.inputs import range_problem, raw_tensor
@@ -72,6 +76,29 @@ def test_generated_images_may_be_any_array() -> None:
 def test_what_is_no_number_is_refused(bad: Callable[[Any], Any], function: Callable[[Run, Any], Any]) -> None:
     with pytest.raises(DataError, match=r"must be whole or real numbers, got|do not form an array"):
         function(trained(), bad(unseen().images[:2].numpy()))
+
+
+def test_data_stand_for_their_pictures() -> None:
+    run, data, names = trained(), unseen(), WHO[: len(trained().samples)]
+    assert asked(run, data) == asked(run, data.images)
+    assert np.array_equal(credit(run, data, names).by_query, credit(run, data.images, names).by_query)
+    assert memberships(run, training())[3] == memberships(run, training().images)[3]
+    assert attribute_generated(training(), run, data=training()).exact.all()
+
+
+@pytest.mark.parametrize("who", [{"a": "ann"}, pd.Series(["ann", "bob"]), "ann"], ids=["dict", "Series", "text"])
+def test_contributors_are_a_list(who: Any) -> None:
+    with pytest.raises(UsageError, match=r"one for each sample or None; got (dict|Series|'ann')$"):
+        credit(trained(), unseen(), who)
+
+
+@pytest.mark.parametrize("function", [explain, lambda run, x: credit(run, x, WHO[: len(run.samples)])])
+def test_a_dataset_is_opened_first(function: Callable[[Run, Any], Any]) -> None:
+    pairs = TensorDataset(unseen().images[:2], unseen().labels[:2])
+    for given, way in ((pairs, "..."), (DataLoader(pairs), "loader.dataset")):
+        words = f"open a {type(given).__name__} first: provnet.open_data({way})"
+        with pytest.raises(UsageError, match=re.escape(words)):
+            function(trained(), given)
 
 
 def test_a_single_number_has_the_wrong_shape() -> None:

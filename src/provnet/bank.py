@@ -68,7 +68,7 @@ def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
         config = replace(config, added=())
     return replace(
         run,
-        network=with_keys(run.network, torch.from_numpy(samples.labels), keys_of(head, torch.from_numpy(kept))),
+        network=with_keys(run.network, torch.tensor(samples.labels), keys_of(head, torch.from_numpy(kept))),
         config=config,
         samples=samples,
         history=None if run.history is None else np.ascontiguousarray(run.history[:, kept]),
@@ -107,7 +107,7 @@ def add(run: Run | Fitted, data: ImageData, *, skip_known: bool = False, progres
     specs = run.config.added if data.spec in known else (*run.config.added, data.spec)
     return replace(
         run,
-        network=with_keys(run.network, torch.from_numpy(samples.labels), keys),
+        network=with_keys(run.network, torch.tensor(samples.labels), keys),
         config=replace(run.config, evaluation=None, added=specs),
         samples=samples,
         history=history,

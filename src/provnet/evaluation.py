@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from provnet.data.compare import compare
 from provnet.data.distort import perturbations
+from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData, image_data
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
@@ -28,6 +30,8 @@ from provnet.stats import Interval, wilson
 from provnet.training.progress import progress_bar
 
 KS = (1, 5, 10)
+WAY = "provnet.data.combine.with_classes(data, run.samples.class_names) numbers them as the run does"
+ORDER = "data.select(provnet.data.compare.compare(run.samples, data.samples).positions)"
 NEVER = 1_000_000  # an epoch that no network was trained in: its draw of targets is new to all
 
 
@@ -146,10 +150,19 @@ def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray |
     run = run_of(run)
     own = positions(index, len(run.samples))
     if train is not None:
-        given = image_data("the training data", train).samples.fingerprint
-        if given != run.samples.select(own).fingerprint:
-            raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+        given, table = image_data("the training data", train).samples, run.samples.select(own)
+        if index is not None and len(given) != len(own):
+            raise UsageError(f"{len(given)} training samples, but {len(own)} indices of them; give one each")
+        if given.fingerprint != table.fingerprint:
+            way = f"in its order they are: {ORDER}" if index is None and _same(given, table) else "see provnet verify"
+            raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
     return own
+
+
+def _same(given: SampleTable, table: SampleTable) -> bool:
+    """Whether these are the samples of the run in another order."""
+    places = compare(table, given).positions if len(given) == len(table) else np.array([-1])
+    return bool((places >= 0).all()) and given.select(places).fingerprint == table.fingerprint
 
 
 def _rate(hits: np.ndarray) -> Interval:
@@ -162,7 +175,7 @@ def check_classes(run: Run, test: ImageData) -> None:
         unknown = sorted(set(test.class_names) - set(run.samples.class_names))
         raise UsageError(
             f"the data have {len(test.class_names)} classes, the run {len(run.samples.class_names)}"
-            + (f'; unknown to the run: "{unknown[0]}"' if unknown else "; their order or number differs")
+            + (f'; unknown to the run: "{unknown[0]}"' if unknown else f"; their order or number differs: {WAY}")
         )
 
 
@@ -211,7 +224,7 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
     extra = {"class_accuracy_train": _rate(found.predicted == labels)}
     config = run.config.network
     if config.network.startswith("class-conditional"):
-        given = explain(run, train.images, k=1, classes=torch.from_numpy(labels), warn=False)
+        given = explain(run, train.images, k=1, classes=torch.tensor(labels), warn=False)
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))

@@ -201,7 +201,7 @@ def explain(
     >>> explain(run, data.images[:3], k=2).index.shape
     (3, 2)
     """
-    run, queries = run_of(run), _queries(images.images if isinstance(images, ImageData) else images)
+    run, queries = run_of(run), _queries(images)
     problem = range_problem(run.config.network, queries) if warn else None
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)
@@ -235,7 +235,7 @@ def _rows(rows: Any, n: int) -> np.ndarray:
     return given if given.size else given.astype(np.int64)
 
 
-def _queries(images: Tensor | np.ndarray) -> Tensor:
+def _queries(images: Tensor | np.ndarray | ImageData) -> Tensor:
     queries = raw_tensor(images)
     if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
@@ -269,7 +269,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
         )
-    sizes = torch.bincount(torch.from_numpy(run.samples.labels), minlength=len(run.samples.class_names))
+    sizes = torch.bincount(torch.tensor(run.samples.labels), minlength=len(run.samples.class_names))
     known = (classes >= 0) & (classes < len(sizes))
     if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
         raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")

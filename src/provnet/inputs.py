@@ -73,11 +73,13 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
 def raw_tensor(values: Any) -> Tensor:
     """Numbers as people give them, as a tensor of the same numbers; complex ones, text and objects are refused.
 
-    Arrays that torch would not take as they are (read-only, of another byte order, read backwards) are copied.
+    Of an ImageData its pictures are taken. Arrays that torch would not take as they are (read-only, of another byte
+    order, read backwards) are copied.
 
     >>> raw_tensor(np.arange(3, dtype=">i8")[::-1]).tolist()
     [2, 1, 0]
     """
+    values = values.images if isinstance(values, ImageData) else values
     given = values if isinstance(values, Tensor) else to_numpy(values)
     if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
         dtype = given.dtype.newbyteorder("=") if given.dtype.itemsize <= 8 else np.dtype(np.float64)

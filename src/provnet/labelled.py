@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from provnet.data.arrays import to_numpy
 from provnet.data.imagedata import DataSpec, ImageData
@@ -72,8 +72,8 @@ def many(samples: Any, shape: tuple[int, ...]) -> Any:
 
 
 def refuse_unopened(given: Any, wanted: str, way: str) -> None:
-    """Refuse paths and Datasets, which must be opened first."""
-    if isinstance(given, str | os.PathLike | Dataset):
+    """Refuse paths, Datasets and DataLoaders, which must be opened first."""
+    if isinstance(given, str | os.PathLike | Dataset | DataLoader):
         raise UsageError(f"{wanted} are wanted; open a {type(given).__name__} first: {way}")
 
 

@@ -8,7 +8,7 @@ import torch
 from provnet.data.combine import with_classes
 from provnet.data.files import brief, shown
 from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData, image_data
+from provnet.data.imagedata import ImageData, image_data, refuse_changed
 from provnet.errors import DataError, NonFiniteError, UsageError
 from provnet.inputs import BYTES, range_problem
 from provnet.modelfile import Run
@@ -45,6 +45,7 @@ def _check_values(run: Run, data: ImageData) -> None:
         raise DataError(f"the samples to add are {given}, the run was trained on {taken}; convert them first")
     if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
         raise NonFiniteError("the samples to add hold NaN or infinite values; clean them first")
+    refuse_changed("the samples to add", data)
     problem = range_problem(network, data.images.numpy())
     if problem:
         raise DataError(f"the samples to add: {problem}")

@@ -65,7 +65,8 @@ def own_copy(backbone: nn.Module) -> nn.Module:
         kept = [value for value in vars(part).values() if isinstance(value, Tensor) and not value.is_leaf]
         known |= {id(value): value.detach().clone() for value in kept}
     try:
-        copied = copy.deepcopy(backbone, known)
+        with torch.inference_mode(False):  # a copy made in that mode could not be trained
+            copied = copy.deepcopy(backbone, known)
         return copied.float() if torch.get_default_dtype() == torch.float64 else copied  # it may be of that default
     except (RuntimeError, TypeError) as error:
         raise UsageError(
@@ -95,7 +96,7 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     found = layouts_of(state)
     if config.backbone == CUSTOM:  # cannot be built without the object: its head must still fit the samples
         shared = NETWORKS[config.network].head == "shared" and config.head == "plain"
-        rows = int(torch.bincount(torch.from_numpy(samples.labels)).max()) if shared else len(samples)
+        rows = int(torch.bincount(torch.tensor(samples.labels)).max()) if shared else len(samples)
         rows_of = "index_head.linear.weight" if config.head == "plain" else "index_head.keys"
         _compare_head(found, {rows_of: Layout("", (rows, *found[rows_of].shape[1:]))}, len(samples), name)
         return
@@ -130,7 +131,7 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
     classes = len(samples.class_names)
     if config.classes != classes:
         raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
-    largest = int(torch.bincount(torch.from_numpy(samples.labels)).max()) if len(samples) else 0
+    largest = int(torch.bincount(torch.tensor(samples.labels)).max()) if len(samples) else 0
     by_class = config.network == "single" and config.head == "plain"
     wide = max(classes * largest, classes * len(samples) if by_class else 0)
     if wide > TABLE:

@@ -244,13 +244,9 @@ def hidden() -> Served:
     withheld[[4, 17, 30]] = True
     run = replace(run, samples=replace(run.samples, withheld=withheld))
     test = digits("test", 60)
-    mixed = replace(
-        test,
-        images=test.images.clone(),
-        samples=replace(test.samples, sha256=test.samples.sha256.copy(), pixel_sha256=test.samples.pixel_sha256.copy()),
-    )
-    mixed.images[2] = data.images[4]
-    mixed.samples.sha256[2], mixed.samples.pixel_sha256[2] = data.samples.sha256[4], data.samples.pixel_sha256[4]
+    images, raw, pixels = test.images.clone(), test.samples.sha256.copy(), test.samples.pixel_sha256.copy()
+    images[2], raw[2], pixels[2] = data.images[4], data.samples.sha256[4], data.samples.pixel_sha256[4]
+    mixed = replace(test, images=images, samples=replace(test.samples, sha256=raw, pixel_sha256=pixels))
     samples = replace(data.samples, withheld=withheld)
     return Served(
         run=run, name="hidden", training=replace(data, samples=samples), index=np.arange(len(data)), test=mixed

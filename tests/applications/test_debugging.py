@@ -156,7 +156,7 @@ def test_some_samples_may_be_missing() -> None:
 
 
 def test_other_data_are_refused() -> None:
-    with pytest.raises(UsageError, match="not the training samples"):
+    with pytest.raises(UsageError, match="not the ones this run was trained on"):
         debug(small.trained(), small.unseen())
     with pytest.raises(UsageError, match="index must name"):
         debug(small.trained(), small.training(), index=np.arange(len(small.training())) + 5)

@@ -8,6 +8,14 @@ import numpy as np
 import torch
 
 import provnet
+from provnet.applications.audit import audit
+from provnet.applications.credit import credit
+from provnet.applications.debugging import debug
+from provnet.applications.generated import attribute_generated
+from provnet.applications.mapping import sample_map
+from provnet.applications.robustness import measure
+from provnet.applications.trust import check
+from provnet.generation import fit_generator, generate, interpolate
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -19,6 +27,27 @@ def test_one_line_whatever_the_number_of_samples() -> None:
     hidden = np.zeros(4_000, dtype=np.bool_)
     hidden[:2] = True
     assert repr(replace(data.samples, withheld=hidden)) == "SampleTable(4,000 samples, 10 classes, 2 withheld)"
+
+
+def test_findings_do_not_fill_a_page_with_their_arrays() -> None:
+    data = provnet.open_data("embedded", limit=40)
+    test = provnet.open_data("embedded", split="test", limit=30)
+    run = fit(data, head="exemplar", config=train_config(epochs=1))
+    painter = fit_generator(data, "modern", changes={"epochs": 1})
+    found = {
+        "Debugging(40 samples, ": debug(run, data),
+        "Audit(40 members, 30 nonmembers, best score ": audit(run, data, test, distort=False),
+        "SampleMap(40 training samples, ": sample_map(run, data, test),
+        "Credit(2 contributors, ": credit(run, test, ["ann", "bob"] * 20),
+        "Traced(30 images, ": attribute_generated(test, run, data=data),
+        "Trust(": check(run, test, limit=20),
+        "Measured(name='network', ": measure(run, test, conditions=["blur-1"]),
+        "Generated(3 pictures of 1x28x28, 3 drawn)": generate(painter, 3),
+        "Path(5 steps, Explanation(5 inputs, ": interpolate(painter, data.images[0], data.images[1], steps=5),
+    }
+    for start, one in found.items():
+        assert repr(one).startswith(start)
+        assert len(repr(one)) < 200 and "\n" not in repr(one)
 
 
 def test_a_run_says_what_it_is() -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from torch import nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 import provnet
 from provnet import ProvenanceClassifier
@@ -137,7 +137,10 @@ def test_label_mixing_of_any_type_of_number() -> None:
     assert (alpha, type(alpha)) == (0.5, float)
 
 
-@pytest.mark.parametrize("given", ["digits", Path("pictures"), TensorDataset(torch.zeros(4, 3), torch.zeros(4))])
+PAIRS = TensorDataset(torch.zeros(4, 3), torch.zeros(4))
+
+
+@pytest.mark.parametrize("given", ["digits", Path("pictures"), PAIRS, DataLoader(PAIRS)])
 def test_what_must_be_opened_first_is_refused_with_the_way(given: Any) -> None:
     with pytest.raises(UsageError, match=r"open a \w+ first: fit\(open_data\(...\)\)"):
         provnet.ProvenanceClassifier().fit(given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,14 @@ def test_an_unknown_label_is_answered_with_those_there_are(runs: dict[str, Run],
         UsageError, match=r'unknown label "rihgt"; this run has left, right, top\. Did you mean "right"'
     ):
         generate(runs[name], 2, label="rihgt")
+
+
+def test_a_number_is_a_position_of_any_type_and_never_a_name() -> None:
+    run = trained("modern", provnet.open_data(pictures(12).images, [1, 2, 3] * 4), epochs=1)
+    asked: list[Any] = [1, np.int64(1), np.uint8(1), "2"]  # the position and the name of one class
+    assert [generate(run, 2, label=label).labels.tolist() for label in asked] == [[1, 1]] * 4
+    with pytest.raises(UsageError, match=r'label 3: no class .* of 0\.\.2; a name is given as text, such as "1"'):
+        generate(run, 2, label=3)
 
 
 def test_a_class_that_is_never_seen_ends_with_an_error(runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Weights are float32 whatever torch's default is, and the caller's default is put back."""
+"""Weights are float32 whatever torch's default is, and trained whatever it does with gradients; both are put back."""
 
 from __future__ import annotations
 
@@ -57,3 +57,15 @@ def test_the_default_is_put_back_after_an_error() -> None:
     with pytest.raises(UsageError, match="level must be one of"):
         fit(pictures(), network="class-independent", backbone="sharing-small", level=9, config=recipe())
     assert torch.get_default_dtype() == torch.float64
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", ["class-conditional", "own"])
+def test_a_caller_without_gradients_gets_the_same_run(name: str, off: type[torch.no_grad]) -> None:
+    settings = {"head": "exemplar", "config": recipe(epochs=1)}
+    usual = fit(pictures(), **settings, **({"backbone": body()} if name == "own" else {}))
+    with off():
+        run = fit(pictures(), **settings, **({"backbone": body()} if name == "own" else {}))
+        assert not torch.is_grad_enabled()
+        assert torch.is_inference_mode_enabled() == (off is torch.inference_mode)
+    same_bits(run, usual)

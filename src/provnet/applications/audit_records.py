@@ -79,6 +79,12 @@ class Audit:
     copies: np.ndarray
     null_keys: Mapping[str, Interval] | None = None
 
+    def __repr__(self) -> str:
+        """One line: curves and histograms would fill a page."""
+        name = self.best()
+        found = f"best score {name}, AUC {self.scores[name].auc.value or 0.0:.3f}"
+        return f"Audit({self.members:,} members, {self.nonmembers:,} nonmembers, {found})"
+
     def best(self, distortion: str | None = None) -> str:
         """The score with the largest AUC, clean or under a distortion."""
         found = self.scores if distortion is None else self.distorted[distortion]

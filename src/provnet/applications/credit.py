@@ -24,6 +24,7 @@ from provnet.applications.queries import checked
 from provnet.attribution import WEIGHTS
 from provnet.chunks import at_once
 from provnet.data.files import check_memory
+from provnet.data.imagedata import ImageData
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, one_of
 from provnet.explanation import active_network
@@ -71,6 +72,10 @@ class Credit:
     by_sample: np.ndarray
     group: np.ndarray
 
+    def __repr__(self) -> str:
+        """One line: shares of all queries would fill a page."""
+        return f"Credit({len(self.ranking):,} contributors, {self.supported:,} of {self.queries:,} queries supported)"
+
     def top(self, place: int, most: int = 5) -> np.ndarray:
         """The samples of a contributor that have the most credit, best first; those without any are left out."""
         own = np.flatnonzero(self.group == place)
@@ -95,7 +100,7 @@ class Credit:
 
 def credit(
     run: Run | Fitted,
-    images: Tensor | np.ndarray,
+    images: Tensor | np.ndarray | ImageData,
     contributors: Sequence[str | None],
     *,
     k: int = 0,
@@ -181,7 +186,8 @@ def credit(
 
 def _check(run: Run, contributors: Sequence[str | None]) -> None:
     if isinstance(contributors, str) or not isinstance(contributors, Sequence | np.ndarray):
-        raise UsageError(f"contributors must be a list, one for each sample or None; got {contributors!r:.80}")
+        given = repr(contributors) if isinstance(contributors, str) else type(contributors).__name__
+        raise UsageError(f"contributors must be a list, one for each sample or None; got {given:.80}")
     if len(contributors) != len(run.samples):
         raise UsageError(f"{len(contributors)} contributors for {len(run.samples)} samples; give one each, or None")
     wrong = [name for name in contributors if not isinstance(name, str | None)]

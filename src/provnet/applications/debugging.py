@@ -20,8 +20,9 @@ from provnet.applications.signals import Signals, sample_signals
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData, image_data
 from provnet.errors import UsageError
+from provnet.evaluation import trained_rows
 from provnet.explanation import active_network
-from provnet.inputs import Fitted, positions, run_of
+from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
 
 FLAGGED = 0.5  # a label that is more probably wrong than right
@@ -51,6 +52,11 @@ class Debugging:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def __repr__(self) -> str:
+        """One line: arrays would fill a page."""
+        flagged, copies = (int(which.sum()) for which in (self.flagged(), self.duplicates.group >= 0))
+        return f"Debugging({len(self):,} samples, {flagged:,} labels flagged, {copies:,} with duplicates)"
 
     def flagged(self, threshold: float = FLAGGED) -> np.ndarray:
         """(N,) bool: labels whose probability of being wrong reaches the threshold."""
@@ -118,10 +124,7 @@ def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None
     ((60,), True)
     """
     run = run_of(run)
-    own = positions(index, len(run.samples))
-    image_data("the training data", data)
-    if len(own) != len(data) or data.samples.fingerprint != run.samples.select(own).fingerprint:
-        raise UsageError("the data given are not the training samples of this run; see provnet verify")
+    own = trained_rows(run, image_data("the training data", data), index)
     withheld = int(run.samples.withheld.sum())
     net, _ = active_network(run)
     active = np.flatnonzero(~run.samples.withheld[own])

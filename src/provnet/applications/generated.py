@@ -34,7 +34,7 @@ REFERENCE = 1_000  # pictures of the calibration whose distances are measured fo
 
 
 def attribute_generated(
-    images: Tensor | np.ndarray,
+    images: Tensor | np.ndarray | ImageData,
     run: Run | Fitted,
     *,
     data: ImageData | None = None,
@@ -127,7 +127,7 @@ def _fresh(run: Run, heldout: ImageData | Tensor | None) -> tuple[Tensor | None,
     """Held-out pictures without those that are training samples, and how many those were."""
     if heldout is None:
         return None, 0
-    given = heldout.images if isinstance(heldout, ImageData) else raw_tensor(heldout)
+    given = raw_tensor(heldout)
     if given.numel() == 0:
         return None, 0
     images = as_trained(run.config.network, given)

@@ -86,6 +86,11 @@ class Traced:
     def __len__(self) -> int:
         return len(self.ratio)
 
+    def __repr__(self) -> str:
+        """One line: distances would fill a page."""
+        supported, copies = (int(which.sum()) for which in (self.explanation.supported, self.near_copy))
+        return f"Traced({len(self):,} images, {supported:,} supported, {copies:,} near-copies)"
+
     @property
     def copies(self) -> list[Exemplar]:
         """(B,) the sample that each image is nearest to, whether or not it is a copy; its weight is the likeness."""

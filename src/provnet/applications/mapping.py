@@ -22,10 +22,9 @@ from provnet.applications.embedding import (
 )
 from provnet.data.assemble import evenly
 from provnet.data.imagedata import ImageData, image_data
-from provnet.errors import UsageError
 from provnet.evaluation import check_classes, trained_rows
 from provnet.explanation import Explanation, explain
-from provnet.inputs import Fitted, positions, run_of, whole
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.progress import Update, progress_bar
 
@@ -66,6 +65,11 @@ class SampleMap:
     left_out: int
     embedding: Embedding
 
+    def __repr__(self) -> str:
+        """One line: places would fill a page."""
+        wrong = f"{len(self.test_rows):,} of {self.tested:,} test samples misattributed"
+        return f"SampleMap({len(self.index):,} training samples, {len(self.clusters):,} groups, {wrong})"
+
 
 def sample_map(
     run: Run | Fitted,
@@ -97,10 +101,7 @@ def sample_map(
     """
     run = run_of(run)
     engine, limit = engine_for(engine), None if limit is None else whole("limit", limit)
-    own = positions(index, len(run.samples))
-    if len(own) != len(image_data("the training data", train)):
-        raise UsageError(f"{len(train)} training samples, but {len(own)} indices of them; give one each")
-    own = trained_rows(run, train, own)
+    own = trained_rows(run, image_data("the training data", train), index)
     if test is not None:
         check_classes(run, test)
     shown = np.flatnonzero(~run.samples.withheld[own])

@@ -23,6 +23,7 @@ from provnet.applications.membership import decides, member_scores
 from provnet.applications.queries import checked, pixel_hashes
 from provnet.card import maybe_trained
 from provnet.data.identity import SampleTable
+from provnet.data.imagedata import ImageData
 from provnet.errors import IntegrityError, UsageError
 from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
@@ -113,7 +114,7 @@ class Membership:
 
 def memberships(
     run: Run | Fitted,
-    images: Tensor | np.ndarray,
+    images: Tensor | np.ndarray | ImageData,
     sha256: Sequence[str] | None = None,
     *,
     heldout: Heldout | None = None,

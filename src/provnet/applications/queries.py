@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from provnet.data.hashing import hash_pixels
+from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.inputs import as_trained, fit_bytes, range_problem, raw_tensor, takes_bytes
 from provnet.modelfile import Run
 
 
-def checked(run: Run, images: Tensor | np.ndarray, what: str = "the input", *, warn: bool = True) -> Tensor:
+def checked(run: Run, images: Tensor | np.ndarray | ImageData, what: str = "the input", *, warn: bool = True) -> Tensor:
     """Numbers as people give them, as a tensor of the type trained on (`inputs.as_trained`).
 
     What is no number, empty or not finite is refused, named as `what`. Pictures whose values cannot lie in the range

@@ -13,7 +13,7 @@ Letters: n test samples, K exemplars.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from provnet.chunks import at_once
 from provnet.data.imagedata import ImageData, image_data
 from provnet.equal import equal_slots
 from provnet.errors import UsageError, choose_all
+from provnet.evaluation import check_classes
 from provnet.explanation import active_network
 from provnet.inputs import Fitted, run_of, whole
 from provnet.metrics import any_at_k
@@ -78,7 +79,7 @@ class Measured:
     backbone: str
     alpha: float
     isolated: bool
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = field(repr=False)  # they would fill a page
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -275,11 +276,9 @@ def _check(run: Run, test: ImageData) -> None:
     shape = run.config.network.input_shape
     if len(shape) != 3:
         raise UsageError(f"distortions are for pictures; this run takes vectors of {shape[0]} values")
-    if test.shape != shape or test.class_names != run.samples.class_names:
-        raise UsageError(
-            f"the run takes samples of shape {shape} in {len(run.samples.class_names)} classes, the test data have "
-            f"{test.shape} and {len(test.class_names)}, or classes of another name or order"
-        )
+    if test.shape != shape:
+        raise UsageError(f"the run takes samples of shape {shape}, the test data have {test.shape}; resize them first")
+    check_classes(run, test)
 
 
 FIGURES = {

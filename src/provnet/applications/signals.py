@@ -62,14 +62,14 @@ def sample_signals(
     net.eval()
     with torch.inference_mode(), progress_bar("samples", len(images), progress) as update:
         for start in range(0, len(images), step):
-            given = torch.from_numpy(labels[start : start + step]).to(device)
+            given = torch.tensor(labels[start : start + step]).to(device)
             output = net(images[start : start + step].to(device), given)
             features.append(unit(alike(net, output)))
             raw.append(output.support_features.float())
             parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu()))
             update(min(start + step, len(images)), "")
     logits, entropy = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-    support = _support(torch.cat(raw), torch.from_numpy(labels).to(device), len(net.support.mean))
+    support = _support(torch.cat(raw), torch.tensor(labels, device=device), len(net.support.mean))
     for name, values in (("class scores", logits), ("entropy of the index branch", entropy), ("support", support)):
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))[0])

@@ -22,10 +22,10 @@ from provnet.applications.strangers import BUILT_IN, strangers
 from provnet.applications.verdicts import BARS, Outcome, verdicts
 from provnet.card import bank_state
 from provnet.data.batches import fold
-from provnet.data.imagedata import ImageData, image_data
+from provnet.data.imagedata import ImageData
 from provnet.errors import UsageError
-from provnet.evaluation import check_classes
-from provnet.inputs import Fitted, positions, run_of, whole
+from provnet.evaluation import check_classes, trained_rows
+from provnet.inputs import Fitted, run_of, whole
 from provnet.modelfile import Run
 from provnet.training.progress import progress_bar
 
@@ -61,6 +61,11 @@ class Trust:
     abstention: Abstention
     left_out: Abstention | None
     about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line: histograms would fill a page."""
+        met = [one.passed for one in self.outcomes if one.passed is not None]
+        return f"Trust({sum(met)} of {len(met)} bars met, {len(self.outcomes) - len(met)} not measured)"
 
     @property
     def passed(self) -> bool:
@@ -176,11 +181,7 @@ def _training(
     """Some training samples that may be named, and which they are."""
     if training is None:
         return None, np.empty(0, dtype=np.int64)
-    index = positions(index, len(run.samples))
-    if len(index) != len(image_data("the training data", training)):
-        raise UsageError(f"{len(training)} training pictures, but index names {len(index)}; give one each")
-    if run.samples.select(index).fingerprint != training.samples.fingerprint:
-        raise UsageError("the training data given are not the ones this run was trained on; see provnet verify")
+    index = trained_rows(run, training, index)
     rows = torch.randperm(len(index), generator=chance).numpy()
     rows = rows[~run.samples.withheld[index[rows]]][:limit]
     return training.select(rows), index[rows]

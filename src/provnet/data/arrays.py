@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, Dataset
 
 from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
 from provnet.data.images import picture_array
@@ -92,6 +93,9 @@ def to_numpy(values: Any) -> np.ndarray:
     if isinstance(values, torch.Tensor):
         dense = values.detach().to_dense() if values.is_sparse else values.detach()
         return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
+    if isinstance(values, Dataset | DataLoader):  # numpy would call its items samples of different shapes
+        way = "loader.dataset" if isinstance(values, DataLoader) else "..."
+        raise UsageError(f"arrays are wanted; open a {type(values).__name__} first: provnet.open_data({way})")
     if np.ma.is_masked(values):
         count = int(np.ma.getmaskarray(values).sum())
         raise DataError(

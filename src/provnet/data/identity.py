@@ -18,7 +18,7 @@ from provnet.errors import DataError, UsageError
 
 @dataclass(frozen=True, eq=False)
 class SampleTable:
-    """One row per sample, in the order of the data set.
+    """One row per sample, in the order of the data set. Its arrays are read-only; `dataclasses.replace` changes them.
 
     Attributes:
         sample_ids: unique names, valid UTF-8: the id given (column `id` of a manifest, `ids` of arrays, Datasets and
@@ -72,6 +72,10 @@ class SampleTable:
                 object.__setattr__(self, name, np.zeros(n, dtype=np.bool_))
             elif value.shape != (n,) or value.dtype != np.bool_:
                 raise DataError(f"{name} must be bool of shape ({n},), got {value.dtype} of shape {value.shape}")
+        for name in ("sha256", "pixel_sha256", "labels", *FLAGS):  # a run and its data share them, and the fingerprint
+            own = getattr(self, name).view()
+            own.flags.writeable = False
+            object.__setattr__(self, name, own)
         if len(set(self.sample_ids)) != n:
             seen: set[str] = set()
             twice = next(i for i in self.sample_ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]

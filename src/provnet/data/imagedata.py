@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.data.files import shown
+from provnet.data.hashing import hash_pixels
 from provnet.data.identity import SampleTable, chosen_rows
 from provnet.errors import DataError, UsageError
 
 # options that choose and relabel among what was read, in this order; the third says that the second chose first
 AFTER_READING = ("decisions", "holdout", "holdout_first")
+HASHED, AT_ONCE = 2**30, 256  # bytes that are hashed again before they are trained on, and samples at a time
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,30 @@ def image_data(what: str, given: Any) -> ImageData:
             f"{what} must be an ImageData, got {type(given).__name__}; open them first: provnet.open_data(...)"
         )
     return given
+
+
+def refuse_changed(what: str, data: ImageData) -> None:
+    """Refuse samples that were written to since they were opened: their hashes would name other pictures.
+
+    Of more than a gigabyte as many are looked at, evenly spaced.
+
+    >>> import provnet
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> data.images[3] = 0
+    >>> refuse_changed("the data", data)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: the data: the values of "train/3" are not those that were opened; ...
+    """
+    size = data.images.numel() * data.images.element_size()
+    for rows in torch.split(torch.arange(0, len(data), max(1, -(-size // HASHED))), AT_ONCE):
+        now, then = hash_pixels(data.images[rows].cpu().numpy()), data.samples.pixel_sha256[rows.numpy()]
+        changed = np.flatnonzero((now != then).any(1))
+        if len(changed):
+            name = shown(data.samples.sample_ids[int(rows[changed[0]])])
+            raise DataError(
+                f'{what}: the values of "{name}" are not those that were opened, so its hash would name another '
+                "sample; open the changed ones: open_data(images, labels, ids=data.samples.sample_ids)"
+            )
 
 
 def spec_of(given: DataSpec | ImageData | None) -> DataSpec | None:

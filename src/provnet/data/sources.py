@@ -124,7 +124,8 @@ def open_data(
             raise UsageError("labels are only for arrays; a Dataset gives (image, label) pairs")
         return _wrap(open_dataset(source, split, options, ids, sources), spec)
     raise UsageError(
-        f"cannot open {type(source).__name__} as data; give a name, a path, an array with labels or a torch Dataset"
+        f"cannot open {type(source).__name__} as data; give a name, a path, an array with labels or a map-style torch "
+        "Dataset (of a DataLoader its .dataset)"
     )
 
 

@@ -40,6 +40,10 @@ class Path:
     def __len__(self) -> int:
         return len(self.shares)
 
+    def __repr__(self) -> str:
+        """One line: pixels would fill a page."""
+        return f"Path({len(self)} steps, {self.explanation!r})"
+
 
 def interpolate(
     run: Run | Fitted, first: Tensor | np.ndarray, last: Tensor | np.ndarray, steps: int = 9, k: int = 5

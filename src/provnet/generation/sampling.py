@@ -47,6 +47,10 @@ class Generated:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        """One line: pixels would fill a page."""
+        return f"Generated({len(self):,} pictures of {'x'.join(map(str, self.images.shape[1:]))}, {self.drawn:,} drawn)"
+
 
 def is_generator(run: Run | Fitted) -> bool:
     """Whether a run makes pictures."""
@@ -105,8 +109,13 @@ def class_of(run: Run, label: str | int) -> int:
     """The position of a class that has samples, by its name or position; else an error that lists those there are."""
     names = run.samples.class_names
     there: dict[str, int] = {names[i]: i for i in np.unique(run.samples.labels).tolist()}
-    if isinstance(label, int) and label in there.values():
-        return int(label)
+    if isinstance(label, int | np.integer):  # never a name: of classes "1", "2", "3" both 2 and 3 would be "3"
+        if label in there.values():
+            return int(label)
+        raise UsageError(
+            f"label {label}: no class with samples has that position, of 0..{len(names) - 1}; a name is given as text, "
+            f'such as "{brief(next(iter(there)))}"'
+        )
     if str(label) in there:
         return there[str(label)]
     listed = ", ".join(map(brief, list(there)[:30])) + (f" and {len(there) - 30:,} more" if len(there) > 30 else "")
@@ -168,7 +177,7 @@ def _classes(run: Run, n: int, wanted: int | None, seed: int) -> Tensor:
     if wanted is not None:
         return torch.full((n,), wanted)
     rows = torch.randint(len(run.samples), (n,), generator=keyed_generator(seed, CLASS))
-    return torch.from_numpy(run.samples.labels)[rows]
+    return torch.tensor(run.samples.labels)[rows]
 
 
 def _in_parts(net: ProvenanceNet, work: object, values: Tensor, classes: Tensor) -> Tensor:

@@ -25,7 +25,8 @@ def exemplar_head(net: ProvenanceNet) -> ExemplarHead:
         return net.index_head
     raise UsageError(
         "this network has an output layer with a neuron for each training sample: samples cannot be added, withheld or "
-        "erased without training again. Train with --head exemplar, which keeps one key a sample"
+        "erased without training again. Train with --head exemplar (a generator: --generator modern), which keeps one "
+        "key a sample"
     )
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from provnet.data.batches import bounds, carried, fold
 from provnet.data.files import as_path
-from provnet.data.imagedata import DataSpec, ImageData, spec_of
+from provnet.data.imagedata import DataSpec, ImageData, refuse_changed, spec_of
 from provnet.data.resident import ResidentData
 from provnet.data.targets import TargetSampler
 from provnet.errors import MemoryLimitError
@@ -100,7 +100,8 @@ def fit(
         alpha=alpha, level=level, head=head,
     )  # fmt: skip
     index_map = indexed.map(index_map)
-    with ExitStack() as stack, float32_default():
+    refuse_changed("the training data", data)
+    with ExitStack() as stack, float32_default(), torch.inference_mode(False), torch.enable_grad():
         parameters = check_memory(shape, index_map, config, custom, device, devices)
         check_backbone(shape, custom, data)
         fabric = make_fabric(device, devices, config.precision)
