@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,13 +25,6 @@ from tests.banked import BASE, CLASSES, LAST, MORE, RUNS, banked_run, ids, piece
 from tests.counts import count, grows
 
 KINDS = st.sampled_from(sorted(RUNS))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _a_fast_disk() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda handle: None)
-        yield
 
 
 def head_of(run: Run) -> ExemplarHead:

@@ -14,18 +14,17 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-import typer
 from PIL import Image
 
 import provnet
 from provnet.cli import main
-from provnet.cli.app import app
+from provnet.cli.app import commands
 from provnet.training.config import PRESETS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS: dict[str, Any] = commands().commands
 
 
 def name_of(path: Path) -> str:

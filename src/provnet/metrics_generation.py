@@ -80,34 +80,6 @@ def frechet(one: np.ndarray, other: np.ndarray, *, space: str, parts: int = PART
     )
 
 
-def frechet_distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The squared Fréchet distance between features (n, D) and (m, D), without an interval.
-
-    >>> features = np.random.default_rng(0).normal(size=(50, 4))
-    >>> round(frechet_distance(features, features + [3, 0, 0, 0]), 9)
-    9.0
-    """
-    sides = [_checked(one, "the first"), _checked(other, "the second")]
-    if sides[0].shape[1] != sides[1].shape[1]:
-        raise UsageError(f"features of one space are needed, got {sides[0].shape[1]} and {sides[1].shape[1]} numbers")
-    middle = sides[0].mean(0)
-    pairs = [(side.mean(0) - middle, np.atleast_2d(np.cov(side, rowvar=False))) for side in sides]
-    return _distance(*pairs)
-
-
-def gaussian_distance(
-    mean: np.ndarray, covariance: np.ndarray, other_mean: np.ndarray, other_covariance: np.ndarray
-) -> float:
-    """The squared Fréchet distance between two normal distributions.
-
-    >>> gaussian_distance(np.zeros(2), np.eye(2), np.zeros(2), 4 * np.eye(2))
-    2.0
-    """
-    one, other = (np.asarray(value, dtype=np.float64) for value in (mean, other_mean))
-    first, second = (np.asarray(value, dtype=np.float64) for value in (covariance, other_covariance))
-    return _distance((one, first), (other, second))
-
-
 def class_agreement(judged: np.ndarray, label: np.ndarray, supported: np.ndarray | None = None) -> Interval:
     """How often the class (B,) that an independent classifier sees is that of the first exemplar (B, K) or (B,).
 

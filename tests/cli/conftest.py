@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -93,12 +92,6 @@ def own_data(data: Path, tmp_path: Path) -> Path:
 def own_run(run: Path, tmp_path: Path) -> Path:
     """A copy of the run that may be changed."""
     return Path(shutil.copytree(run, tmp_path / "run"))
-
-
-@pytest.fixture
-def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is asked of a power cut: see tests/modelfile for what is forced to the disk, and when."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,6 @@ from PIL import Image
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 def test_each_file_that_went_is_named_with_the_command_that_makes_it(place: Path, call: Call) -> None:
     run = place / "run"

@@ -15,8 +15,6 @@ from provnet.errors import UsageError
 
 from .conftest import Call, contents
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 @pytest.fixture(scope="module")
 def place(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import typer
 
 import provnet
 from provnet.cli import app as app_module
@@ -135,8 +134,8 @@ def test_advice_on_memory_names_options_that_the_command_has(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    commands: dict[str, Any] = typer.main.get_command(app_module.app).commands  # type: ignore[attr-defined]
-    monkeypatch.setattr(app_module, "app", fail)
+    commands: dict[str, Any] = app_module.commands().commands
+    monkeypatch.setattr(app_module, "commands", lambda: fail)
     found = call(command)
     assert found.code == 5
     has = {name: parameter for parameter in commands[command].params for name in parameter.opts}

@@ -14,7 +14,6 @@ from PIL import Image
 
 from .conftest import CLASSES, PER_CLASS, Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 COUNT = CLASSES * PER_CLASS
 
 

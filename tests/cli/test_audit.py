@@ -16,8 +16,6 @@ from provnet.modelfile import read_run, verify_files
 
 from .conftest import Call, write_digits
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 @pytest.fixture(scope="module")
 def strangers(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from provnet.explanation import explain
 from provnet.modelfile import read_run, write_run
@@ -16,7 +15,6 @@ from tests.banked import BASE, RUNS
 
 from .conftest import Call, contents
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 GONE = "train/digit-2/3.png"
 
 

@@ -19,7 +19,6 @@ from tests.modelfile.faults import Faults, KilledError
 
 from .conftest import Call, contents
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 GONE = "train/digit-2/3.png"
 
 

@@ -15,7 +15,6 @@ from provnet.training.lock import run_lock
 
 from .conftest import CLASSES, Call, contents
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 KEPT = ("model.safetensors", "samples.safetensors", "history.safetensors")
 
 

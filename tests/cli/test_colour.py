@@ -17,8 +17,6 @@ from provnet.modelfile import read_run
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 def coloured(folder: Path, target: Path) -> Path:
     """The same pictures, saved as RGB."""

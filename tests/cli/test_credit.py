@@ -16,7 +16,6 @@ import provnet
 
 from .conftest import CLASSES, PER_CLASS, Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 HOSTILE = "<script>alert(1)</script> \u202eevil"
 IDS = [f"train/digit-{label}/{number}.png" for label in range(CLASSES) for number in range(PER_CLASS)]
 

@@ -13,7 +13,6 @@ from PIL import Image
 import provnet
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 LOW = "0.000001"  # flags every label
 COLUMNS = ["index", "sample_id", "label", "suggested_label", "mislabel", "anomaly", "typicality", "duplicate_group"]
 

@@ -22,7 +22,6 @@ from provnet.training.fit import fit
 from .conftest import CLASSES, PER_CLASS, Call
 from .test_debug_again import LOW, WISHES, suggested, unseen
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 COUNT = 40
 WAYS = [pytest.param(["--erase"], id="erased"), pytest.param([], id="withheld")]
 

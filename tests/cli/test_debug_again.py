@@ -21,7 +21,6 @@ from provnet.modelfile import read_run, read_samples
 
 from .conftest import CLASSES, PER_CLASS, Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 WISHES = ("--network", "class-independent", "--head", "exemplar", "--epochs", "2", "--batch-size", "8", "--seed", "3")
 LOW = ("--threshold", "0.000001")  # flags every label
 

@@ -12,7 +12,6 @@ from provnet.modelfile import read_run
 
 from .conftest import CLASSES, PER_CLASS, Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 ALL = PER_CLASS * CLASSES
 
 

@@ -20,8 +20,6 @@ from tests.report.test_debugging import report, tile
 
 from .conftest import CLASSES, PER_CLASS, Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 def text_of(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", "", page).split())

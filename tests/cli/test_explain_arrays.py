@@ -14,7 +14,6 @@ from provnet.errors import DataError
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 FAST = ["--epochs", "1", "--batch-size", "8"]
 
 

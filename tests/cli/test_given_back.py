@@ -14,7 +14,6 @@ from provnet import ProvenanceClassifier
 from provnet.modelfile import read_run
 from tests.cli.conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 COUNT, WIDTH, SIDE = 24, 16, 4
 FORMS = ("array", "data frame", "pictures")
 

@@ -9,7 +9,6 @@ import pytest
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 FAST = ["--epochs", "1", "--batch-size", "8"]
 
 

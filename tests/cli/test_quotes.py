@@ -62,7 +62,6 @@ def test_a_manifest_gives_labels_ids_and_sources_without_quotes(tmp_path: Path) 
     assert data.samples.paths == ("1.png", "'=2.png")  # a path is the name of a file: never changed
 
 
-@pytest.mark.usefixtures("fast_disk")
 def test_the_corrected_manifest_trains_on_the_same_samples(tmp_path: Path, call: Call, data: Path) -> None:
     own = tmp_path / "data"
     for number, name in enumerate(("=cmd|x", "@SUM", "+1")):
@@ -76,7 +75,6 @@ def test_the_corrected_manifest_trains_on_the_same_samples(tmp_path: Path, call:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
-@pytest.mark.usefixtures("fast_disk")
 def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path, call: Call, data: Path) -> None:
     own = tmp_path / "data"
     for number in range(3):

@@ -10,8 +10,6 @@ from provnet.cli import main
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 @pytest.fixture(scope="module")
 def single(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:

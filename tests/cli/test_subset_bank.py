@@ -11,7 +11,6 @@ from provnet.modelfile import read_run
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 WEIGHTS = "The trained weights still carry what they learned from it"
 MAYBE = "The trained weights may carry what they learned from it"
 SIZES = "the run was trained on 24 samples, of which 12 were indexed"

@@ -12,8 +12,6 @@ from provnet.errors import UsageError
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 @pytest.fixture
 def own(run: Path, tmp_path: Path) -> Path:

@@ -15,7 +15,6 @@ from .conftest import Call
 from .test_colour import coloured, listed
 from .test_debug_again import LOW, suggested, unseen
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
 QUICK = ("--epochs", "2", "--batch-size", "8")
 
 

@@ -13,8 +13,6 @@ from tests.bad.made import plain_user
 
 from .conftest import Call
 
-pytestmark = pytest.mark.usefixtures("fast_disk")
-
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:

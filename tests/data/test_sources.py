@@ -36,6 +36,7 @@ def test_a_damaged_embedded_file_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     import lzma
 
     for blob in (b"", lzma.compress(bytes(99))):
+        embedded._content.cache_clear()
         monkeypatch.setattr(embedded, "read_file", lambda path, blob=blob: blob)
         with pytest.raises(IntegrityError, match="damaged"):
             open_data("embedded")

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class DecisionBook:
 
     def place(self, sample_id: str, sha256: str) -> int:
         """The sample that both name; a withheld one is unknown."""
-        place = self.samples.id_places.get(sample_id)
-        if place is None or self.samples.withheld[place] or self.samples.hex(place) != sha256:
+        place = self._find(sample_id, sha256)
+        if place is None:
             raise unknown("sample", "items")
         return place
 
@@ -114,19 +114,28 @@ class DecisionBook:
         rows = [[samples.sample_ids[place], *choice, samples.hex(place)] for place, choice in chosen]
         self.saved = self.keeping.write_json(FILE, {"decisions": [*rows, *self._others]})
 
+    def _find(self, sample_id: str, sha256: str | None) -> int | None:
+        """The sample of this name and, if it is known, this hash; None where it may not be named."""
+        place = self.samples.id_places.get(sample_id)
+        if place is None or self.samples.withheld[place] or sha256 not in (None, self.samples.hex(place)):
+            return None
+        return place
+
     def _restore(self) -> None:
-        samples, kept = self.samples, self.keeping.read_json(FILE, any_state=True) or {}
-        shortest = 3 if kept.get("run") == self.keeping.identity else 4  # rows of three, without a hash, are old
-        rows = kept.get("decisions")
-        for row in rows if isinstance(rows, list) else []:
-            if not (isinstance(row, list) and shortest <= len(row) <= 4 and all(isinstance(cell, str) for cell in row)):
-                continue
-            if row[1] not in KINDS:
-                continue
-            place = samples.id_places.get(row[0])
-            here = place is not None and (len(row) == 3 or samples.hex(place) == row[3])
-            fits = (row[1] == "relabel") == (row[2] in samples.class_names)
-            if place is None or not here or not fits or samples.withheld[place]:
-                self._others += [row] if len(row) == 4 and not self.forgets else []
-            elif row[1] != "relabel" or samples.class_names[int(samples.labels[place])] != row[2]:  # else it is done
-                self.choices[place] = Choice(row[1], row[2])
+        kept = self.keeping.read_json(FILE, any_state=True) or {}
+        own = kept.get("run") == self.keeping.identity
+        for row in _rows(kept.get("decisions"), shortest=3 if own else 4):
+            name, kind, label, sha256 = *row[:3], row[3] if len(row) == 4 else None
+            place = self._find(name, sha256)
+            if place is None or (kind == "relabel") != (label in self.samples.class_names):
+                self._others += [row] if sha256 is not None and not self.forgets else []
+            elif kind != "relabel" or self.samples.class_names[int(self.samples.labels[place])] != label:  # else done
+                self.choices[place] = Choice(kind, label)
+
+
+def _rows(given: Any, shortest: int) -> Iterator[list[str]]:
+    """The rows of a file that are decisions: id, kind, new label, hash; old ones have three cells, without a hash."""
+    for row in given if isinstance(given, list) else []:
+        is_row = isinstance(row, list) and shortest <= len(row) <= 4 and all(isinstance(cell, str) for cell in row)
+        if is_row and row[1] in KINDS:
+            yield row

@@ -123,13 +123,13 @@ class Guard:
             return ApiError(431, "too_large", f"at most {MOST_HEADERS} headers with {HEADER_BYTES:,} bytes are read")
         if len(scope["raw_path"]) + len(scope["query_string"]) > HEADER_BYTES:
             return ApiError(414, "too_large", f"an address may have {HEADER_BYTES:,} bytes")
-        hosts = [value for name, value in headers if name == b"host"]
-        if len(hosts) != 1 or hosts[0].decode("latin-1").lower() not in self.keys.hosts:
+        hosts = _values(headers, b"host")
+        if len(hosts) != 1 or hosts[0].lower() not in self.keys.hosts:
             return ApiError(403, "foreign_host", "this server answers to 127.0.0.1 and localhost with its port alone")
-        origins = [value.decode("latin-1").lower() for name, value in headers if name == b"origin"]
-        if any(origin not in {f"http://{host}" for host in self.keys.hosts} for origin in origins):
+        origins = _values(headers, b"origin")
+        if any(origin.lower() not in {f"http://{host}" for host in self.keys.hosts} for origin in origins):
             return ApiError(403, "foreign_origin", "another site may not use this server")
-        sites = [value.decode("latin-1").lower() for name, value in headers if name == b"sec-fetch-site"]
+        sites = [site.lower() for site in _values(headers, b"sec-fetch-site")]
         if any(site not in ("same-origin", "none") for site in sites):
             return ApiError(403, "foreign_origin", "another site may not use this server")
         if not scope["path"].startswith("/api/") or scope["path"] == SESSION:
@@ -137,7 +137,7 @@ class Guard:
         return self._token_refusal(scope, headers, own=bool(origins) or "same-origin" in sites)
 
     def _token_refusal(self, scope: Scope, headers: list[tuple[bytes, bytes]], *, own: bool) -> ApiError | None:
-        bearers = [value.decode("latin-1") for name, value in headers if name == b"authorization"]
+        bearers = _values(headers, b"authorization")
         if bearers:
             kind, _, given = bearers[0].partition(" ")
             if len(bearers) == 1 and kind.lower() == "bearer" and self.keys.is_token(given.strip()):
@@ -151,13 +151,16 @@ class Guard:
         return None
 
     def _has_session(self, headers: list[tuple[bytes, bytes]]) -> bool:
-        for name, value in headers:
-            if name != b"cookie":
-                continue
+        for text in _values(headers, b"cookie"):
             try:
-                found = SimpleCookie(value.decode("latin-1")).get(self.keys.cookie)
+                found = SimpleCookie(text).get(self.keys.cookie)
             except CookieError:
                 continue
             if found is not None and hmac.compare_digest(found.value.encode(), self.keys.session.encode()):
                 return True
         return False
+
+
+def _values(headers: list[tuple[bytes, bytes]], name: bytes) -> list[str]:
+    """Every value of a header, which may come more than once."""
+    return [value.decode("latin-1") for key, value in headers if key == name]

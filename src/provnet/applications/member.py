@@ -136,28 +136,16 @@ def memberships(
     """
     run = run_of(run)
     pictures = checked(run, images, warn=warn)
-    if sha256 is not None and (isinstance(sha256, str) or not isinstance(sha256, Sequence | np.ndarray)):
-        raise UsageError(f"sha256 must be a list of hashes, one a picture; got {sha256!r:.80}")
-    if sha256 is not None and len(sha256) != len(pictures):
-        raise UsageError(f"{len(sha256)} hashes for {len(pictures)} pictures; give one each")
-    for text in () if sha256 is None else sha256:
-        if not isinstance(text, str) or not re.fullmatch("([0-9a-fA-F]{64})?", text):
-            raise UsageError(f"a SHA-256 has 64 digits of 0-9 and a-f, got {text!r:.80}")
+    hashes = _hashes(sha256, len(pictures))
     chosen = decides(run.network)
-    if not isinstance(heldout, Heldout | None):
-        raise UsageError(
-            f"heldout must be a Heldout, got {type(heldout).__name__}; an audit gives one: found = audit(run, members, "
-            "nonmembers), then Heldout(found.decides, found.heldout, found.copies)"
-        )
-    if heldout is not None and heldout.score != chosen:
-        raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{chosen}"; audit it again')
+    _check_heldout(heldout, chosen)
     found = member_scores(run, pictures, warn=False)
     by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
     pixels = pixel_hashes(run, pictures)
     unseen = maybe_trained(run.config.training, run.config.erased)
     verdicts = []
     for row, (value, match) in enumerate(zip(found.values[chosen].tolist(), found.match.tolist(), strict=True)):
-        same_bytes = by_bytes.get(bytes.fromhex(sha256[row]), []) if sha256 is not None else []
+        same_bytes = by_bytes.get(hashes[row], [])
         same_pixels = by_pixels.get(pixels[row].tobytes(), [])
         p_value, missed = _compared(value, heldout) if match >= 0 else (None, None)
         verdict, agrees, why = _verdict(bool(same_bytes), bool(same_pixels), p_value, missed, heldout)
@@ -165,8 +153,7 @@ def memberships(
         if verdict == STRANGER and unseen:
             verdict, why = UNKNOWN, f"{why}, but not all that were trained on can be compared: {unseen}"
         same = same_bytes or same_pixels or ([match] if match >= 0 and verdict != STRANGER else [])
-        same = [i for i in same if not run.samples.added[i]] or same  # one that was trained on settles it
-        place = match if match in same else next(iter(same), None)
+        place = _behind(run.samples, same, match)
         if place is not None and verdict != UNKNOWN and run.samples.added[place]:
             verdict, why = ADDED, _added(agrees, unseen)
         matched = None if place is None else _matched(run.samples, place)
@@ -174,6 +161,36 @@ def memberships(
         said = value if match >= 0 else None
         verdicts.append(Membership(verdict, agrees, matched, chosen, said, p_value, count, missed, why))
     return verdicts
+
+
+def _hashes(sha256: Sequence[str] | None, n: int) -> list[bytes]:
+    """The hash of each picture, empty where it is not known."""
+    if sha256 is None:
+        return [b""] * n
+    if isinstance(sha256, str) or not isinstance(sha256, Sequence | np.ndarray):
+        raise UsageError(f"sha256 must be a list of hashes, one a picture; got {sha256!r:.80}")
+    if len(sha256) != n:
+        raise UsageError(f"{len(sha256)} hashes for {n} pictures; give one each")
+    for text in sha256:
+        if not isinstance(text, str) or not re.fullmatch("([0-9a-fA-F]{64})?", text):
+            raise UsageError(f"a SHA-256 has 64 digits of 0-9 and a-f, got {text!r:.80}")
+    return [bytes.fromhex(text) for text in sha256]
+
+
+def _check_heldout(heldout: Heldout | None, score: str) -> None:
+    if not isinstance(heldout, Heldout | None):
+        raise UsageError(
+            f"heldout must be a Heldout, got {type(heldout).__name__}; an audit gives one: found = audit(run, members, "
+            "nonmembers), then Heldout(found.decides, found.heldout, found.copies)"
+        )
+    if heldout is not None and heldout.score != score:
+        raise UsageError(f'held-out scores are "{heldout.score}", this network is judged by "{score}"; audit it again')
+
+
+def _behind(samples: SampleTable, same: list[int], match: int) -> int | None:
+    """Of the samples that agree the one to name: one that was trained on settles it, the match where it is one."""
+    settling = [i for i in same if not samples.added[i]] or same
+    return match if match in settling else next(iter(settling), None)
 
 
 def _verdict(

@@ -11,6 +11,7 @@ from provnet.cli.runsources import KEY as SUBSET
 
 if TYPE_CHECKING:
     from provnet.data.imagedata import DataSpec
+    from provnet.models.config import NetworkConfig
     from provnet.runconfig import RunConfig
 
 
@@ -81,10 +82,7 @@ def recipe_options(config: RunConfig) -> str:
     ' --network class-independent --epochs 7'
     """
     from provnet.generation.recipes import RECIPES
-    from provnet.models.backbones import auto_backbone
-    from provnet.runconfig import CUSTOM
     from provnet.training.config import PRESETS, for_samples
-    from provnet.training.plan import auto_head
 
     network, settings, about = config.network, config.training.get("training"), config.training.get("data")
     if not isinstance(settings, Mapping) or not isinstance(about, Mapping):
@@ -95,17 +93,7 @@ def recipe_options(config: RunConfig) -> str:
         words = ["--task", "generate", "--generator", generators[preset]]
         usual = RECIPES[generators[preset]].config
     elif preset in PRESETS:
-        usual = PRESETS[preset]
-        words = ["--network", network.network]
-        own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
-        words += [] if network.backbone in own else ["--backbone", network.backbone]
-        words += [] if network.head == auto_head(preset) else ["--head", network.head]
-        words += [] if network.key_type == "fp32" else ["--keys", network.key_type]
-        words += ["--key-width", str(network.key_width)] if network.key_width else []
-        words += ["--alpha", str(network.alpha)] if network.alpha else []
-        words += [] if network.conditional else ["--no-conditional"]
-        words += [] if network.level == 3 else ["--level", str(network.level)]
-        words += [] if preset == "fast" else ["--preset", preset]
+        words, usual = _network_words(network, preset, n), PRESETS[preset]
     else:
         return ""
     plain = for_samples(usual, n, network.input_shape).to_json()
@@ -116,6 +104,24 @@ def recipe_options(config: RunConfig) -> str:
     processes = machine.get("processes", 1) if isinstance(machine, Mapping) else 1
     words += ["--devices", str(processes)] if processes != 1 else []  # each normalises its own share of a batch
     return _words(words)
+
+
+def _network_words(network: NetworkConfig, preset: str, n: int) -> list[str]:
+    """The network itself, where it is not what the preset takes for n samples."""
+    from provnet.models.backbones import auto_backbone
+    from provnet.runconfig import CUSTOM
+    from provnet.training.plan import auto_head
+
+    own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
+    words = ["--network", network.network]
+    words += [] if network.backbone in own else ["--backbone", network.backbone]
+    words += [] if network.head == auto_head(preset) else ["--head", network.head]
+    words += [] if network.key_type == "fp32" else ["--keys", network.key_type]
+    words += ["--key-width", str(network.key_width)] if network.key_width else []
+    words += ["--alpha", str(network.alpha)] if network.alpha else []
+    words += [] if network.conditional else ["--no-conditional"]
+    words += [] if network.level == 3 else ["--level", str(network.level)]
+    return words + ([] if preset == "fast" else ["--preset", preset])
 
 
 def subset_options(config: RunConfig) -> str:

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +97,7 @@ def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
-        result = app(arguments, prog_name="provnet", standalone_mode=False, obj=arguments)
+        result = commands()(arguments, prog_name="provnet", standalone_mode=False, obj=arguments)
         if result == INTERRUPTED:
             error_line("interrupted")
         return result if isinstance(result, int) else 0
@@ -111,6 +112,12 @@ def _run(arguments: list[str], debug: bool) -> int:
         code, message = _explained(error, arguments[0])
         error_line(message)
         return code
+
+
+@cache
+def commands() -> Any:
+    """All commands with their options: typer reads them off the functions, which takes longer than many a command."""
+    return typer.main.get_command(app)
 
 
 def _explained(error: Exception, command: str) -> tuple[int, str]:

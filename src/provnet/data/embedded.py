@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,17 @@ from provnet.errors import IntegrityError
 
 def open_embedded(split: str, options: OpenOptions) -> Opened:
     """5,000 real MNIST digits, 500 a class: 4,000 for training, 1,000 for testing."""
+    values = np.frombuffer(_content(), np.uint8)
+    raw, labels = values[: N * SIDE * SIDE].reshape(N, SIDE, SIDE), values[N * SIDE * SIDE :].astype(np.int64)
+    rows = {"train": slice(0, TRAIN), "test": slice(TRAIN, N), "all": slice(0, N)}[split]
+    ids = [f"train/{i}" for i in range(TRAIN)] + [f"test/{i}" for i in range(N - TRAIN)]
+    names = check_names(options.class_names or DIGITS)
+    return assemble(raw[rows], labels[rows], names, ids[rows], options=options, convert=lambda pixels: pixels[:, None])
+
+
+@cache
+def _content() -> bytes:
+    """What mnist5k.xz holds, 4 MB: kept, as unpacking takes longer than everything else."""
     blob = read_file(Path(__file__).parent / "embedded" / "mnist5k.xz")
     try:
         content = lzma.decompress(blob)
@@ -24,12 +36,7 @@ def open_embedded(split: str, options: OpenOptions) -> Opened:
         content = b""
     if hashlib.sha256(content).hexdigest() != CONTENT_SHA256:
         raise IntegrityError("the embedded data set mnist5k.xz is damaged; install provnet again")
-    values = np.frombuffer(content, np.uint8)
-    raw, labels = values[: N * SIDE * SIDE].reshape(N, SIDE, SIDE), values[N * SIDE * SIDE :].astype(np.int64)
-    rows = {"train": slice(0, TRAIN), "test": slice(TRAIN, N), "all": slice(0, N)}[split]
-    ids = [f"train/{i}" for i in range(TRAIN)] + [f"test/{i}" for i in range(N - TRAIN)]
-    names = check_names(options.class_names or DIGITS)
-    return assemble(raw[rows], labels[rows], names, ids[rows], options=options, convert=lambda pixels: pixels[:, None])
+    return content
 
 
 def open_digits(split: str, options: OpenOptions) -> Opened:

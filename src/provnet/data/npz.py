@@ -38,22 +38,21 @@ def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
         warnings.warn(f"{path}: arrays not used: {shown(', '.join(unused))[:200]}", DataWarning, stacklevel=2)
     if split == "test" and not has_test:
         raise UsageError(f"{path}: no test split (`test_images`, `test_labels`); add them, or use split train or all")
-    parts = ["train"] if split == "train" or not has_test else ["train", "test"] if split == "all" else ["test"]
-    prefix = {"train": "", "test": "test_"}
-    every = ["train", "test"] if has_test else ["train"]
+    prefixes = {"train": "", "test": "test_"} if has_test else {"train": ""}
+    parts = list(prefixes) if split == "all" else [split]
     given = options.class_names or (_names(arrays["class_names"], path) if "class_names" in arrays else None)
     try:
-        answers = {p: arrays[f"{prefix[p]}labels"] for p in every}
-        labels, names = encode_labels(np.concatenate(list(answers.values())), given)  # one numbering for both splits
-        sizes = np.cumsum([0] + [len(answers[p]) for p in every])
-        encoded = {p: labels[sizes[i] : sizes[i + 1]] for i, p in enumerate(every)}
-        raw = np.concatenate([arrays[f"{prefix[p]}images"] for p in parts])
+        answers = [arrays[f"{prefix}labels"] for prefix in prefixes.values()]
+        labels, names = encode_labels(np.concatenate(answers), given)  # one numbering for both splits
+        ends = np.cumsum([len(one) for one in answers])
+        encoded = dict(zip(prefixes, np.split(labels, ends[:-1]), strict=True))
+        raw = np.concatenate([arrays[f"{prefixes[p]}images"] for p in parts])
         check_array(raw)
         ids, sources = list[str](), list[str | None]()
         for p in parts:
-            count = len(arrays[f"{prefix[p]}images"])
-            ids += sample_ids(arrays.get(f"{prefix[p]}ids"), p, count)
-            sources += sample_sources(arrays.get(f"{prefix[p]}sources"), count)
+            count = len(arrays[f"{prefixes[p]}images"])
+            ids += sample_ids(arrays.get(f"{prefixes[p]}ids"), p, count)
+            sources += sample_sources(arrays.get(f"{prefixes[p]}sources"), count)
         return assemble(
             raw,
             np.concatenate([encoded[p] for p in parts]),

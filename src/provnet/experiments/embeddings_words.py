@@ -174,8 +174,7 @@ def border_share(results: Results, data: str) -> tuple[Figure, Figure] | None:
 
 
 def _mixed(places: np.ndarray, labels: np.ndarray, asked: np.ndarray, skipped: int) -> Figure:
-    away = np.linalg.norm(asked[:, None] - places[None], axis=2)
-    near = np.argsort(away, axis=1)[:, skipped : AMONG + skipped]
+    near = _search(places, min(AMONG + skipped, len(places))).kneighbors(asked, return_distance=False)[:, skipped:]
     return float((labels[near] != labels[near[:, :1]]).any(1).mean()), len(asked)
 
 
@@ -185,14 +184,14 @@ def purity(places: np.ndarray, labels: np.ndarray, among: int = AMONG) -> float:
     >>> purity(np.array([[0.0, 0.0], [0.0, 0.1], [9.0, 9.0], [9.0, 9.1]]), np.array([0, 0, 1, 2]), among=1)
     0.5
     """
-    among, same = min(among, len(places) - 1), 0
-    for start in range(0, len(places), 500):  # all distances at once would take much memory
-        away = np.linalg.norm(places[start : start + 500, None] - places[None], axis=2)
-        mine = np.arange(len(away))
-        away[mine, start + mine] = np.inf
-        near = np.argsort(away, axis=1)[:, :among]
-        same += int((labels[near] == labels[start + mine, None]).sum())
-    return same / (among * len(places))
+    near = _search(places, min(among, len(places) - 1)).kneighbors(return_distance=False)  # of each, without itself
+    return float((labels[near] == labels[:, None]).mean())
+
+
+def _search(places: np.ndarray, count: int) -> Any:
+    from sklearn.neighbors import NearestNeighbors
+
+    return NearestNeighbors(n_neighbors=count).fit(places)
 
 
 def embeddings_figures(results: Results) -> dict[str, bytes]:

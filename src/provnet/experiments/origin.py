@@ -61,8 +61,8 @@ def free_memory() -> None:
 
     import torch
 
-    gc.collect()
     if torch.cuda.is_available():
+        gc.collect()
         torch.cuda.empty_cache()
 
 
