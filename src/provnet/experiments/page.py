@@ -10,6 +10,7 @@ where matplotlib is installed.
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import sys
@@ -22,7 +23,7 @@ from provnet.experiments.catalogue import EXPERIMENTS
 from provnet.experiments.glance import at_a_glance, in_short
 from provnet.experiments.headlines import headline
 from provnet.experiments.made_on import origins, time_taken
-from provnet.experiments.records import SCALES, Experiment, Results
+from provnet.experiments.records import SCALES, Cell, Experiment, Results
 from provnet.experiments.store import read_results, results_file
 
 COMMAND = "python -m provnet.experiments.page"
@@ -192,13 +193,25 @@ def _found(results: Results, body: Sequence[str]) -> list[str]:
 
 
 def _left(experiment: Experiment, results: Results) -> list[str]:
-    """What was not run: all of it, or cells by name."""
+    """What was not run: all of it, or cells by name, with what they would take or what they lack."""
     if not results.cells:
         return ["**Not run** at full scale yet.", ""]
-    left = [f"`{cell.name}`" for cell in experiment.cells(SCALES["full"]) if cell.name not in results.cells]
+    left = [cell for cell in experiment.cells(SCALES["full"]) if cell.name not in results.cells]
     if not left or results.scale != "full":
         return []
-    return [textwrap.fill(f"**Not run**: {', '.join(left)}.", 120, break_on_hyphens=False), ""]
+    parts = []
+    if to_run := [cell for cell in left if cell.name not in results.absent]:
+        minutes = math.ceil(sum(cell.seconds for cell in to_run) / 60)
+        more = f"about {minutes} min more of an H200, by estimate; the command runs only what is not kept"
+        parts.append(f"{_names(to_run)}: {more}.")
+    reasons = {cell.name: results.absent[cell.name].split(". ")[0] for cell in left if cell.name in results.absent}
+    for reason in dict.fromkeys(reasons.values()):
+        parts.append(f"{_names([cell for cell in left if reasons.get(cell.name) == reason])}: {reason}.")
+    return [textwrap.fill(f"**Not run**: {' '.join(parts)}", 120, break_on_hyphens=False), ""]
+
+
+def _names(cells: Sequence[Cell]) -> str:
+    return ", ".join(f"`{cell.name}`" for cell in cells)
 
 
 def _pictures(experiment: Experiment, results: Results, figures: Sequence[str]) -> list[str]:
