@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provnet.experiments.beside import OURS, Apart, judged, percent_of
+from provnet.experiments.beside import OURS, judged, percent_of
 from provnet.experiments.markdown import table
-from provnet.experiments.pairs import Known, less
+from provnet.experiments.pairs import Known, with_luck
 
-# Student's 97.5 % point for 1, 2, ... degrees of freedom; more seeds than that take the last, which is wider
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 HEAD = ("network", "number", "batches as printed", "larger batches", "larger less printed")
 
 
@@ -37,7 +33,7 @@ def larger_batches(figures: Sequence[Both], scale: str) -> list[str]:
     >>> larger_batches([Both("MNIST", "class", None, Known((0.99, 10_000)))], "full")
     []
     """
-    found = [(one, gap) for one in figures if (gap := _gap(one)) is not None]
+    found = [(one, gap) for one in figures if (gap := with_luck(one.larger, one.printed)) is not None]
     if not found or scale != "full":
         return []
     signs = [gap.sign for _, gap in found]
@@ -48,22 +44,6 @@ def larger_batches(figures: Sequence[Both], scale: str) -> list[str]:
     rows = [(one.network, one.number, _percent(one.printed), _percent(one.larger), str(gap)) for one, gap in found]
     question = f"- {OURS}Larger batches change the figures: {said}"
     return ["", "### Larger batches", "", question, "", *table(HEAD, rows, left=2)]
-
-
-def _gap(one: Both) -> Apart | None:
-    """Larger less printed. Where either has several seeds, how far they lie apart is in the interval, too."""
-    gap = less(one.larger, one.printed)
-    if gap is None or one.larger is None or one.printed is None:
-        return gap
-    several = [side.each for side in (one.larger, one.printed) if len(side.each) > 1]
-    if not several:
-        return gap
-    free = sum(len(rates) - 1 for rates in several)
-    variance = sum((len(rates) - 1) * statistics.variance(rates) for rates in several) / free
-    trainings = 1 / len(one.larger.each) + 1 / len(one.printed.each)
-    luck = STUDENT[min(free, len(STUDENT)) - 1] * math.sqrt(variance * trainings)
-    half = math.hypot((gap.high - gap.low) / 2, luck)
-    return Apart(gap.value, gap.value - half, gap.value + half)
 
 
 def _percent(one: Known | None) -> str:

@@ -11,7 +11,7 @@ from statistics import NormalDist
 from provnet.experiments.markdown import DASH, ends, number, spread, table, tally, verdict
 from provnet.experiments.paper import NOT_RUN, Printed, Standing, printed, standing
 from provnet.experiments.records import Figure, Result, Results
-from provnet.stats import Z95
+from provnet.stats import Z95, wilson
 
 OURS = "*Our question.* "
 CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
@@ -24,6 +24,10 @@ CHANCE = (
 PAIRED = (
     "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared sample "
     "by sample."
+)
+SEEDS = (
+    "Intervals of differences hold the chance of the samples and, where a network has several seeds, how far these lie "
+    "apart. Two networks that were asked the same samples are compared as if each had samples of its own."
 )
 ONE_SEED = (
     "Every network was trained once: the luck of one training is not in the intervals, nor in the word *surely*. How "
@@ -83,6 +87,20 @@ def apart(one: Figure, other: Figure, comparisons: int = 1) -> Apart:
     return Apart(value, value - half, value + half)
 
 
+def beyond(one: Figure | None, bar: float) -> int | None:
+    """1 where the Wilson interval of a rate, as it is printed, lies above a bar, -1 where below, else 0.
+
+    >>> beyond((0.9918, 10_000), 0.99), beyond((0.95, 10_000), 0.9), beyond((0.0, 10_000), 0.5), beyond(None, 0.5)
+    (0, 1, -1, None)
+    """
+    if one is None:
+        return None
+    found = wilson(min(one[0] * one[1], one[1]), one[1])
+    if found.low is None or found.high is None:
+        return None
+    return 1 if found.low > bar else -1 if found.high < bar else 0
+
+
 def judged(signs: Iterable[int | None], said: str = ALL) -> str:
     """One verdict of many cases: 1 surely as claimed, -1 surely not, 0 too near to say, None not run.
 
@@ -125,8 +143,8 @@ def counted(signs: Iterable[int | None], *, sure: bool = True) -> str:
     return f"surely so in {yes}, surely not in {no}, too near to say in {near}, {of}"
 
 
-def told(findings: Sequence[Finding], results: Results) -> list[str]:
-    """The sentences as a list; at smaller scales nothing is judged."""
+def told(findings: Sequence[Finding], results: Results, chance: str = "") -> list[str]:
+    """The sentences as a list; at smaller scales nothing is judged. `chance`: what intervals hold, if not the usual."""
     if results.scale != "full" or not results.cells:
         return []
     lines = [
@@ -135,9 +153,9 @@ def told(findings: Sequence[Finding], results: Results) -> list[str]:
         for one in findings
     ]
     pairs = any({"hits", "right"} & set(one.told) for seeds in results.cells.values() for one in seeds.values())
-    chance = [PAIRED if pairs else CHANCE] if any("points (" in line for line in lines) else []
+    held = [chance or (PAIRED if pairs else CHANCE)] if any("points (" in line for line in lines) else []
     alone = [ONE_SEED] if lines and all(len(seeds) == 1 for seeds in results.cells.values()) else []
-    return ["", *lines, *(["", " ".join([*chance, *alone])] if chance or alone else [])]
+    return ["", *lines, *(["", " ".join([*held, *alone])] if held or alone else [])]
 
 
 def mean(results: Results, cell: str, figure: str) -> Figure | None:
@@ -167,7 +185,8 @@ def summary(results: Results, name: str) -> str:
     far = sum(ours.mean is not None and ours.mean > paper.value + FAR for paper, ours in found.items())
     words = f"The paper's numbers: {tally(list(found.values()))}."
     if far:
-        words += f" Above by more than {100 * FAR:.0f} points, so that the paper's set-up must differ: {far}."
+        words += f" Above by more than {100 * FAR:.0f} points, more than chance among the samples explains, so the two "
+        words += f"set-ups differ: {far}."
     return words
 
 

@@ -1,8 +1,8 @@
 """What the index branch costs: class accuracy, time and parameters of the same network with and without it.
 
 Claim: two branches give classes and indices at once, "at the cost of larger models and greater computational demands"
-    than a single branch (sec. 5.1; sizes stand under table 2); "The index head also adds computational cost and may
-    impact main-task performance" (sec. 6; the paper does not say how much).
+    than a single branch (sec. 5.1; sizes stand under table 2, times of single branches were not compared); "The index
+    head also adds computational cost and may impact main-task performance" (sec. 6; the paper does not say how much).
 Command: provnet reproduce cost --data-dir DIR --device cuda
 Expected: class accuracy within the interval of the network without an index branch; most of the parameters and of the
     training time are the index branch's; a query costs little more.

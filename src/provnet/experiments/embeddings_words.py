@@ -12,6 +12,7 @@ from provnet.experiments.beside import (
     Finding,
     against,
     apart,
+    beyond,
     counts,
     judged,
     mean,
@@ -25,7 +26,6 @@ from provnet.experiments.paper import printed
 from provnet.experiments.pictures import bare, draw, unpacked
 from provnet.experiments.plots import png, pyplot
 from provnet.experiments.records import Figure, Results
-from provnet.stats import wilson
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows
@@ -127,7 +127,7 @@ def _likeness(results: Results) -> Finding:
     )
     claim += "when the right class is given; judged on digits, of which it is said):"
     parts = [f"{words} {rate(one)} % of {one[1]:,}" for words, one in found.items() if one is not None]
-    return Finding(claim, judged([_most(found[PAIRS[DIGITS]])]), "; ".join(parts) or NOT_MEASURED)
+    return Finding(claim, judged([beyond(found[PAIRS[DIGITS]], 0.5)]), "; ".join(parts) or NOT_MEASURED)
 
 
 def _styles(results: Results) -> Finding:
@@ -142,19 +142,10 @@ def _styles(results: Results) -> Finding:
         for group in [] if one is None else _ordered(one.told):
             if "together" in group:
                 share, n = group["together"]
-                signs.append(_most((share, n)))
+                signs.append(beyond((share, n), 0.5))
                 chance = f"by chance {number(group['by_chance'])} %"
                 parts.append(f'{words} "{group["name"]}" {rate((share, n))} % of {n:,}, {chance}')
     return Finding(claim, judged(signs), "; ".join(parts) or NOT_MEASURED)
-
-
-def _most(one: Figure | None) -> int | None:
-    """1 where a rate is surely above a half, -1 where surely below, else 0; None where it was not measured."""
-    if one is None:
-        return None
-    found = wilson(one[0] * one[1], one[1])
-    low, high = found.low or 0.0, 1.0 if found.high is None else found.high
-    return 1 if low > 0.5 else -1 if high < 0.5 else 0
 
 
 def border_share(results: Results, data: str) -> tuple[Figure, Figure] | None:

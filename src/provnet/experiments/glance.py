@@ -24,7 +24,12 @@ _FINDING = re.compile(r"^- (.*?):? \*\*([a-z ]+)\*\*: ")
 
 def at_a_glance(sections: Sequence[tuple[Experiment, Results, Sequence[str]]]) -> list[str]:
     """A table with a row an experiment, each linked to its section."""
-    return table(HEAD, [_row(*one) for one in sections], left=len(HEAD))
+    rows = table(HEAD, [_row(*one) for one in sections], left=len(HEAD))
+    return [
+        *rows,
+        "",
+        "Verdicts without all of their cases count, too; below they are said to be *so far*.",
+    ]
 
 
 def _row(experiment: Experiment, results: Results, lines: Sequence[str]) -> tuple[str, ...]:

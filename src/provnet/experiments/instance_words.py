@@ -74,7 +74,8 @@ def findings(results: Results) -> list[Finding]:
                 other = apart(near, blank)
                 signs.append(other.sign)
                 text += f"; nearest neighbour {percent_of(near)} against {percent_of(blank)}, {other}"
-            found.append(Finding(f"{words}: indices alone teach features of classes:", judged(signs), text))
+            claim = f'{words}: "memorization tasks implicitly learn semantic structure" (indices alone against no '
+            found.append(Finding(f"{claim}training; app. 7.6):", judged(signs), text))
         if given is not None:
             gap = apart(index, given)
             text = f"linear probe {percent_of(index)} against {percent_of(given)} with classes, {gap}"

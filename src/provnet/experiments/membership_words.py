@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.experiments.beside import CASES, Finding, apart, counted, judged, percent_of, told
+from provnet.experiments.beside import CASES, Finding, beyond, counted, judged, percent_of, told
 from provnet.experiments.beside import mean as mean_of
 from provnet.experiments.markdown import DASH, ends, spread, table
 from provnet.experiments.paper import standing
@@ -152,7 +152,7 @@ def _found(results: Results) -> Finding:
     parts = []
     for data, words in PAPERS.items():
         each = [mean_of(results, cell_of(data), name) for name in INDEX_FOUND]
-        signs += [None if one is None else apart(one, (CLOSE, 10**9)).sign for one in each]
+        signs += [beyond(one, CLOSE) for one in each]
         rates = [percent_of(one) for one in each if one is not None]
         parts += [f"{words} {' and '.join(rates)}"] if rates else []
     claim = (

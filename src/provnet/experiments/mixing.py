@@ -10,7 +10,8 @@ Time: half an hour for one seed, four networks at a time.
 
 The layers of app. 7.1, 80 epochs. To fit the time the batch is 512 instead of 128, with the printed rate; α = .3 of
 MNIST is trained with the printed batch, too, and so are the single branches of `table2`. Index accuracy is told for the
-own index and for sampled targets (guide, 3); which answers are right is kept, so that α are compared sample by sample.
+own index and for sampled targets (guide, 3). Fig. 2 prints no numbers: the paper's are those of the single branches
+of its table 2, here with larger batches; which answers are right is kept, so that α are compared sample by sample.
 """
 
 from __future__ import annotations

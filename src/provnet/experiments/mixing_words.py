@@ -7,14 +7,24 @@ from typing import Any
 import numpy as np
 
 from provnet.experiments.batches import Both, larger_batches
-from provnet.experiments.beside import Apart, Finding, chapter, judged, mean, percent_of, standings, summary, told
+from provnet.experiments.beside import (
+    Apart,
+    Finding,
+    beyond,
+    chapter,
+    judged,
+    mean,
+    percent_of,
+    standings,
+    summary,
+    told,
+)
 from provnet.experiments.copies import HEAD, copies_of
 from provnet.experiments.pairs import Known, known, less
 from provnet.experiments.paper import MISSED
 from provnet.experiments.pictures import bare, joined, unpacked
 from provnet.experiments.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet.experiments.records import Figure, Result, Results
-from provnet.stats import wilson
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
@@ -178,12 +188,8 @@ def _near(found: Figure, said: float) -> int:
 
 def _lost(found: Known | None) -> int | None:
     """Whether a rate is surely below LOST, or surely not."""
-    if found is None:
-        return None
-    rate, n = found.figure
-    interval = wilson(rate * n, n)
-    assert interval.low is not None and interval.high is not None
-    return 1 if interval.high < LOST else -1 if interval.low >= LOST else 0
+    sign = None if found is None else beyond(found.figure, LOST)
+    return None if sign is None else -sign
 
 
 def mixing_figures(results: Results) -> dict[str, bytes]:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from provnet.experiments import networks
-from provnet.experiments.beside import told
+from provnet.experiments.beside import SEEDS, told
 from provnet.experiments.plots import against_paper
 from provnet.experiments.records import Cell, Experiment, Job, Results, Scale, Told
 from provnet.experiments.settings import DATA, SETTINGS
@@ -68,7 +68,7 @@ def run(data: str, setting: str, job: Job) -> Told:
 
 def section(results: Results) -> list[str]:
     """The table as Markdown, data set by data set."""
-    return section_of(results, remarks("table2"), claims=told(findings(results), results))
+    return section_of(results, remarks("table2"), claims=told(findings(results), results, SEEDS))
 
 
 EXPERIMENT = Experiment("table2", str(__doc__), cells, section, against_paper)

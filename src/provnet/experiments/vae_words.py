@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from provnet.experiments.beside import BAR, NOT_TESTED, Finding, apart, counted, judged, mean, told
+from provnet.experiments.beside import BAR, NOT_TESTED, Finding, beyond, counted, judged, mean, told
 from provnet.experiments.markdown import ends, spread, table
 from provnet.experiments.paper import Standing, standing
 from provnet.experiments.pictures import draw, unpacked
@@ -32,9 +32,9 @@ FIGURES = {
     "class_accuracy": "class, unseen",
     "judge_accuracy": "class that the judge sees, unseen",
     "agreement": "generated: judge sees the class of the first source",
-    "nearer_than_another": "generated: first source nearer than another of its class",
-    "nearer_than_any": "generated: first source nearer than any other sample",
-    "five_nearer_than_any": "generated: five sources nearer, on average, than five others",
+    "nearer_than_another": "generated: first source nearer than one of its class drawn at random",
+    "nearer_than_any": "generated: first source nearer than one sample drawn at random",
+    "five_nearer_than_any": "generated: five sources nearer, on average, than five drawn at random",
     "different_first_sources": "generated: different first sources, of all pictures",
 }
 READINGS = {
@@ -136,16 +136,16 @@ def _alike(results: Results) -> Finding:
     for cell in ("mnist/paper", "fashion-mnist/paper", "lfw/faces"):
         near = mean(results, cell, "nearer_than_any" if cell.startswith("lfw") else "nearer_than_another")
         seen = mean(results, cell, "agreement")
-        signs.append(None if near is None else apart(near, (0.5, 10**9)).sign)
+        signs.append(beyond(near, 0.5))
         text = f"{CELLS[cell]} nearer for {_with_ends(near)}" if near else ""
         if not cell.startswith("lfw"):
             signs.append(_high(seen))
             text += f", the same class for {_with_ends(seen)}" if seen else ""
         parts += [text] if text else []
     claim = (
-        "Generated samples closely resemble the samples that are named (in more than half the first is nearer in "
-        "pixels than another of its class, of faces than another face; a judge sees its class in "
-        f"{100 * HIGH:.0f} % or more):"
+        "Generated samples closely resemble the samples that are named (in more than half, which is what chance gives, "
+        "the first is nearer in pixels than one of its class drawn at random, of faces than a face drawn at random; a "
+        f"judge sees its class in {100 * HIGH:.0f} % or more):"
     )
     return Finding(claim, judged(signs), "; ".join(parts) or "not run")
 
@@ -184,7 +184,7 @@ def _at_once(results: Results, reading: str, words: str) -> Finding:
 
 
 def _high(one: Figure | None) -> int | None:
-    return None if one is None else apart(one, (HIGH, 10**9)).sign
+    return beyond(one, HIGH)
 
 
 def _with_ends(one: Figure) -> str:
