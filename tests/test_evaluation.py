@@ -19,7 +19,7 @@ from provnet.data.compare import compare
 from provnet.data.distort import add_noise, jpeg, shift
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
-from provnet.evaluation import NEVER, Evaluation, evaluate
+from provnet.evaluation import NEVER, Evaluation, evaluate, trained_rows
 from provnet.explanation import explain
 from provnet.stats import Interval, wilson
 from provnet.training.config import train_config
@@ -193,3 +193,14 @@ def test_it_prints_a_line_a_figure_that_was_measured() -> None:
     nothing = wilson(0, 0)
     empty = Evaluation(nothing, nothing, nothing, {}, {}, {}, {}, 1.0)
     assert str(empty) == "nothing was measured"
+
+
+def test_data_with_one_of_two_equal_samples_exchanged_are_other_data() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 6), dtype=np.uint8)
+    labels, ids = np.arange(8) % 2, [f"{i}" for i in range(8)]
+    pixels[2] = pixels[0]
+    run = fit(provnet.open_data(pixels, labels, ids=ids), config=train_config(epochs=1))
+    other = pixels.copy()
+    other[2] = 7
+    with pytest.raises(UsageError, match="not the ones this run was trained on; see provnet verify"):
+        trained_rows(run, provnet.open_data(other, labels, ids=["0", "1", "x", *ids[3:]]))

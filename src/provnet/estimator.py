@@ -24,7 +24,7 @@ from provnet.data.imagedata import ImageData
 from provnet.errors import NonFiniteError, UsageError
 from provnet.evaluation import Evaluation, evaluate
 from provnet.explanation import Explanation, active_network, explain
-from provnet.inputs import row_shape, to_input
+from provnet.inputs import picture_rule, row_shape, to_input
 from provnet.labelled import (
     answers_of,
     check_shape,
@@ -224,7 +224,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "run_")
         if isinstance(given, ImageData):
             return to_input(self.run_, given)
-        rows, shape = flatten(many(given, self.run_.config.network.input_shape))
+        rows, shape = flatten(many(given, self.run_.config.network.input_shape, picture_rule(self.run_.config)))
         rows = validate_data(self, rows, reset=False)
         return to_input(self.run_, rows if shape is None else rows.reshape(len(rows), *shape))
 

@@ -162,7 +162,9 @@ def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray |
 def _same(given: SampleTable, table: SampleTable) -> bool:
     """Whether these are the samples of the run in another order."""
     places = compare(table, given).positions if len(given) == len(table) else np.array([-1])
-    return bool((places >= 0).all()) and given.select(places).fingerprint == table.fingerprint
+    if (places < 0).any() or len(np.unique(places)) < len(places):
+        return False
+    return given.select(places).fingerprint == table.fingerprint
 
 
 def _rate(hits: np.ndarray) -> Interval:

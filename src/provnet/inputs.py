@@ -17,6 +17,7 @@ from torch import Tensor
 
 from provnet.data.arrays import check_array, to_numpy
 from provnet.data.imagedata import ImageData
+from provnet.data.rules import DecodeRule, make_options
 from provnet.errors import DataError, IntegrityError, UsageError
 from provnet.modelfile import Run, RunConfig
 from provnet.models.config import NetworkConfig
@@ -58,7 +59,8 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     """
     config = run.config if isinstance(run, Run) else run
     network = config.network if isinstance(config, RunConfig) else config
-    raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples)
+    rule = picture_rule(config) if isinstance(config, RunConfig) else None
+    raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples, rule)
     check_array(raw)
     values = _arrange(raw, network.input_shape, row_shape(config))
     typed = _typed(values, is_bytes=takes_bytes(network))
@@ -105,6 +107,12 @@ def picture_rules(config: RunConfig) -> dict[str, Any]:
     given = config.data.options if config.data else {}
     kept = {name: given[name] for name in ("size", "background", "frame", "value_range") if name in given}
     return kept | picture_mode(config.network.input_shape)
+
+
+def picture_rule(config: RunConfig) -> DecodeRule:
+    """What pixels of PIL images mean to a run: the range and the background that its training data were read with."""
+    given = config.data.options if config.data else {}
+    return make_options({name: given[name] for name in ("background", "value_range") if name in given}).values
 
 
 def picture_mode(shape: tuple[int, ...]) -> dict[str, str]:

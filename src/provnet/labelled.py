@@ -45,7 +45,7 @@ def flatten(samples: Any) -> tuple[Any, tuple[int, ...] | None]:
     return samples, None
 
 
-def many(samples: Any, shape: tuple[int, ...]) -> Any:
+def many(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -> Any:
     """Samples for a run that takes `shape`: one picture becomes a batch of one, arrays of another size are refused.
 
     >>> many(np.zeros((8, 6, 3)), (3, 8, 6)).shape, many(Image.new("L", (6, 8)), (1, 8, 6)).shape
@@ -53,10 +53,10 @@ def many(samples: Any, shape: tuple[int, ...]) -> Any:
     """
     refuse_unopened(samples, "arrays, an ImageData or a PIL picture", "provnet.open_data(...) or PIL.Image.open(...)")
     if isinstance(samples, Image.Image):
-        samples = picture_array(samples, "the picture", DecodeRule())
+        samples = picture_array(samples, "the picture", rule or DecodeRule())
     listed = isinstance(samples, list | tuple) and isinstance(next(iter(samples), None), _PICTURES)
     if isinstance(samples, _ARRAYS):
-        samples = to_numpy(samples)
+        samples = to_numpy(samples, rule)
     if len(shape) != 3 or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
         return samples
     values, wanted = math.prod(samples.shape[1:]), math.prod(shape)

@@ -90,3 +90,66 @@ def test_a_decision_that_failed_is_said_and_stood_at_again(fresh: Live, page: Pa
     page.keyboard.press("k")
     expect(page.locator(".decided")).to_have_text("1 keep, 0 relabel, 0 drop")
     expect(page.locator(".vg-tile.current")).to_have_attribute("data-at", "1")
+
+
+FIRST_FAILS = """(() => {
+  const whole = window.fetch;
+  let posts = 0;
+  window.fetch = async (...given) => {
+    if (given[1]?.method === "POST" && String(given[0]).endsWith("/decisions") && posts++ === 0) {
+      await new Promise((done) => { window.fail = done; });
+      throw new TypeError("Failed to fetch");
+    }
+    return whole(...given);
+  };
+})()"""
+
+
+def test_the_window_for_a_label_is_about_the_sample_that_it_was_opened_for(fresh: Live, page: Page) -> None:
+    page.add_init_script(FIRST_FAILS)
+    names = opened(page, fresh)
+    page.keyboard.press("k")  # about the first, and fails while the window is open: the list goes back to it
+    until(lambda: page.evaluate("Boolean(window.fail)"))
+    expect(page.locator(".vg-tile.current")).to_have_attribute("data-at", "1")
+    page.keyboard.press("r")
+    expect(page.locator("dialog")).to_be_visible()
+    page.evaluate("window.fail()")
+    expect(page.locator(".vg-tile.current")).to_have_attribute("data-at", "0")
+    page.keyboard.press("Enter")
+    until(lambda: bool(kinds(fresh)))
+    assert kinds(fresh) == {names[1]: "relabel"}
+
+
+def test_the_window_for_labels_is_about_its_samples_when_the_list_shrinks(fresh: Live, page: Page) -> None:
+    names = opened(page, fresh, "?decision=none")
+    for key in ("Shift+ArrowRight", "Shift+ArrowRight", "d", "r"):
+        page.keyboard.press(key)
+    expect(page.locator("dialog h2")).to_have_text("New label for 3 samples")
+    expect(page.locator(".total")).to_have_text("79 samples")
+    page.keyboard.press("Enter")
+    until(lambda: "relabel" in kinds(fresh).values())
+    assert kinds(fresh) == dict.fromkeys(names[:3], "relabel")
+
+
+LEAVES = "window.dispatchEvent(new Event('beforeunload', {cancelable: true}))"  # true where nobody is asked
+
+
+@pytest.mark.parametrize(
+    ("keys", "asked", "wanted"),
+    [
+        ("kduU", False, "keep drop"),
+        ("kdu", False, "keep"),
+        ("ku", True, None),  # the first may have been heard by now, and nobody knows what to send instead
+        ("kU", True, None),
+    ],
+)
+def test_leaving_is_asked_about_only_where_it_would_lose_something(
+    fresh: Live, page: Page, keys: str, asked: bool, wanted: str | None
+) -> None:
+    names = opened(page, fresh)
+    for key in keys:
+        page.keyboard.press("Shift+u" if key == "U" else key)
+    assert page.evaluate(LEAVES) is not asked
+    if wanted is not None:
+        page.reload()
+        until(lambda: kinds(fresh) == dict(zip(names, wanted.split(), strict=False)))

@@ -47,6 +47,18 @@ def test_labels_are_changed_in_a_table_of_its_own(tmp_path: Path) -> None:
         assert int(read_run(tmp_path / str(label)).samples.labels[0]) == label
 
 
+def test_labels_that_are_used_for_a_second_table_leave_the_first_run_as_it_is(tmp_path: Path) -> None:
+    data, config = opened(), train_config(epochs=1)
+    labels = data.labels
+    runs = []
+    for place in (0, 1):
+        labels[place] = 2
+        runs.append(fit(replace(data, samples=replace(data.samples, labels=labels.numpy())), config=config))
+    assert [run.samples.labels[:2].tolist() for run in runs] == [[2, 1], [2, 2]]
+    write_run(runs[0], tmp_path / "first")
+    assert read_run(tmp_path / "first").samples.labels[:2].tolist() == [2, 1]
+
+
 CHANGES: dict[str, Callable[[torch.Tensor], object]] = {
     "one value": lambda images: images[7, 0, 2].fill_(1),
     "the order": lambda images: images.copy_(images.flip(0)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,31 @@ def test_text_and_numbers_are_not_mixed(labels: Any) -> None:
     x, _ = pictures(3)
     with pytest.raises(DataError, match="labels must be all text or all whole numbers, got int, str"):
         small(epochs=1).fit(x, labels)
+
+
+def test_pil_images_are_read_by_the_range_and_background_of_the_run(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 4096, (6, 8, 8)).astype(np.uint16)  # 12 bits in files of 16
+    for i, one in enumerate(values):
+        (tmp_path / str(i % 2)).mkdir(exist_ok=True)
+        Image.fromarray(one).save(tmp_path / str(i % 2) / f"{i}.png")
+    data = provnet.open_data(tmp_path, value_range=(0, 4095))
+    model = small().fit(data)
+    files = [Image.open(tmp_path / name) for name in data.samples.sample_ids]
+    same(model.explain(files), model.explain(data.images))
+    same(model.explain(files[2]), model.explain(data.images[2:3]))
+    opened = provnet.open_data([*map(Image.fromarray, values)], np.arange(6) % 2, value_range=(0, 4095))
+    assert int(opened.images.max()) == round(255 * int(values.max()) / 4095)
+    floats = [Image.fromarray(one.astype(np.float32)) for one in values]
+    assert torch.equal(provnet.open_data(floats, np.arange(6) % 2, value_range=(0, 4095)).images, opened.images)
+    clear = [Image.new("RGBA", (8, 8), (9, 9, 9, 0)) for _ in range(2)]
+    assert provnet.open_data(clear, [0, 1], background="black").images.unique().tolist() == [0]
+
+
+def test_a_photo_with_damaged_exif_is_taken_as_it_lies(asked: tuple[ProvenanceClassifier, np.ndarray]) -> None:
+    model, x = asked
+    buffer = io.BytesIO()
+    Image.fromarray(x[0].transpose(1, 2, 0)).save(buffer, "JPEG", exif=b"Exif\0\0garbage!")
+    photo = Image.open(buffer).convert("RGB")  # as loaders give it
+    pixels = np.asarray(photo).transpose(2, 0, 1)[None]
+    same(model.explain([photo]), model.explain(pixels))
+    assert provnet.open_data([photo, photo], [0, 1]).images[0].tolist() == pixels[0].tolist()

@@ -30,7 +30,7 @@ def open_arrays(
     """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
     if labels is None:
         raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
-    raw = to_numpy(images)
+    raw = to_numpy(images, options.values)
     check_array(raw)
     given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
     answers, names = encode_labels(given, options.class_names)
@@ -82,7 +82,7 @@ def _assembled(
     return assemble(raw, labels, names, named, options=options, convert=converter(raw), sources=givers)
 
 
-def to_numpy(values: Any) -> np.ndarray:
+def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
     """A numpy view or copy of an array, tensor or list; what cannot be one is refused in words.
 
     PIL images in a list are read as files are: as an array a palette would be its numbers, not its colours.
@@ -103,7 +103,7 @@ def to_numpy(values: Any) -> np.ndarray:
         )
     if isinstance(values, list | tuple) and any(isinstance(one, Image.Image) for one in values):
         values = [
-            picture_array(one, f"picture {i}", DecodeRule()) if isinstance(one, Image.Image) else one
+            picture_array(one, f"picture {i}", rule or DecodeRule()) if isinstance(one, Image.Image) else one
             for i, one in enumerate(values)
         ]
     try:

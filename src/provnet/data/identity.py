@@ -73,7 +73,9 @@ class SampleTable:
             elif value.shape != (n,) or value.dtype != np.bool_:
                 raise DataError(f"{name} must be bool of shape ({n},), got {value.dtype} of shape {value.shape}")
         for name in ("sha256", "pixel_sha256", "labels", *FLAGS):  # a run and its data share them, and the fingerprint
-            own = getattr(self, name).view()
+            value = getattr(self, name)
+            kept = name in ("labels", *FLAGS) and value.flags.writeable  # by who gave them, for the next table
+            own = value.copy() if kept else value.view()
             own.flags.writeable = False
             object.__setattr__(self, name, own)
         if len(set(self.sample_ids)) != n:

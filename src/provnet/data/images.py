@@ -18,7 +18,7 @@ import io
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +80,8 @@ def picture_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray
 
     An orientation that the image still carries is applied, so a photo opened with PIL is the one that its file is.
     """
-    image = ImageOps.exif_transpose(image)
+    with suppress(SyntaxError):  # EXIF that is none, as in some photos, says nothing of an orientation
+        image = ImageOps.exif_transpose(image)
     if image.mode in _WIDE:
         pixels = _scaled(image, name, rule)
     elif image.mode in _ALPHA or "transparency" in image.info:

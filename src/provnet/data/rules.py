@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,11 @@ class OpenOptions:
         """The part that decoding needs."""
         red, green, blue = ImageColor.getrgb(self.background)[:3]
         return DecodeRule(self.mode, self.size, (red, green, blue), self.frame, self.value_range)
+
+    @property
+    def values(self) -> DecodeRule:
+        """What the values of a picture mean; its mode and size are left as they are."""
+        return replace(self.rule, mode=None, size=None, frame=None)
 
     def to_json(self) -> dict[str, Any]:
         """What differs from the defaults, as JSON keeps it; `progress` and `cache` change no picture: left out."""

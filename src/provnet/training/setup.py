@@ -110,7 +110,7 @@ def _mean_and_spread(values: torch.Tensor, scale: float) -> tuple[torch.Tensor, 
 def check_backbone(config: NetworkConfig, custom: nn.Module | None, data: ImageData) -> None:
     """Refuse a backbone given as object that tells more than the sample, asked about two of the data."""
     if custom is not None:
-        check_alone(custom, Normalise(config, own=False)(data.images[[0, -1]]))
+        check_alone(custom, Normalise(config, own=False)(data.images[[0, -1]].cpu()))
 
 
 def check_memory(

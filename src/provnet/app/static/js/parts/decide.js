@@ -78,11 +78,11 @@ export function decider(context, chosen, onward, changed) {
     if (!api.stopped(error)) toast(error.message, "bad");
   }
 
-  async function decide(kind, label = null) {
+  async function decide(kind, label = null, about = chosen()) {
     const step = { decision: kind, items: null, ...(kind === "relabel" ? { new_label: label } : {}) };
     let items = [];
     // what is selected now, however long the steps before take
-    const named = chosen().then((found) => { items = found; step.items = found.map(({ sample_id, sha256 }) => ({ sample_id, sha256 })); });
+    const named = about.then((found) => { items = found; step.items = found.map(({ sample_id, sha256 }) => ({ sample_id, sha256 })); });
     const back = onward();
     try {
       const done = await sent(step, async () => {
@@ -101,17 +101,20 @@ export function decider(context, chosen, onward, changed) {
     }
   }
 
-  async function ask() {
+  const ask = () => asked().catch(wrong);
+  const suggested = () => suggestion().catch(wrong);
+
+  async function asked() {
     const items = await chosen();
     if (!items.length) { toast("Select a sample first: click it, or use the arrow keys."); return; }
     const label = await askLabel(context.run.classes.map((one) => one.label), items.length === 1 ? items[0].suggested : null, items.length);
-    if (label !== null) await decide("relabel", label);
+    if (label !== null) await decide("relabel", label, Promise.resolve(items));
   }
 
-  async function suggested() {
+  async function suggestion() {
     const items = await chosen();
     const labels = new Set(items.map((one) => one.suggested));
-    if (items.length && labels.size === 1 && items[0].suggested !== null) await decide("relabel", items[0].suggested);
+    if (items.length && labels.size === 1 && items[0].suggested !== null) await decide("relabel", items[0].suggested, Promise.resolve(items));
     else toast(items.length ? "There is no one label that is suggested for all of them." : "Select a sample first.");
   }
 

@@ -29,7 +29,8 @@ export function sampleList(api, params, arrived, failed) {
 
   async function fetchPage(number) {
     const born = age, found = await asked(number);
-    if (born === age) kept(number, found); // else asked before a reload: used by who waits, not kept
+    if (born === age) kept(number, found);
+    else if (!Array.isArray(pages.get(number))) pages.delete(number); // asked before a reload: only who waits has it
     return found.items;
   }
 
@@ -69,8 +70,9 @@ export function sampleList(api, params, arrived, failed) {
     },
     async take(positions) {
       const numbers = [...new Set(positions.map((i) => Math.floor(i / PAGE)))];
-      const found = new Map();
+      const found = new Map(), then = total;
       for (const number of numbers) found.set(number, await load(number));
+      if (total !== then) throw new Error("The list has changed meanwhile; select them again.");
       return positions.map((i) => found.get(Math.floor(i / PAGE))[i % PAGE]).filter(Boolean);
     },
     async reload(position = 0) {
