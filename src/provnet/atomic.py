@@ -202,6 +202,9 @@ def refuse_unwritable(path: str | Path) -> None:
     """
     whole = Path(path).absolute()
     there = next(p for p in (whole, *whole.parents) if os.path.isdir(p))  # noqa: PTH112 - no error where it may not look
+    blocked = next((p for p in whole.parents if os.path.lexists(p) and not os.path.isdir(p)), None)  # noqa: PTH112
+    if blocked is not None:
+        raise UsageError(f"cannot write {path}: {blocked} is a file, not a folder; choose another name")
     if not os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise DiskError(f"cannot write {path}: permission denied in {there}; choose a folder that you may write to")
 

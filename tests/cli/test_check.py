@@ -151,3 +151,15 @@ def test_what_cannot_be_checked(
     assert words in found.last_line
     assert not (tmp_path / "out").exists()
     assert contents(own_run) == before
+
+
+def test_bars_that_were_not_measured_are_not_called_met(run: Path, data: Path, tmp_path: Path, call: Call) -> None:
+    import shutil
+
+    own = shutil.copytree(run, tmp_path / "own")
+    aside = Path(shutil.move(data, tmp_path / "gone"))
+    try:
+        found = call("check", own, "--limit", 30, "--test", aside)
+    finally:
+        shutil.move(aside, data)
+    assert re.search(r"all bars are met of those that were measured; \d+ were not", found.out)

@@ -6,6 +6,7 @@ import csv
 import html
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,20 @@ def test_the_commands_of_the_page_can_be_pasted(call: Call, run: Path, data: Pat
     assert call(*words[1:]).code == 0
     assert (out / "decisions.csv").exists()
     assert steps(out / "report.html") == []  # once more it would be refused, as the file may be edited by now
+
+
+def test_where_no_command_is_suggested_for_decisions_to_edit_it_is_said_why(
+    call: Call, data: Path, tmp_path: Path
+) -> None:
+    pictures = shutil.copytree(data / "train", tmp_path / "pictures")
+    shutil.copy(pictures / "digit-0" / "0.png", pictures / "digit-1" / "same.png")  # two labels for one picture
+    first, decisions = tmp_path / "first", tmp_path / "decisions.csv"
+    assert call("train", pictures, *WISHES, "--out", first).code == 0
+    sample = read_run(first).samples
+    row = sample.sample_ids.index("digit-2/1.png")
+    decisions.write_text(f"sample_id,sha256,decision,new_label\ndigit-2/1.png,{sample.hex(row)},relabel,digit-3\n")
+    assert call("train", pictures, "--apply", decisions, *WISHES, "--out", tmp_path / "second").code == 0
+    found = call("debug", tmp_path / "second", "--out", tmp_path / "e", "--review", "--threshold", 0.99)
+    assert (tmp_path / "e" / "decisions.csv").read_bytes().count(b"\n") > 1
+    assert "next: " not in found.out
+    assert "apply the edited decisions.csv to corrected.csv" in " ".join(found.err.split())

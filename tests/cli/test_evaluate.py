@@ -90,6 +90,11 @@ def test_other_data_may_lack_classes_but_not_have_new_ones(
 def test_test_samples_that_were_trained_on_are_pointed_out(own_run: Path, data: Path, call: Call) -> None:
     found = call("evaluate", own_run, data / "train", "--json")
     assert "24 of 24 test samples are also training samples" in found.err
+    assert found.json["test_in_training"] == 24  # and wherever these figures are read later
+    assert json.loads((own_run / "evaluation.json").read_text())["test_in_training"] == 24
+    for shown in (call("evaluate", own_run, data / "train").out, call("info", own_run).out):
+        assert "on test samples, 24 of them NOT unseen" in shown and "on unseen samples" not in shown
+    assert "test_in_training" not in call("evaluate", own_run, "--json").json
 
 
 def test_data_of_another_size_are_refused(own_run: Path, tmp_path: Path, call: Call) -> None:

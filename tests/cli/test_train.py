@@ -218,3 +218,36 @@ def test_what_is_wrong_with_any_data_is_said_before_they_are_read(
     assert found.code in (2, 3)
     assert said in found.last_line
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_is_replaced_is_there_until_the_new_one_is(data: Path, own_run: Path, call: Call) -> None:
+    before = (own_run / "manifest.json").read_bytes()
+    found = call("train", data, "--out", own_run, "--overwrite", *QUICK, "--lr", "1e30")
+    assert found.code != 0
+    assert f"the run that was there before is whole in {own_run / 'replaced'}" in found.err
+    assert (own_run / "replaced" / "manifest.json").read_bytes() == before
+    assert call("verify", own_run / "replaced").code == 0
+    assert call("train", data, "--out", own_run, *QUICK).code == 0
+    assert not (own_run / "replaced").exists()
+
+
+def test_nothing_to_go_on_with_is_said(data: Path, tmp_path: Path, call: Call) -> None:
+    found = call("train", data, "--out", tmp_path / "new", "--resume", *QUICK)
+    assert found.code == 0
+    assert "nothing to go on with in" in found.err and "trained in" in found.out
+
+
+@pytest.mark.parametrize("below", ["", "run"])
+def test_an_output_that_is_a_file_is_refused_before_pictures_are_read(tmp_path: Path, call: Call, below: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    found = call("train", tmp_path / "not there", "--out", tmp_path / "file" / below)
+    assert found.code == 2
+    assert "is a file" in found.last_line
+
+
+def test_one_class_has_no_other_label(data: Path, tmp_path: Path, call: Call) -> None:
+    shutil.copytree(data / "train" / "digit-0", tmp_path / "data" / "only")
+    assert call("train", tmp_path / "data", "--out", tmp_path / "run", *QUICK).code == 0
+    found = call("debug", tmp_path / "run", "--out", tmp_path / "d")
+    assert found.code == 0
+    assert "or else only" not in found.out

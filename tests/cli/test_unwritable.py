@@ -87,3 +87,15 @@ def test_a_folder_below_one_that_may_not_be_entered(tmp_path: Path) -> None:
         (tmp_path / "shut").chmod(0o755)
     refuse_unwritable(tmp_path / "shut" / "in" / "x.html")
     assert os.listdir(tmp_path / "shut") == ["in"]  # noqa: PTH208
+
+
+@pytest.mark.parametrize("command", ["audit", "robustness", "check", "map", "debug", "credit", "attribute"])
+def test_an_output_below_a_file_is_refused_before_long_work(
+    command: str, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("provnet.modelfile.read_run", lambda *given, **more: pytest.fail("the run was read"))
+    (tmp_path / "file").write_text("mine")
+    asked = {"credit": ["test:0"], "attribute": ["x.png"]}.get(command, [])
+    found = call(command, tmp_path / "run", *asked, "--out", tmp_path / "file" / "x")
+    assert found.code == 2
+    assert f"{tmp_path / 'file'} is a file, not a folder" in found.last_line

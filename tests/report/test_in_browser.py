@@ -14,10 +14,12 @@ from provnet.data.decisions_file import read_decisions
 from provnet.report.audit import audit_html
 from provnet.report.credit import CreditReport, credit_html
 from provnet.report.debugging import DuplicateRow, SignalRow, debug_html
+from provnet.report.map_page import map_html
 
 from ..app.browser import browser
 from .test_audit import REPORT
 from .test_debugging import report, tile
+from .test_map_page import report as map_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -185,3 +187,21 @@ def test_class_names_stay_on_a_line_and_copies_are_told_apart_by_their_names(ope
         for place in (".dup .id", ".dup .id .a"):
             assert not any(tab.locator(place).evaluate_all(CUT)), (width, place)
         assert [text.strip() for text in tab.locator(".dup .id").all_text_contents()] == list(names)
+
+
+def test_a_map_fills_a_window_that_grows(opened: Open) -> None:
+    tab = opened(map_html(map_report()).html, 420)
+    extent = """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+      const canvas = document.querySelector("canvas"), { width, height } = canvas;
+      const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+      let low = width, high = 0;
+      for (let i = 0; i < width * height; i++)
+        if ([0, 1, 2].some((k) => data[4 * i + k] !== data[k])) {
+          low = Math.min(low, i % width); high = Math.max(high, i % width);
+        }
+      done((high - low) / Math.min(width, height));
+    })))"""
+    small = tab.evaluate(extent)
+    tab.set_viewport_size({"width": 1600, "height": 1100})
+    tab.wait_for_timeout(200)
+    assert abs(tab.evaluate(extent) - small) < 0.1 * small

@@ -11,6 +11,7 @@ from PIL import Image, ImageColor, ImageFont
 
 from provnet.errors import UsageError
 from provnet.report import fonts, sheet
+from provnet.report.fonts import undrawn
 from provnet.report.generation import sheet_png
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import explanation_png
@@ -145,3 +146,8 @@ def test_png_round_trip(tmp_path):
     image.save(tmp_path / "sheet.png")
     with Image.open(tmp_path / "sheet.png") as read:
         assert read.size == image.size
+
+
+def test_names_that_no_font_can_draw_are_counted() -> None:
+    assert undrawn(["plain", "Größe", "what?"]) == 0
+    assert undrawn(["\U0010fffd", "ok", "\U0010fffd\U0010fffd"]) == 2

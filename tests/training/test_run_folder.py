@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from provnet.errors import DiskError, UsageError
+from provnet.errors import DiskError, NonFiniteError, UsageError
 from provnet.modelfile import read_run
 from provnet.training.fit import fit
 
@@ -140,3 +141,60 @@ def unprivileged() -> Iterator[None]:
     finally:
         if root:
             os.seteuid(0)
+
+
+def test_the_run_that_is_replaced_stays_whole_until_the_new_one_is(tmp_path: Path) -> None:
+    out, kept = tmp_path / "run", tmp_path / "run" / "replaced"
+    first = fit(pictures(), config=recipe(), out=out)
+    (out / "evaluation.json").write_text("{}")
+    with pytest.raises(NonFiniteError):
+        fit(pictures(), config=recipe(lr=1e30), out=out, overwrite=True)
+    assert tensor_hashes(read_run(kept)) == tensor_hashes(first)
+    assert (kept / "evaluation.json").read_text() == "{}" and not (out / "evaluation.json").exists()
+    with pytest.raises(UsageError, match=r"the run that was there before is whole in .*replaced"):
+        read_run(out)
+    interrupt(pictures(), out, at=2, overwrite=True, resume=False)  # a second try, stopped on its way
+    assert tensor_hashes(read_run(kept)) == tensor_hashes(first)
+    other = fit(pictures(), config=recipe(), out=out, resume=True)
+    assert tensor_hashes(read_run(out)) == tensor_hashes(other)
+    assert not kept.exists()
+
+
+def test_a_file_system_without_links_has_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*given: object, **more: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refused)
+    first = fit(pictures(), config=recipe(), out=tmp_path)
+    with pytest.raises(NonFiniteError):
+        fit(pictures(), config=recipe(lr=1e30), out=tmp_path, overwrite=True)
+    assert tensor_hashes(read_run(tmp_path / "replaced")) == tensor_hashes(first)
+
+
+def test_something_else_of_that_name_is_left_alone(tmp_path: Path) -> None:
+    fit(pictures(), config=recipe(), out=tmp_path)
+    (tmp_path / "replaced").mkdir()
+    (tmp_path / "replaced" / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match='"replaced" that provnet did not write'):
+        fit(pictures(), config=recipe(), out=tmp_path, overwrite=True)
+    assert (tmp_path / "replaced" / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_stopped_while_it_is_put_aside_the_run_is_whole_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    first = fit(pictures(), config=recipe(), out=tmp_path)
+    link, calls = os.link, iter(range(100))
+
+    def stopped(source: str, goal: str) -> None:
+        if next(calls) == at:
+            raise KeyboardInterrupt
+        link(source, goal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.link", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            fit(pictures(), config=recipe(seed=1), out=tmp_path, overwrite=True)
+    assert tensor_hashes(read_run(tmp_path)) == tensor_hashes(first)
+    assert not (tmp_path / "replaced").exists()

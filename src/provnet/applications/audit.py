@@ -152,7 +152,8 @@ def _sides(samples: SampleTable, members: ImageData, others: ImageData) -> tuple
     if not keep.any() or not fresh.any():
         raise UsageError(
             f"an audit needs members and nonmembers: {int(keep.sum())} and {int(fresh.sum())} are left after leaving "
-            "out withheld and added samples and nonmembers that have the pixels of a training sample"
+            "out withheld and added samples and nonmembers that have the pixels of a training sample; give pictures "
+            "that it was trained on, and others that it never saw (--members, --nonmembers)"
         )
     return members.select(np.flatnonzero(keep)), others.select(np.flatnonzero(fresh)), left_out
 

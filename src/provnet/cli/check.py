@@ -90,7 +90,10 @@ def check(
         emit_json({**found.to_json(), "run": str(run), "model_sha256": weights})
     else:
         _show(found)
-        say("all bars are met" if found.passed else "not all bars are met", "green" if found.passed else "yellow")
+        open_ = sum(one.passed is None for one in found.outcomes)
+        words = "all bars are met" if found.passed else "not all bars are met"
+        words += f" of those that were measured; {open_} were not" if open_ else ""
+        say(words, "green" if found.passed and not open_ else "yellow")
     if written and not json:
         say(f"written to {', '.join(written)}")
 

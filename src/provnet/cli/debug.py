@@ -206,7 +206,8 @@ def _show(
     chance = "probably" if len(suspects) else "or else"
     for row, score in zip(rows_shown, scores, strict=True):
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
-        words = f"{result.samples.sample_ids[row]}  {brief(label)}, {chance} {brief(other)}"
+        words = f"{result.samples.sample_ids[row]}  {brief(label)}"
+        words += "" if other == label else f", {chance} {brief(other)}"  # of one class there is no other
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if DECISIONS in how:

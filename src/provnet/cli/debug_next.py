@@ -26,6 +26,10 @@ OBJECT = (
     "the backbone was given as an object, which no command can name; in Python train again with {file} and "
     "fit(..., backbone=module), see docs/debugging.md"
 )
+AMONG = (
+    "the data were decided about before, or are not what was trained on; apply the edited decisions.csv to "
+    "corrected.csv (--root says where its files are), or put its rows among the earlier decisions"
+)
 _OUT = " --out RUN"
 
 
@@ -63,7 +67,7 @@ def next_command(
     whole = _lacks_none(run, corrected) or (rows > 0 and _drops_all(found, bar, rows))
     step = _command(run, found, corrected, changes, manifest, decisions, whole)
     if not changes and not step.applies:  # a manifest with the labels that there are
-        return Next()
+        return Next(why=AMONG if rows else "")
     if run.config.network.backbone != CUSTOM:
         where = "" if device is None else f" --device {device}"
         return step._replace(command=f"{step.command.removesuffix(_OUT)}{where}{_OUT}")

@@ -70,10 +70,13 @@ def evaluate(
         "model_sha256": weights,
     }
     values = found.to_json()
+    seen = 0 if test is None else seen_in_training(loaded, test)
+    values |= {"test_in_training": seen} if seen else {}  # whoever reads the figures later has no warning
     made = generator_figures(loaded, training, test, index, seed)
     values |= {"generation": made} if made else {}
     if json:
-        emit_json({name: values[name] for name in (*CHIEF, *(["generation"] if made else []))})
+        more = [name for name in ("test_in_training", "generation") if name in values]
+        emit_json({name: values[name] for name in (*CHIEF, *more)})
     else:
         rows = [("unseen", spec_name(test.spec) if test else "none"), ("training", about_training["data"] or "none")]
         show(facts(rows))

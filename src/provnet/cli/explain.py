@@ -16,7 +16,7 @@ from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.generating import rebuilt_queries
 from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
-from provnet.cli.output import console, emit_json, is_first_process, note, say
+from provnet.cli.output import console, emit_json, is_first_process, note, note_undrawn, say
 from provnet.cli.rundata import find_training_data, model_sha256
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 from provnet.data.files import brief, shown
@@ -173,6 +173,7 @@ def _drawn(
         buffer = io.BytesIO()
         explanation_png(cards).save(buffer, "PNG", optimize=True)
         files[png] = buffer.getvalue()
+        note_undrawn(run.samples.class_names, "--html shows them")
     return files
 
 

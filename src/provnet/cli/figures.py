@@ -25,7 +25,9 @@ def figures_table(values: Mapping[str, Any]) -> Table:
     table.add_column("figure")
     for name in ("value", "95 % interval", "n"):
         table.add_column(name, justify="right", no_wrap=True)
-    for title, names in (("on unseen samples", UNSEEN), ("on its own training samples", OWN)):
+    seen = values.get("test_in_training", 0)
+    tested = f"on test samples, {seen:,} of them NOT unseen" if seen else "on unseen samples"
+    for title, names in ((tested, UNSEEN), ("on its own training samples", OWN)):
         rows = [(words, figure) for key, words in names.items() if (figure := _find(values, key)) is not None]
         if rows:
             table.add_row(Text(title, style="bold"))

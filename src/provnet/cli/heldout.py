@@ -40,7 +40,13 @@ def open_others(
         return _open(run, source, "test", data_dir, progress)
     if run.config.test is None:
         raise UsageError(f"this run has no test split of its own; give pictures that it never saw with {option}")
-    return _fitting(run, open_spec(run.config, run.config.test, data_dir, progress=progress))
+    try:
+        data = open_spec(run.config, run.config.test, data_dir, progress=progress)
+    except UsageError as error:
+        raise UsageError(
+            f"the run's test split cannot be opened ({error}); say where pictures are with {option}"
+        ) from error
+    return _fitting(run, data)
 
 
 def drawn(data: ImageData, limit: int, seed: int) -> ImageData:

@@ -10,7 +10,7 @@ import typer
 
 from provnet.cli.opened import open_run
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
-from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.output import emit_json, facts, note, note_undrawn, say, show
 from provnet.cli.rundata import (
     model_sha256,
     need_training,
@@ -164,6 +164,7 @@ def _write(
         from provnet.report.map_plot import map_png
 
         files["map.png"] = map_png(report)
+        note_undrawn(run.samples.class_names, "report.html shows them")
     except ModuleNotFoundError:
         note("map.png needs matplotlib: pip install '.[plots]'")
     write_outputs({out / name: content for name, content in files.items()}, [folder], inputs)

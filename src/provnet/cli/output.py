@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -41,6 +41,15 @@ def show(thing: Any) -> None:
     """A table or a text of rich on stdout."""
     if is_first_process():
         console().print(thing)
+
+
+def note_undrawn(names: Sequence[str], instead: str) -> None:
+    """Names that a drawn picture cannot show are told apart elsewhere."""
+    from provnet.report.fonts import undrawn
+
+    if count := undrawn(names):
+        what = "1 class name has" if count == 1 else f"{count:,} class names have"
+        note(f"{what} signs that no font here can draw; the picture has ? for them, {instead}")
 
 
 def note(text: str, kind: str = "note") -> None:

@@ -116,15 +116,16 @@ def read_course(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in read_file(folder / LOG).splitlines()]
 
 
-def show_result(result: Mapping[str, Any], folder: Path) -> None:
-    """The end of `train`, for people."""
+def show_result(result: Mapping[str, Any], folder: Path, *, resumed: bool = False) -> None:
+    """The end of `train`, for people; of a resumed run the time is that since it went on."""
     from provnet.report.text import seconds
 
     show(course_table(read_course(folder)))
     for name in ("class", "index"):
         value, ends, n = interval_cells(result[f"{name}_accuracy"])
         say(f"{name} accuracy while training, last epoch: {value} (95 %: {ends}, n = {n})")
-    say(f"trained in {seconds(result['seconds'])}; run written to {folder}", "bold")
+    words = "went on for" if resumed else "trained in"
+    say(f"{words} {seconds(result['seconds'])}; run written to {folder}", "bold")
     say(f"next: provnet evaluate {path_word(folder)}")
 
 

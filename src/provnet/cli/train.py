@@ -12,6 +12,7 @@ from provnet.cli.again import resumed
 from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_course
 from provnet.cli.options import AsJson, BatchSize, DataDir, Device, NewRun, parse_size
 from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
+from provnet.cli.run_folder import check_folder, kept_is_told
 from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
 from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result
 from provnet.cli.traindata import TestData, checked_early, decided, find_test, note_test_kept, opened
@@ -197,7 +198,6 @@ def train(
         raise UsageError(f"--checkpoint-seconds must be 0 or more, got {checkpoint_seconds}")
     sides = parse_size(size)
 
-    from provnet.training import checkpoint as checkpoints
     from provnet.training import folder as run_folder
     from provnet.training.fit import fit
 
@@ -205,8 +205,7 @@ def train(
     shaping |= {"level": level, "index_subset": index_subset, "preset": preset}
     settings = {"epochs": epochs, "batch_size": batch_size, "lr": lr, "augment": augment, "seed": seed}
     config, generating = chosen_recipe(task, generator, shaping, settings)
-    if is_first_process() and out.is_dir() and not resume and not overwrite:
-        run_folder.check_before(out, resume=False, overwrite=False)  # before hours of reading pictures
+    check_folder(out, resume=resume, overwrite=overwrite)
     wishes: dict[str, Any] = {
         "network": network,
         "backbone": backbone,
@@ -242,9 +241,9 @@ def train(
         show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
     for warning in data_warnings(samples, given.get("network", "class-conditional")):
         note(warning, "warning")
-    done = resume and run_folder.finished(out)
+    done, begun = resume and run_folder.finished(out), resume and run_folder.has_begun(out)
     began = time.perf_counter()
-    try:
+    with kept_is_told(out, resumed(context.obj)):
         run = fit(
             samples,
             config=config,
@@ -256,10 +255,6 @@ def train(
             progress=True,
             **given,
         )
-    except KeyboardInterrupt:
-        if (out / checkpoints.FOLDER).is_dir():
-            note(f"stopped; a checkpoint is kept in {out}; to go on: {resumed(context.obj)}")
-        raise
     if not is_first_process():
         return
     if done and test_data is not None:
@@ -274,6 +269,6 @@ def train(
     else:
         if subset is not None:
             show_subset(result["subset"])
-        show_result(result, out)
+        show_result(result, out, resumed=begun)
     if generating:
         draw_course(out, quiet=json)

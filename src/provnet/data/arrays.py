@@ -132,7 +132,11 @@ def check_array(values: np.ndarray) -> None:
         single = float(np.finfo(np.float32).max)
         low, high = float(values.min()), float(values.max())  # NaN and infinity show in either
         if np.isnan(low) or np.isnan(high):
-            raise NonFiniteError("Input X contains NaN; every value must be a finite number")
+            first = int(np.argwhere(np.isnan(values))[0][0])
+            raise NonFiniteError(
+                f"Input X contains NaN, first in row {first}; every value must be a finite number: leave such samples "
+                "out, or fill them in"
+            )
         if low < -single or high > single:
             raise NonFiniteError(f"Input X contains infinity or a value too large for float32 ({low:g}..{high:g})")
 

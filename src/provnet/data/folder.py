@@ -252,7 +252,10 @@ def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Wal
         return
     looked = f"looked for {', '.join(ENDINGS)} in one folder a class"
     if not has_classes and loose_pictures(root):
-        raise UsageError(f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png")
+        raise UsageError(
+            f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png; "
+            "where no label is asked for, one folder of any name around them will do"
+        )
     bad = f"; left out: {walk.bad[0]}" if walk.bad else ""
     raise UsageError(f"no pictures found under {shown(str(root))}; {looked}{bad}")
 

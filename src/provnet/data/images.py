@@ -124,7 +124,8 @@ def _choose_frame(image: Image.Image, name: str, rule: DecodeRule) -> int:
     frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
     if rule.frame is None and frames > 1:
         raise DataError(
-            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame)"
+            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame), or for "
+            "a run that is trained already, save one as a picture of its own"
         )
     if rule.frame is not None and 1 < frames <= rule.frame:  # a plain picture has no frames to choose from
         raise DataError(f"{name}: frame {rule.frame} asked for, the file holds {frames} (counted from 0)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -90,6 +91,16 @@ def face(size: int, style: str = "regular") -> Face:
             except OSError:
                 continue
     return Face(ImageFont.load_default(size))
+
+
+def undrawn(names: Iterable[str]) -> int:
+    """How many names have signs that drawn pictures show as a question mark.
+
+    >>> undrawn(["plain", "Gr\u00f6\u00dfe"])
+    0
+    """
+    plain = face(24)
+    return sum(plain.clean(name).count("?") > name.count("?") for name in names)
 
 
 @cache

@@ -149,7 +149,7 @@ def fit(
         if path is not None:
             if fabric.global_rank == 0:
                 write_run(run, path)
-                run_folder.clear_checkpoints(path)
+                run_folder.clean(path)
             fabric.barrier()
         return run
 

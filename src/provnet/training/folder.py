@@ -16,6 +16,7 @@ from provnet.fileset import NAME as MANIFEST
 from provnet.fileset import NEXT, staged_is_ours
 from provnet.modelfile import FILES, Run, has_run, is_run, write_run
 from provnet.training import checkpoint as checkpoints
+from provnet.training import replaced
 from provnet.training.checkpoint import is_step
 from provnet.training.lock import NAME as LOCK
 from provnet.training.loop import SUMS
@@ -73,6 +74,8 @@ def _is_strange(path: Path, *, whole: bool, steps: bool, begun: bool) -> bool:
         if any(name.startswith("step-") and not is_step(path / name) for name in inside):
             return True  # the names that training drops when it has newer ones
         return not path.is_dir() or bool(inside and not whole and not steps)
+    if path.name == replaced.NAME:
+        return replaced.is_strange(path)
     if path.name == NEXT:
         return not whole or not staged_is_ours(path.parent, FILES)
     if path.name in OURS:
@@ -126,11 +129,12 @@ def has_begun(folder: Path) -> bool:
 
 
 def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse to mix a new run with what is there; with `overwrite` remove the run that is there."""
+    """Refuse to mix a new run with what is there; with `overwrite` the run that is there is put aside."""
     refuse_strangers(folder, overwrite=overwrite)
     if has_begun(folder) and not resume and not overwrite:
         raise UsageError(f"{folder} already holds a run; continue it with --resume, replace it with --overwrite")
     if overwrite:
+        replaced.set_aside(folder, OURS)
         clear_checkpoints(folder)
         for name in OURS:  # in this order, so that a killed --overwrite can be given again
             remove(folder / name)
@@ -172,10 +176,16 @@ def write_log(folder: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def tidy(run: Run, folder: Path) -> None:
-    """Do what a kill prevented after the run was whole: plain names for all files, no checkpoints."""
+    """Do what a kill prevented after the run was whole: plain names for all files, then `clean`."""
     if (folder / NEXT).exists():
         write_run(run, folder)
+    clean(folder)
+
+
+def clean(folder: Path) -> None:
+    """Remove what a whole run no longer needs: its checkpoints, and the run that it replaces."""
     clear_checkpoints(folder)
+    replaced.drop(folder)
 
 
 def clear_checkpoints(folder: Path) -> None:

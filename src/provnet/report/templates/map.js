@@ -49,13 +49,13 @@
   function resize() {
     const box = canvas.getBoundingClientRect();
     ratio = Math.min(window.devicePixelRatio || 1, 2);
-    const before = width;
+    const before = width, was = fit;
     width = canvas.width = Math.max(1, Math.round(box.width * ratio));
     height = canvas.height = Math.max(1, Math.round(box.height * ratio));
     frame = brush.createImageData(width, height);
     pixels = new Uint32Array(frame.data.buffer);
     fit = 0.94 * Math.min(width, height) / 65535;
-    if (!before) view.scale = fit;
+    view.scale = before ? (view.scale * fit) / was : fit;
     ask();
   }
 
