@@ -227,3 +227,9 @@ def test_arrays_and_names_get_decisions_instead_of_a_manifest(call: Call, tmp_pa
     assert again.code == 0, again.err
     assert call("verify", tmp_path / "r").code == 0
     assert call("evaluate", tmp_path / "r", "--json").json["class_accuracy"]["n"] > 0
+
+
+def test_flags_in_classes_of_few_samples_are_warned_of(call: Call, run: Path, tmp_path: Path) -> None:
+    low = call("debug", run, "--out", tmp_path / "a", "--threshold", "0.000001")
+    assert "24 flagged labels are of classes with fewer than 20 samples" in " ".join(low.err.split())
+    assert "fewer than 20 samples" not in call("debug", run, "--out", tmp_path / "b", "--threshold", 1).err

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
 SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
+FEW = 20  # samples of a class, below which its neighbours know little (docs/debugging.md, Limits)
 
 
 def debug(
@@ -119,10 +120,22 @@ def debug(
         _warn_of_edits(passed_over=bool(how) and not applies, why=bar.why)
     if doubt:
         note(doubt)
+    _warn_of_few(result, threshold)
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:
         _show(result, summary, threshold, out, files, how)
+
+
+def _warn_of_few(result: Debugging, threshold: float) -> None:
+    """Labels of classes with too few samples for their neighbours to know much."""
+    import numpy as np
+
+    labels = result.samples.labels
+    few = int((result.flagged(threshold) & (np.bincount(labels)[labels] < FEW)).sum())
+    if few:
+        what = "1 flagged label is of a class" if few == 1 else f"{few:,} flagged labels are of classes"
+        note(f"{what} with fewer than {FEW} samples, whose neighbours know little: look before you correct", "warning")
 
 
 def _warn_of_edits(*, passed_over: bool, why: str) -> None:
