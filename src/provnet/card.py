@@ -170,7 +170,10 @@ def _data(
 def _evaluation(evaluation: Mapping[str, Any] | None) -> str:
     if not evaluation:
         return "## Evaluation\n\nNot evaluated when this card was written; run `provnet evaluate` on the folder."
-    return "## Evaluation\n\nShares of n samples, each with its 95 % interval.\n\n" + _figures(evaluation)
+    seen = _number(evaluation.get("test_in_training"))
+    words = f" **Of the test samples {escape(seen)} are also samples of the run: not unseen.**" if seen else ""
+    rest = {name: value for name, value in evaluation.items() if name != "test_in_training"}
+    return f"## Evaluation\n\nShares of n samples, each with its 95 % interval.{words}\n\n{_figures(rest)}"
 
 
 def _audit(audit: Mapping[str, Any] | None, samples: SampleTable) -> str:

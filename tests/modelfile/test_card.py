@@ -154,3 +154,11 @@ def test_a_real_audit_fits_the_card() -> None:
     assert f"| {escape(found.best())} / AUC | {best.value:.4f} | {best.low:.4f} to {best.high:.4f} | {best.n} |" in card
     assert set(figures["figures"]) == set(found.scores)
     assert f"How well {len(data)} members of the training data are told from {len(others)} nonmembers" in card
+
+
+def test_test_samples_that_were_trained_on_are_not_called_unseen() -> None:
+    run = make_run()
+    rate = {"value": 1.0, "n": 9, "low": 0.9, "high": 1.0}
+    card = model_card(run.config.network, 1, run.samples, evaluation={"class_accuracy": rate, "test_in_training": 7})
+    assert "**Of the test samples 7 are also samples of the run: not unseen.**" in card
+    assert "not unseen" not in model_card(run.config.network, 1, run.samples, evaluation={"class_accuracy": rate})
