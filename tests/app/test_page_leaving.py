@@ -153,3 +153,18 @@ def test_leaving_is_asked_about_only_where_it_would_lose_something(
     if wanted is not None:
         page.reload()
         until(lambda: kinds(fresh) == dict(zip(names, wanted.split(), strict=False)))
+
+
+def test_a_step_about_samples_that_are_not_known_yet_is_taken_back_by_itself(live: Live, page: Page) -> None:
+    open_view(page, live, "#/run")
+    begun = """async (last) => {
+      const { sent } = await import("/static/js/parts/outbox.js");
+      const [one, unknown, undo] = [["keep", []], ["drop", null], ["undo", null]];
+      const steps = [one, unknown, undo].map(([decision, items]) => ({ decision, items }));
+      for (const step of steps.slice(0, last)) sent(step, () => new Promise(() => {}));
+      return window.dispatchEvent(new Event("beforeunload", { cancelable: true }));
+    }"""
+    assert page.evaluate(begun, 3) is True
+    page.reload()
+    page.wait_for_selector("h1, h2")
+    assert page.evaluate(begun, 2) is False

@@ -93,3 +93,15 @@ def test_evaluation_with_intervals_and_checks_with_their_bars(page: Page, live: 
 
 def test_page_weight() -> None:
     assert sum(len(asset.content) for asset in read_assets().values()) < 300_000
+
+
+def test_test_pictures_that_were_trained_on_are_not_called_unseen(live: Live, page: Page) -> None:
+    open_view(page, live, "#/run")
+    card = """(more) => import("/static/js/parts/measured.js").then((it) => it.evaluationCard({ measures: [
+      { name: "class_accuracy", group: "", value: 0.9, low: 0.8, high: 1, n: 9 }, ...more,
+    ] }).map((part) => part.textContent))"""
+    seen = {"name": "test_in_training", "group": "", "value": 7, "low": None, "high": None, "n": None}
+    (text,) = page.evaluate(card, [seen])
+    assert text.startswith("On test pictures, 7 of them trained on")
+    (text,) = page.evaluate(card, [])
+    assert text.startswith("On pictures it never saw")

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from provnet.errors import DiskError, NonFiniteError, UsageError
-from provnet.modelfile import read_run
+from provnet.modelfile import read_run, write_run
+from provnet.training import folder as run_folder
 from provnet.training.fit import fit
 
 from .made import interrupt, names, pictures, recipe, same_bits, tensor_hashes
@@ -198,3 +199,45 @@ def test_stopped_while_it_is_put_aside_the_run_is_whole_where_it_was(
             fit(pictures(), config=recipe(seed=1), out=tmp_path, overwrite=True)
     assert tensor_hashes(read_run(tmp_path)) == tensor_hashes(first)
     assert not (tmp_path / "replaced").exists()
+
+
+def test_what_is_not_of_the_replaced_run_stays(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    run = fit(pictures(), config=recipe(), out=out)
+    (out / "replaced").mkdir()
+    (out / "replaced" / "photo.png").write_bytes(b"mine")
+    run_folder.clean(out)  # as samples withheld, or a resumed run, do
+    assert (out / "replaced" / "photo.png").read_bytes() == b"mine"
+    (out / "replaced" / "photo.png").unlink()
+    with pytest.raises(NonFiniteError):
+        fit(pictures(), config=recipe(lr=1e30), out=out, overwrite=True)
+    (out / "replaced" / "debugged").mkdir()
+    (out / "replaced" / "debugged" / "decisions.csv").write_text("mine")
+    fit(pictures(), config=recipe(), out=out)
+    assert names(out / "replaced") == ["debugged", "debugged/decisions.csv"]
+    parent = tmp_path / "runs"
+    write_run(run, parent / "replaced")
+    with pytest.raises(UsageError, match='it holds "replaced" that provnet did not write'):
+        fit(pictures(), config=recipe(), out=parent)
+
+
+@pytest.mark.parametrize("gone", range(len(run_folder.OURS)))
+def test_a_replaced_run_whose_removal_was_killed_keeps_nobody_out(tmp_path: Path, gone: int) -> None:
+    fit(pictures(), config=recipe(epochs=1), out=tmp_path)
+    with pytest.raises(NonFiniteError):
+        fit(pictures(), config=recipe(epochs=1, lr=1e30), out=tmp_path, overwrite=True)
+    for name in run_folder.OURS[:gone]:
+        run_folder.remove(tmp_path / "replaced" / name)
+    run_folder.refuse_strangers(tmp_path, overwrite=True)
+    run_folder.clean(tmp_path)
+    assert not (tmp_path / "replaced").exists()
+
+
+def test_links_in_place_of_files_are_followed(tmp_path: Path) -> None:
+    first = fit(pictures(), config=recipe(), out=tmp_path / "run")
+    for path in [one for one in (tmp_path / "run").iterdir() if one.name in run_folder.OURS]:
+        path.rename(tmp_path / path.name)
+        path.symlink_to(Path("..") / path.name)
+    with pytest.raises(NonFiniteError):
+        fit(pictures(), config=recipe(lr=1e30), out=tmp_path / "run", overwrite=True)
+    assert tensor_hashes(read_run(tmp_path / "run" / "replaced")) == tensor_hashes(first)

@@ -121,8 +121,9 @@ def _luck(table2: Results) -> list[str]:
         middle, most = (100 * value for value in (statistics.median(spreads.values()), spreads[worst]))
         told.append(f"of {kind} numbers {middle:.2f} points in the middle and {most:.2f} at most (`{worst[0]}`)")
     words = (
-        "*Luck of training.* Intervals and the word *surely* hold the chance of the samples alone. The standard "
-        f"deviation between the seeds of a network of `table2` is, {', '.join(told)}."
+        "*Luck of training.* Intervals and the word *surely* hold the chance of the samples alone, but for differences "
+        "of networks with several seeds. The standard deviation between the seeds of a network of `table2` is, "
+        f"{', '.join(told)}."
     )
     return [textwrap.fill(words, 120, break_on_hyphens=False) + "\n"]
 

@@ -75,7 +75,7 @@ def _is_strange(path: Path, *, whole: bool, steps: bool, begun: bool) -> bool:
             return True  # the names that training drops when it has newer ones
         return not path.is_dir() or bool(inside and not whole and not steps)
     if path.name == replaced.NAME:
-        return replaced.is_strange(path)
+        return not begun or replaced.is_strange(path)
     if path.name == NEXT:
         return not whole or not staged_is_ours(path.parent, FILES)
     if path.name in OURS:
@@ -136,7 +136,8 @@ def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if overwrite:
         replaced.set_aside(folder, OURS)
         clear_checkpoints(folder)
-        for name in OURS:  # in this order, so that a killed --overwrite can be given again
+        # in this order, so that a killed --overwrite can be given again: without a manifest nothing is put aside
+        for name in (MANIFEST, f"{NEXT}/{MANIFEST}", *OURS):
             remove(folder / name)
 
 
@@ -185,7 +186,7 @@ def tidy(run: Run, folder: Path) -> None:
 def clean(folder: Path) -> None:
     """Remove what a whole run no longer needs: its checkpoints, and the run that it replaces."""
     clear_checkpoints(folder)
-    replaced.drop(folder)
+    replaced.drop(folder, OURS)
 
 
 def clear_checkpoints(folder: Path) -> None:

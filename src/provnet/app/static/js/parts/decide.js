@@ -83,6 +83,7 @@ export function decider(context, chosen, onward, changed) {
     let items = [];
     // what is selected now, however long the steps before take
     const named = about.then((found) => { items = found; step.items = found.map(({ sample_id, sha256 }) => ({ sample_id, sha256 })); });
+    named.catch(() => {}); // said in its turn
     const back = onward();
     try {
       const done = await sent(step, async () => {

@@ -1,9 +1,10 @@
 // What was measured of a run: shares with their intervals, and trust checks with what they must reach.
-import { el, interval, scrolling } from "../dom.js";
+import { count, el, interval, scrolling } from "../dom.js";
 import { whisker } from "./plots.js";
 
 const UNSEEN = "On pictures it never saw";
 const OWN = "On its own training samples";
+const SEEN = "test_in_training"; // no measure: how many of the test pictures are not unseen
 /** Where a measure belongs, and what it says. */
 const MEASURES = {
   class_accuracy: [UNSEEN, "Class accuracy", "The predicted class is the right one."],
@@ -26,7 +27,9 @@ const MEASURES = {
 const GROUPS = { noise: "under noise", shift: "moved", jpeg: "as JPEG", test: "test", train: "training" };
 
 /** Tables of the evaluation, one for each kind of data. */
-export function evaluationCard({ measures }) {
+export function evaluationCard({ measures: all }) {
+  const seen = all.find((one) => one.name === SEEN)?.value ?? 0;
+  const measures = all.filter((one) => one.name !== SEEN);
   if (!measures.length) return el("p", { class: "empty" }, "Not evaluated yet: run ", el("code", {}, "provnet evaluate RUN"), " in a terminal.");
   const parts = new Map();
   for (const one of measures) {
@@ -36,7 +39,7 @@ export function evaluationCard({ measures }) {
   }
   const order = Object.keys(MEASURES);
   return [...parts].sort((a, b) => order.indexOf(a[1][0].name) - order.indexOf(b[1][0].name)).map(([part, rows]) => el("div", {},
-    el("h3", {}, part),
+    el("h3", {}, part === UNSEEN && seen ? `On test pictures, ${count(seen)} of them trained on` : part),
     scrolling(part, el("table", { class: "table measures" }, el("tbody", {},
       rows.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)).map((one) => el("tr", {},
         el("th", { scope: "row", class: "cell-name", title: one.words }, one.shown),

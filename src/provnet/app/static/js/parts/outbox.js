@@ -46,12 +46,13 @@ function rest() {
       const [from, to] = step.decision === "undo" ? [done, undone] : [undone, done];
       if (begun || !from.length || from.at(-1).begun) unsure = true;
       else to.push(from.pop());
-    } else if (step.items) {
+    } else {
       done.push({ step, begun });
       undone.length = 0;
-    } else unsure = true;
+    }
   }
-  const steps = done.map((one) => one.step);
+  const steps = done.map((one) => one.step).filter((one) => one.items);
+  if (steps.length < done.length) unsure = true;
   const last = new Map(), bodies = new Map();
   for (const { items, decision, new_label } of steps) for (const one of items) last.set(JSON.stringify(one), { one, decision, new_label });
   for (const { one, decision, new_label } of last.values()) {

@@ -164,8 +164,8 @@ export function show(root, context, query) {
     return ([item]) => {
       if (stopped || list !== mine || grid.current() <= at) return;
       let place = at; // samples that left the list since then have moved it
-      while (place > 0 && list.item(place)?.sample_id !== item?.sample_id) place -= 1;
-      grid.pick(list.item(place)?.sample_id === item?.sample_id ? place : at);
+      while (item && place > 0 && list.item(place)?.sample_id !== item.sample_id) place -= 1;
+      grid.pick(item && list.item(place)?.sample_id === item.sample_id ? place : at);
     };
   }
 
