@@ -231,13 +231,10 @@ def _refuse(path: Path) -> None:
                 refuse_foreign(file, other)
         if any((path / name).exists() for name in ("model.safetensors", "samples.safetensors")):
             raise IntegrityError(f"{path / fileset.NAME} is missing; the files beside it cannot be trusted without it")
-        before = path / "replaced"  # of train --overwrite, which was stopped or failed
-        kept = f"; the run that was there before is whole in {before}" if has_run(before) else ""
+        kept = f"; the run that was there before is whole in {path / 'replaced'}" if has_run(path / "replaced") else ""
         if (path / "checkpoints").is_dir():
             raise UsageError(f"{path}: training has not finished; go on with the same train command and --resume{kept}")
-        raise UsageError(
-            f"{path} is not a provnet run: {fileset.NAME} is missing; give a folder that train wrote{kept}"
-        )
+        raise UsageError(f"{path} is not a provnet run: no {fileset.NAME}; give a folder that train wrote{kept}")
     if path.is_file():
         with path.open("rb") as file:
             refuse_foreign(file, path)

@@ -125,6 +125,27 @@ def test_duplicate_groups_and_the_panel(page: Page, live: Live) -> None:
     expect(page.get_by_role("button", name="Duplicate group 0: take this filter away")).to_be_visible()
 
 
+LATE = """(() => {
+  const whole = window.setTimeout;
+  window.setTimeout = (act, wait, ...more) => {
+    if (wait === 300) window.late = act;
+    return whole(act, wait, ...more);
+  };
+  window.addEventListener("hashchange", () => window.late?.()); // before the page hears of it
+})()"""
+
+
+def test_a_link_counts_although_the_view_that_is_left_would_note_where_one_stood(page: Page, live: Live) -> None:
+    page.add_init_script(LATE)
+    items(page, live)
+    page.get_by_role("button", name="Duplicate groups").click()
+    expect(page.locator(".vg-tile:visible .vg-group").first).to_have_text("group 0")
+    page.locator(".vg-tile[data-at='0']").click()
+    page.get_by_label("The sample", exact=True).get_by_role("link", name="in group 0").click()
+    expect(page.get_by_role("button", name="Duplicate group 0: take this filter away")).to_be_visible()
+    assert "group=0" in page.url
+
+
 def test_names_are_text_and_fit_a_phone(page: Page, live: Live) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     items(page, live, "?sort=label")

@@ -13,6 +13,7 @@ const main = document.getElementById("main");
 
 let run = null;
 let turn = 0; // every change of view has a number: an answer to an older one is dropped
+let address = ""; // of the view that is shown
 let leave = null;
 let stop = new AbortController();
 
@@ -45,6 +46,7 @@ async function route(first = false) {
     return route(first);
   }
   const mine = (turn += 1);
+  address = location.hash;
   stop.abort();
   stop = new AbortController();
   leave?.();
@@ -61,10 +63,16 @@ async function route(first = false) {
     window.scrollTo(0, 0);
     main.focus({ preventScroll: true });
   }
+  const rewrite = (way, more) => { // not where a link was followed: its view comes next, though this one is still there
+    if (mine !== turn || ![address, "#main"].includes(location.hash)) return;
+    history[way](null, "", linkTo(view, more));
+    address = location.hash;
+  };
   const context = {
     run, api, dom, toast, signal: stop.signal, link: linkTo,
     go: (name, more) => { location.hash = linkTo(name, more); },
-    replace: (more) => mine === turn && history.replaceState(null, "", linkTo(view, more)),
+    replace: (more) => rewrite("replaceState", more),
+    push: (more) => rewrite("pushState", more),
   };
   try {
     const module = await import(`./views/${view}.js`).catch((error) => { // a view is fetched when it is first opened

@@ -54,9 +54,8 @@ export function show(root, context, query) {
   const panel = samplePanel(context, (kind, label) => bar.decide(kind, label));
   const choice = filters(context, (next, soon) => {
     wanted = next;
-    const address = context.link("data", wanted);
     // a change that is over is one step for the back button; typing and sliding are not
-    if (soon) history.replaceState(null, "", address); else history.pushState(null, "", address);
+    if (soon) context.replace(wanted); else context.push(wanted);
     start();
   });
   const work = el("div", { class: "data-work", onKeydown: (event) => bar.key(event) },
