@@ -17,7 +17,6 @@ from provnet.experiments.robustness_words import CNN, gains, section
 from provnet.experiments.sharing_claims import CONSISTENCY, PAIRS, Look, papers
 from provnet.experiments.sharing_curves import convergence
 from provnet.experiments.sharing_sentences import CLAIMS, Claim
-from provnet.experiments.table2_claims import findings
 
 from .made import ORIGIN, told
 from .made_others import made
@@ -271,41 +270,3 @@ def test_the_printed_batch_is_compared_where_it_was_run() -> None:
     assert row.split(" | ")[4] == value
     few = {cell: seeds for cell, seeds in results.cells.items() if cell != "mnist/cnn-as-printed"}
     assert "### Batches as printed" not in section(type(results)("robustness", "full", few, {}))
-
-
-def single(index: float, first: float, *, size: int = 9_000_000) -> Result:
-    return Result({"index_accuracy": (index, 60_000), "any_at_1": (first, 10_000)}, told(parameters=size), ORIGIN)
-
-
-def test_sentences_on_table_2() -> None:
-    cells = {
-        "mnist/single-0": {0: single(1.0, 0.9)},
-        "mnist/single-0.5": {0: single(0.8, 0.98)},
-        "mnist/class-conditional": {0: Result({"stage_2": (1.0, 60_000)}, told(), ORIGIN)},
-        "mnist/class-independent": {0: Result({}, told(), ORIGIN)},
-        "cifar10/class-conditional": {0: Result({"stage_2": (1.0, 50_000)}, told(), ORIGIN)},
-        "cifar10/class-independent": {0: Result({"index_accuracy": (0.99, 50_000)}, told(), ORIGIN)},
-    }
-    assert [one.verdict for one in findings(Results("table2", "full", cells, {}))] == [
-        "confirmed",
-        "confirmed",
-        "contradicted",
-        "contradicted",
-    ]
-    assert findings(Results("table2", "full", cells, {}))[0].evidence.endswith(
-        "; 4 not run: FashionMNIST, CIFAR-10, CIFAR-100, Stanford Dogs"
-    )
-    seeds = {seed: single(index, 0.98) for seed, index in enumerate((0.7, 0.9, 0.8))}
-    apart = Results("table2", "full", {**cells, "mnist/single-0.5": seeds}, {})
-    assert "+20.00 points (-2" in findings(apart)[0].evidence  # three seeds lie so far apart that it may be luck
-    assert findings(apart)[0].verdict == "undecided"
-    cells["mnist/single-0"] = {0: single(0.8, 0.98, size=900_000)}
-    cells["mnist/single-0.5"] = {0: single(1.0, 0.9)}
-    cells["cifar10/class-independent"] = {0: Result({"index_accuracy": (0.8, 50_000)}, told(), ORIGIN)}
-    assert [one.verdict for one in findings(Results("table2", "full", cells, {}))] == [
-        "contradicted",
-        "contradicted",
-        "confirmed",
-        "confirmed",
-    ]
-    assert {one.verdict for one in findings(Results("table2", "full", {}, {}))} == {"not tested"}
