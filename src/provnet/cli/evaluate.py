@@ -60,7 +60,7 @@ def evaluate(
     where = pick_device(device)
     loaded, weights = open_run(run), model_sha256(run)
     loaded.network.to(where)
-    test = _test(loaded, data, data_dir)
+    test, seen = _test(loaded, data, data_dir)
     training, index, about_training = _training(loaded, train_data, data_dir)
     found = measure(loaded, test, training, index=index, seed=seed, progress=True, warn=False)
     about = {
@@ -70,7 +70,6 @@ def evaluate(
         "model_sha256": weights,
     }
     values = found.to_json()
-    seen = 0 if test is None else seen_in_training(loaded, test)
     values |= {"test_in_training": seen} if seen else {}  # whoever reads the figures later has no warning
     made = generator_figures(loaded, training, test, index, seed)
     values |= {"generation": made} if made else {}
@@ -104,14 +103,15 @@ def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about:
     return True
 
 
-def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
+def _test(run: Run, source: str | None, data_dir: str | None) -> tuple[ImageData | None, int]:
+    """The samples to test on, and how many of them are the run's own."""
     from provnet.inputs import range_problem
 
     test = open_test_data(run, source, data_dir)
     if test is None:
         why = "the run has no test split of its own; give DATA, or train with --test or --holdout"
         note(f"class accuracy is not measured: {why}")
-        return None
+        return None, 0
     seen = seen_in_training(run, test)
     if seen:
         kind = "samples of the run" if run.samples.added.any() else "training samples"
@@ -119,7 +119,7 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
     problem = range_problem(run.config.network, test.images.numpy())
     if problem:
         note(f"the test data: {problem}", "warning")
-    return test
+    return test, seen
 
 
 def _training(
