@@ -112,7 +112,7 @@ function asksForToken(words) {
     { class: "card stack narrow", onSubmit: async (event) => {
       event.preventDefault();
       try {
-        await api.post("/session", { token: field.value.trim().replace(/^.*#t=/, "") });
+        await api.signIn(field.value.trim().replace(/^.*#t=/, ""));
         await start();
       } catch (error) {
         said.hidden = false;
@@ -158,7 +158,7 @@ async function session() {
   if (!found) return;
   const rest = location.hash.replace(/([&?]|(?<=^#))t=[^&]*&?/, (all, before) => (all.endsWith("&") ? before : "")).replace(/^#$/, "");
   history.replaceState(null, "", `${location.pathname}${rest}`);
-  await api.post("/session", { token: decodeURIComponent(found[2]) });
+  await api.signIn(found[2]);
 }
 
 async function start() {
