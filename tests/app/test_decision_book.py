@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,24 @@ def test_two_apps_of_one_run_keep_the_decisions_of_both(own: Served) -> None:
         first.post("/decisions/undo")
         assert decided(first) == decided(second) == {4: "drop", 5: "keep"}
     assert {row[0] for row in rows(own)} == {own.run.samples.sample_ids[i] for i in (4, 5)}
+
+
+def test_what_another_app_decides_while_a_step_is_written_is_not_lost(
+    own: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = book_of(own), book_of(own)
+    other = threading.Thread(target=second.decide, args=([4], Choice("keep")))
+    write = first.keeping.write_json
+
+    def late(*given: Any) -> bool:
+        other.start()
+        other.join(0.5)  # it waits for the first; without the lock it is done by then, and written over
+        return write(*given)
+
+    monkeypatch.setattr(first.keeping, "write_json", late)
+    first.decide([3], Choice("drop"))
+    other.join()
+    assert sorted(book_of(own).choices) == [3, 4]
 
 
 def test_a_damaged_file_is_set_aside_and_told(own: Served, caplog: pytest.LogCaptureFixture) -> None:
