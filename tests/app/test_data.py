@@ -11,12 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet.app.decision_book import Choice, DecisionBook
 from provnet.app.keeping import Keeping
 from provnet.app.served import Served
 from provnet.data.apply import apply_decisions
 from provnet.data.decisions_file import read_decisions
-from provnet.data.identity import SampleTable
 
 from .made import NAMES, Live, digit, digits, serving
 
@@ -220,37 +218,3 @@ def test_a_kept_map_points_at_no_sample_of_other_test_data(live: Live, served: S
         found = other.get("/map").json()["misattributed"]
     assert {one["sha256"] for one in found} == right
     assert all(one["sha256"] == turned.samples.hex(one["position"]) for one in found)
-
-
-def test_a_kept_decision_is_about_the_sample_that_had_its_name(served: Served, tmp_path: Path) -> None:
-    now = replace(served, keep=tmp_path / "app")
-    book = DecisionBook(now.run.samples, Keeping(now))
-    book.decide([3], Choice("drop"))
-    assert DecisionBook(now.run.samples, Keeping(now)).choices == {3: Choice("drop")}
-    ids = list(now.run.samples.sample_ids)
-    ids[3], ids[4] = ids[4], ids[3]
-    turned = replace(now.run.samples, sample_ids=tuple(ids))  # trained anew, under names that changed places
-    again = replace(now, run=replace(now.run, samples=turned))
-    assert DecisionBook(turned, Keeping(again)).choices == {}
-
-
-def test_decisions_outlast_samples_that_are_withheld_or_relabelled(served: Served, tmp_path: Path) -> None:
-    def book(samples: SampleTable, *, forgets: bool = False) -> DecisionBook:
-        state = replace(served, keep=tmp_path / "app", run=replace(served.run, samples=samples))
-        return DecisionBook(samples, Keeping(state), forgets=forgets)
-
-    before = served.run.samples
-    new = before.class_names[int(before.labels[7] + 1) % len(before.class_names)]
-    first = book(before)
-    first.decide([3], Choice("drop"))
-    first.decide([5], Choice("keep"))
-    first.decide([7], Choice("relabel", new))
-    labels = before.labels.copy()
-    labels[7] = before.class_names.index(new)
-    later = book(replace(before, withheld=np.arange(len(before)) == 3, labels=labels))
-    assert later.choices == {5: Choice("keep")}  # one is withheld, one is done
-    later.decide([6], Choice("keep"))
-    assert book(before).choices == {3: Choice("drop"), 5: Choice("keep"), 6: Choice("keep")}
-    gone = book(before.select(np.arange(len(before)) != 3), forgets=True)
-    gone.decide([0], Choice("keep"))
-    assert before.hex(3) not in (tmp_path / "app" / "decisions.json").read_text("utf-8")  # erased: no trace of it

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import httpx
 import pytest
 
 from provnet.app.served import Served
+from provnet.app.server import open_socket
 
 from .made import API, Live, digit, serving, settled, until
 
@@ -44,6 +47,24 @@ def test_above_the_limit_requests_are_told_to_come_back(served: Served) -> None:
             assert [one.result().status_code for one in first] == [200] * 3
         settled(live)
         assert live.send("/explain", digit()).status_code == 200
+
+
+def test_strangers_take_no_place_of_the_owner(served: Served) -> None:
+    head = f"POST {API}/session HTTP/1.1\r\nHost: 127.0.0.1:{{}}\r\nContent-Length: 9000000\r\n\r\n"
+    with serving(served, most=3) as live, ExitStack() as stack:
+        for _ in range(3):  # as many as are worked on at a time
+            wire = stack.enter_context(socket.create_connection(("127.0.0.1", live.port), timeout=60))
+            wire.sendall(head.format(live.port).encode() + b"{")
+            assert wire.recv(65_536).startswith(b"HTTP/1.1 401"), "refused before its body is there"
+        assert live.post("/session").status_code == 204 and live.get("/jobs").status_code == 200
+
+
+def test_two_servers_that_start_at_once_take_two_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_socket(0) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr("provnet.app.server.USUAL", port)
+    with open_socket(None) as first, open_socket(None) as second:  # none of them is served yet
+        assert first.getsockname()[1] == port != second.getsockname()[1]
 
 
 def test_what_waits_together_is_answered_together(served: Served) -> None:

@@ -108,6 +108,9 @@ def test_a_tab_of_a_server_that_was_started_again_asks_for_the_new_link(
     page.context.clear_cookies()  # as a new server does not know the old cookie
     page.locator(".strip button").nth(4).click()
     expect(page.get_by_role("alert")).to_contain_text("started again")
+    page.get_by_label("Link or token").fill("ключ")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("the token is wrong")
     page.get_by_label("Link or token").fill(f"{live.base}/#t={live.token}")
     page.keyboard.press("Enter")
     expect(page.locator(".exemplars .exemplar")).to_have_count(5)

@@ -120,14 +120,14 @@ def test_every_route_needs_the_token(fresh: Live) -> None:
         for method in operations:
             address = fresh.base + path.format(sha256=key, name="scores", selection="0" * 16)
             found = httpx.request(method, address)
-            assert found.status_code == (415 if path.endswith("/session") else 401), path
+            assert found.status_code == 401, path
     assert httpx.get(f"{fresh.base}{API}/openapi.json").status_code == 401
     assert httpx.get(f"{fresh.base}{API}/nothing").status_code == 401
 
 
 def test_the_token_is_exchanged_for_a_cookie_that_scripts_cannot_read(fresh: Live) -> None:
     with httpx.Client(base_url=fresh.base) as client:
-        found = client.post(f"{API}/session", json={"token": fresh.token})
+        found = client.post(f"{API}/session", headers={"Authorization": f"Bearer {fresh.token}"})
         assert found.status_code == 204
         cookie = found.headers["set-cookie"]
         assert cookie.startswith(f"provnet-{fresh.port}=") and "HttpOnly" in cookie and "SameSite=Strict" in cookie
@@ -141,13 +141,19 @@ def test_the_token_is_exchanged_for_a_cookie_that_scripts_cannot_read(fresh: Liv
         assert client.post(f"{API}/decisions/undo", headers=other).status_code == 409
 
 
+def test_a_websocket_is_refused_without_a_word_to_the_owner(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA==")
+    assert raw(live, f"GET {API}/run HTTP/1.1", f"Host: 127.0.0.1:{live.port}", *upgrade)[0] == 401
+    assert caplog.records == []
+
+
 def test_wrong_tokens_are_refused_and_slowed_down_and_the_right_one_works(fresh: Live) -> None:
     statuses = [
         httpx.get(f"{fresh.base}{API}/run", headers={"Authorization": f"Bearer {wrong}"}).status_code
         for wrong in ["y", "x", fresh.token[:-1], fresh.token + "x", *["no"] * 10]
     ]
     assert statuses[:10] == [401] * 10 and statuses[10:] == [429] * 4
-    assert httpx.post(f"{fresh.base}{API}/session", json={"token": "no"}).status_code == 429
+    assert httpx.post(f"{fresh.base}{API}/session", headers={"Authorization": "Bearer no"}).status_code == 429
     assert fresh.get("/run").status_code == 200
     assert httpx.get(f"{fresh.base}{API}/run", headers={"Authorization": f"Basic {fresh.token}"}).status_code == 429
 

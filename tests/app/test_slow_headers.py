@@ -1,4 +1,4 @@
-"""A client that begins a request and does not finish its headers is let go; one that merely waits is not."""
+"""A client that does not finish what it began, headers or a refused body, is let go; one that merely waits is not."""
 
 from __future__ import annotations
 
@@ -54,6 +54,16 @@ def test_headers_of_a_later_request_that_do_not_come(hasty: Live) -> None:
         assert ask(hasty, wire) == b"HTTP/1.1 200 OK"
         wire.sendall(b"GET / HTTP/1.1\r\nHost: ")
         assert wire.recv(1) == b""
+
+
+def test_the_rest_of_a_body_that_was_refused_is_not_waited_for(hasty: Live) -> None:
+    with opened(hasty) as wire:
+        head = f"POST {API}/explain HTTP/1.1\r\nHost: 127.0.0.1:{hasty.port}\r\nContent-Length: 9000000\r\n\r\n"
+        wire.sendall(head.encode() + b"x")
+        assert wire.recv(65_536).startswith(b"HTTP/1.1 401")
+        wire.sendall(b"x")
+        while wire.recv(65_536):  # the rest of the refusal, then the end
+            pass
 
 
 def test_one_that_waits_between_requests_stays(hasty: Live) -> None:

@@ -131,5 +131,5 @@ def test_long_and_odd_choices_are_not_repeated_whole(independent: Live) -> None:
     for given in ("x" * 5000, ["x" * 5000], "\x1b[2J\n"):
         message = independent.post("/explain/known", json={"test": 1, "weights": given}).json()["error"]["message"]
         assert len(message) < 120 and message.isprintable()
-    token = {"token": "a-secret" + "x" * 5000}
-    assert "a-secret" not in independent.post("/session", json=token).text
+    wrong = {"Authorization": "Bearer a-secret" + "x" * 5000}
+    assert "a-secret" not in independent.post("/session", headers=wrong).text

@@ -107,6 +107,22 @@ def test_a_manifest_above_the_pictures_needs_no_root(call: Call, run: Path, own_
     assert rows(own_data.parent / "corrected.csv")[0]["path"].startswith("data/train/")
 
 
+def test_a_review_that_was_killed_is_done_again(
+    call: Call, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(path: Path, content: bytes) -> None:
+        if path.name == "report.html":
+            raise KeyboardInterrupt
+        path.write_bytes(content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("provnet.atomic.write_bytes", killed)
+        assert call("debug", run, "--out", tmp_path / "d", "--review").code == 130
+    found = call("debug", run, "--out", tmp_path / "d", "--review")
+    assert found.code == 0, found.err
+    assert {"decisions.csv", "report.html"} <= {path.name for path in (tmp_path / "d").iterdir()}
+
+
 def test_decisions_are_reviewed_and_applied(call: Call, run: Path, data: Path, tmp_path: Path) -> None:
     assert call("debug", run, "--out", tmp_path / "d", "--review", "--threshold", "0.000001").code == 0
     path = tmp_path / "d" / "decisions.csv"

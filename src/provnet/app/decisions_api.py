@@ -58,9 +58,10 @@ class Counts(BaseModel):
 
 
 class Decisions(BaseModel):
-    """What is decided; `saved` is false where it is lost with the server."""
+    """What is decided; `saved` is false where it is lost with the server, each change gives another `revision`."""
 
     total: int
+    revision: int
     undo: int
     redo: int
     saved: bool
@@ -75,6 +76,7 @@ def decision_routes(state: State) -> APIRouter:
     @routes.get("/decisions", responses=gives())
     async def decisions() -> Decisions:
         """All decisions."""
+        await asyncio.to_thread(book.refresh)
         return _record(state, listed=True)
 
     @routes.post("/decisions", responses=gives(404, *BODY))
@@ -106,6 +108,7 @@ def decision_routes(state: State) -> APIRouter:
     )
     async def decisions_csv() -> Response:
         """All decisions as a CSV file."""
+        await asyncio.to_thread(book.refresh)
         return csv_reply(book.csv(), "decisions.csv")
 
     return routes
@@ -133,6 +136,7 @@ def _record(state: State, *, listed: bool = False) -> Decisions:
     ]
     return Decisions(
         total=len(book.choices),
+        revision=book.revision,
         undo=undo,
         redo=redo,
         saved=book.saved,

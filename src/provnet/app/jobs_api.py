@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from fastapi import APIRouter
-from pydantic import BaseModel, StringConstraints
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from provnet.app.fields import Strict
 from provnet.app.jobs import JobState, Progress
-from provnet.app.routes import BODY, gives, router
+from provnet.app.routes import gives, router
 from provnet.app.state import State
 
 JobName = Literal["scores", "map", "membership"]
@@ -36,12 +35,6 @@ class JobList(BaseModel):
     jobs: list[Job]
 
 
-class TokenGiven(Strict):
-    """The token out of the address that the command printed."""
-
-    token: Annotated[str, StringConstraints(min_length=1, max_length=200)]
-
-
 def job_routes(state: State) -> APIRouter:
     """GET /jobs, POST /jobs/{name}."""
     routes = router("jobs")
@@ -63,11 +56,9 @@ def session_routes(state: State) -> APIRouter:
     """POST /session."""
     routes = router("session")
 
-    @routes.post("/session", status_code=204, response_class=Response, responses=gives(*BODY))
-    async def session(given: TokenGiven) -> Response:
+    @routes.post("/session", status_code=204, response_class=Response, responses=gives())
+    async def session() -> Response:
         """Exchange the token for a cookie that scripts cannot read."""
-        if not state.keys.is_token(given.token):
-            raise state.keys.refuse_token()
         return Response(status_code=204, headers={"Set-Cookie": state.keys.set_cookie()})
 
     return routes

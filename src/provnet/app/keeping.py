@@ -2,15 +2,20 @@
 
 Everything kept names the state of the run that it was made of (weights, samples, which are withheld); results of
 another state are not read, decisions are. Files are safetensors and JSON, replaced as one, and bounded by the size of
-the run.
+the run. Several apps may serve one run: `locked` lets one of them at a time read a file, change it and write it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import itertools
 import logging
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +31,8 @@ from provnet.safefile import open_checked, read_tensors
 from provnet.safejson import read_json, write_json
 
 LOG = logging.getLogger("provnet.app")
-LARGEST = 64_000_000  # bytes of a JSON file that is read back
+LARGEST = 64_000_000  # bytes of a JSON file
+LOCK, ASIDE = ".lock", ".damaged-"
 
 
 class Keeping:
@@ -71,18 +77,83 @@ class Keeping:
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> bool:
         """Keep plain values; False where they could not be written."""
-        return self._write(f"{name}.json", write_json({**value, "run": self.identity}, name))
+        content = write_json({**value, "run": self.identity}, name)
+        if len(content) > LARGEST:
+            LOG.warning(
+                "%s.json cannot be kept: it would have %s bytes, at most %s are read", name, len(content), LARGEST
+            )
+            return False
+        return self._write(f"{name}.json", content)
 
-    def read_json(self, name: str, *, any_state: bool = False) -> dict[str, Any] | None:
-        """Plain values that were kept of this state of the run, or of any, or None."""
-        if self.folder is None or not (self.folder / f"{name}.json").is_file():
-            return None
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """Plain values that were kept of this state of the run, or None."""
         try:
-            value = read_json(read_file(self.folder / f"{name}.json", LARGEST), name, limit=LARGEST)
+            value = self.load(name)
         except ProvnetError as error:
             LOG.warning("%s was kept and is not used: %s", name, error)
             return None
-        return value if any_state or value.get("run") == self.identity else None
+        return value if value is not None and value.get("run") == self.identity else None
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        """Plain values that were kept of any state of the run, None where none were; a bad file is an error."""
+        if self.folder is None or self.stamp(name) is None:
+            return None
+        path = self.folder / f"{name}.json"
+        return read_json(read_file(path, LARGEST), path.name, limit=LARGEST)
+
+    def stamp(self, name: str) -> tuple[int, ...] | None:
+        """What is another one after each change of a file of plain values; None where there is no file."""
+        if self.folder is None:
+            return None
+        try:
+            found = (self.folder / f"{name}.json").stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns, found.st_size
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Wait for other apps that work on the files, and keep them out meanwhile; False where that cannot be done."""
+        handle = self._lock()
+        try:
+            yield handle is not None
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+    def set_aside(self, name: str) -> Path | None:
+        """Give a file of plain values a new name, so that nothing is written over it; None where that fails."""
+        assert self.folder is not None
+        path = self.folder / f"{name}.json"
+        stem = f"{path.name}{ASIDE}{time.strftime('%Y-%m-%dT%H%M%SZ', time.gmtime())}"
+        names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        goal = next(self.folder / one for one in names if not os.path.lexists(self.folder / one))
+        try:
+            return path.rename(goal)
+        except OSError as error:
+            LOG.warning("%s cannot be renamed: %s", path, error)
+            return None
+
+    def aside(self, name: str) -> list[str]:
+        """The names of the files that were set aside and are still there."""
+        return [] if self.folder is None else sorted(one.name for one in self.folder.glob(f"{name}.json{ASIDE}*"))
+
+    def _lock(self) -> int | None:
+        if self.folder is None or not self.folder.parent.is_dir():
+            return None
+        try:
+            self.folder.mkdir(exist_ok=True)
+            handle = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            LOG.warning("%s cannot be locked: %s", self.folder, error)
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:  # some network drives have no locks
+            os.close(handle)
+            LOG.warning("%s cannot be locked: %s", self.folder, error)
+            return None
+        return handle
 
     def _write(self, name: str, content: bytes) -> bool:
         if self.folder is None or not self.folder.parent.is_dir():

@@ -1,4 +1,7 @@
-"""HTTP/1.1 by h11, which refuses what smuggles; a client that does not finish its headers is let go."""
+"""HTTP/1.1 by h11, which refuses what smuggles; a client that does not finish its headers is let go.
+
+So is one that goes on with a body after the answer, which a refusal does not wait for.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ class PatientProtocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Stop the clock where a request's headers are whole; start it where those of a later one have begun."""
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE:
+        if self._lingers():
             self._start()
         else:
             self._stop()
@@ -62,5 +65,9 @@ class PatientProtocol(H11Protocol):
             self._clock = None
 
     def _give_up(self) -> None:
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        if self._lingers() and not self.transport.is_closing():
             self.transport.close()
+
+    def _lingers(self) -> bool:
+        """Whether headers are awaited, or the rest of a body whose request is answered."""
+        return self.conn.their_state is h11.IDLE or (self.cycle is not None and self.cycle.response_complete)

@@ -91,9 +91,10 @@ class RunRecord(BaseModel):
 
 
 class RunState(BaseModel):
-    """What became of the run's folder since it was opened; empty where it is the same."""
+    """What became of the run's folder since it was opened, and what is wrong with the decisions, if anything."""
 
     changed: str
+    decisions: str
 
 
 class Card(BaseModel):
@@ -162,8 +163,9 @@ def run_routes(state: State) -> APIRouter:
 
     @routes.get("/run/state", responses=gives())
     async def run_state() -> RunState:
-        """Whether the run in the folder is still the one that was opened."""
-        return RunState(changed=await asyncio.to_thread(state.on_disk.changed))
+        """Whether the run in the folder is still the one that was opened, and its decisions are in order."""
+        changed = await asyncio.to_thread(state.on_disk.changed)
+        return RunState(changed=changed, decisions=await asyncio.to_thread(lambda: state.decisions.trouble))
 
     @routes.get("/run/card", responses=gives())
     async def run_card() -> Card:

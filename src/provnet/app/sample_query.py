@@ -68,6 +68,7 @@ class SampleRecord(BaseModel):
 
 def chosen(state: State, wanted: Wanted) -> np.ndarray:
     """All samples that fit, in order."""
+    state.decisions.refresh()
     samples, scores = state.served.run.samples, scores_of(state)
     fits = ~samples.withheld
     if wanted.class_ is not None:

@@ -32,9 +32,9 @@ def _made(app: FastAPI, state: State) -> dict[str, Any]:
     )
     parts = found["components"]
     parts["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    for path, operations in found["paths"].items():
+    for operations in found["paths"].values():
         for operation in operations.values():
-            operation["security"] = [] if path.endswith("/session") else [{"token": []}]
+            operation["security"] = [{"token": []}]
     names = state.served.run.samples.class_names
     schemas = parts["schemas"]
     if len(names) <= NAMES:

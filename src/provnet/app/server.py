@@ -78,7 +78,9 @@ def make_app(state: State) -> ASGIApp:
 
 
 def open_socket(port: int | None) -> socket.socket:
-    """A socket on the loopback interface; without a port the usual one, or any where that is taken.
+    """A listening socket on the loopback interface; without a port the usual one, or any where that is taken.
+
+    It listens at once: two sockets may be bound to one port for as long as neither of them does.
 
     >>> with open_socket(0) as found:
     ...     found.getsockname()[0]
@@ -91,6 +93,7 @@ def open_socket(port: int | None) -> socket.socket:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             found.bind((HOST, candidate))
+            found.listen()
         except OSError as error:
             found.close()
             if port is not None:
@@ -110,6 +113,7 @@ class Server(uvicorn.Server):
             ws="none",
             lifespan="on",
             log_config=None,
+            log_level="error",  # its warnings are about what strangers send: nothing that the owner can act on
             access_log=False,
             server_header=False,
             date_header=False,

@@ -90,7 +90,6 @@ def debug(
         SAMPLES: samples_csv(result, threshold),
         CORRECTED: corrected.content,
         **({RELABEL: decisions_csv(changes)} if applies and not review else {}),
-        **to_edit,
         REPORT: debug_page(
             loaded,
             result,
@@ -105,6 +104,7 @@ def debug(
             barred=bool(bar.drops or bar.why),
             lost=resolved.left_out,
         ),
+        **to_edit,  # last: once it is there the command is not repeated, as it may hold edits
     }
     _write(out, files, run, [data, None if loaded.config.data is None else loaded.config.data.source])
     summary = _summary(result, threshold, resolved)

@@ -29,11 +29,12 @@ function linkTo(view, query) {
   return `#/${view}${text ? `?${text}` : ""}`;
 }
 
-/** Whether the run on disk is still the one that is shown; a server that does not answer says nothing about it. */
+/** Whether the run on disk is still the one that is shown, and its decisions can be read; no answer says nothing about it. */
 async function look() {
   if (!run || document.hidden) return;
   const found = await api.get("/run/state").catch(() => null), place = document.getElementById("changed");
-  if (found && found.changed !== place.textContent) clear(place).append(...(found.changed ? [el("p", { class: "note" }, found.changed)] : []));
+  const notes = found ? [found.changed, found.decisions].filter(Boolean) : [];
+  if (found && notes.join("") !== place.textContent) clear(place).append(...notes.map((words) => el("p", { class: "note" }, words)));
 }
 
 async function route(first = false) {
@@ -112,7 +113,7 @@ function asksForToken(words) {
     { class: "card stack narrow", onSubmit: async (event) => {
       event.preventDefault();
       try {
-        await api.post("/session", { token: field.value.trim().replace(/^.*#t=/, "") });
+        await api.signIn(field.value.trim().replace(/^.*#t=/, ""));
         await start();
       } catch (error) {
         said.hidden = false;
@@ -158,7 +159,7 @@ async function session() {
   if (!found) return;
   const rest = location.hash.replace(/([&?]|(?<=^#))t=[^&]*&?/, (all, before) => (all.endsWith("&") ? before : "")).replace(/^#$/, "");
   history.replaceState(null, "", `${location.pathname}${rest}`);
-  await api.post("/session", { token: decodeURIComponent(found[2]) });
+  await api.signIn(found[2]);
 }
 
 async function start() {

@@ -51,23 +51,22 @@ export function decider(context, chosen, onward, changed) {
   const help = el("button", { type: "button", class: "button quiet", "aria-label": "Show the keys", title: "Keys (?)", onClick: keysDialog }, "?");
   const node = el("div", { class: "decide", role: "toolbar", "aria-label": "Decide about the selected samples" },
     el("div", { class: "decide-group" }, keep, relabel, drop, wipe), el("div", { class: "decide-group" }, undo, redo), el("div", { class: "decide-group end" }, file, help));
-  let known = ""; // the state of all decisions that is shown
+  let known = -1; // the revision of the decisions that are shown
 
   function show(record) {
     const { keep: k, relabel: r, drop: d } = record.counts;
-    known = stateOf(record);
+    known = record.revision;
     undo.disabled = !record.undo;
     redo.disabled = !record.redo;
     file.toggleAttribute("data-empty", !record.total);
-    status.textContent = record.total ? `${count(k)} keep, ${count(r)} relabel, ${count(d)} drop${record.saved ? "" : " (not saved: the folder cannot be written)"}` : "nothing decided yet";
+    status.textContent = record.total ? `${count(k)} keep, ${count(r)} relabel, ${count(d)} drop${record.saved ? "" : " (not saved: the file cannot be written)"}` : "nothing decided yet";
     return record;
   }
 
-  const stateOf = ({ undo: back, redo: on, counts }) => JSON.stringify([back, on, counts]);
-  // another tab, or another window, may have decided meanwhile
+  // another tab, another window, or another app of this run, may have decided meanwhile
   const again = () => document.hidden || inTurn(async () => {
     const record = await api.get("/decisions", null, { signal: context.signal });
-    if (stateOf(record) === known) return;
+    if (record.revision === known) return;
     show(record);
     await changed({ kind: "undo", items: [] });
   }).catch(wrong);
