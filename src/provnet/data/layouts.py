@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from provnet.data.files import shown
@@ -22,11 +24,7 @@ def refuse_layout(root: Path) -> None:
     Traceback (most recent call last):
     UsageError: ...: a segmentation set in the CamVid layout (trainannot/ beside train/); ...
     """
-    try:
-        below = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
-    except OSError:  # open_folder says so
-        return
-    for place in (root, *(root / name for name in below)):
+    for place in (root, *sorted(_names(root, None)[1])):
         found = _camvid(place) or _voc(place) or _coco(place) or _beside(place)
         if found is not None:
             where = "" if place == root else f" in {shown(place.name)}/"
@@ -41,25 +39,25 @@ def _camvid(place: Path) -> str | None:
     """Masks in a folder beside each split, as in CamVid's usual copies."""
     for split in _SPLITS:
         for masks in (f"{split}{end}" for end in ("annot", "_annot", "_labels", "_masks")):
-            if (place / split).is_dir() and (place / masks).is_dir():
+            if _is_folder(place / split) and _is_folder(place / masks):
                 return f"a segmentation set in the CamVid layout ({masks}/ beside {split}/)"
     return None
 
 
 def _voc(place: Path) -> str | None:
     """Pascal VOC; SegmentationClass holds masks."""
-    if not ((place / "JPEGImages").is_dir() and any((place / name).is_dir() for name in _VOC)):
+    if not (_is_folder(place / "JPEGImages") and any(_is_folder(place / name) for name in _VOC)):
         return None
-    kind = "segmentation" if (place / "SegmentationClass").is_dir() else "detection"
-    found = ", ".join(f"{name}/" for name in ("JPEGImages", *_VOC) if (place / name).is_dir())
+    kind = "segmentation" if _is_folder(place / "SegmentationClass") else "detection"
+    found = ", ".join(f"{name}/" for name in ("JPEGImages", *_VOC) if _is_folder(place / name))
     return f"a {kind} set in the Pascal VOC layout ({found})"
 
 
 def _coco(place: Path) -> str | None:
     """COCO: annotations as JSON beside folders of pictures, or among the pictures as Roboflow writes them."""
-    if (place / _ROBOFLOW).is_file():
+    if os.path.isfile(place / _ROBOFLOW):  # noqa: PTH113 - as in _is_folder
         return f"a detection or segmentation set in the COCO layout ({_ROBOFLOW})"
-    pictures = next((name for name in _PICTURES if (place / name).is_dir()), None)
+    pictures = next((name for name in _PICTURES if _is_folder(place / name)), None)
     if pictures is None or not _holds(place / "annotations", ".json"):
         return None
     return f"a detection or segmentation set in the COCO layout (annotations/*.json beside {pictures}/)"
@@ -67,7 +65,7 @@ def _coco(place: Path) -> str | None:
 
 def _beside(place: Path) -> str | None:
     """A folder images with labels of its pictures beside it: boxes as text (YOLO), or masks."""
-    if not (place / "images").is_dir():
+    if not _is_folder(place / "images"):
         return None
     if _holds(place / "labels", ".txt"):
         return "a detection or segmentation set in the YOLO layout (labels/*.txt beside images/)"
@@ -75,25 +73,28 @@ def _beside(place: Path) -> str | None:
     return None if masks is None else f"a segmentation set ({masks}/*.png beside images/)"
 
 
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112 - Path's own raises where the folder around it may not be read
+
+
 def _holds(folder: Path, ending: str) -> bool:
     """Whether a folder, or one in it, holds a file with that ending; of each folder MOST names are looked at."""
-    found, inside = _names(folder)
-    return any(name.lower().endswith(ending) for each in (found, *(_names(one)[0] for one in inside)) for name in each)
+    files, folders = _names(folder, MOST)
+    within = itertools.chain(files, *(_names(one, MOST)[0] for one in folders))
+    return any(name.lower().endswith(ending) for name in within)
 
 
-def _names(folder: Path) -> tuple[list[str], list[Path]]:
+def _names(folder: Path, most: int | None) -> tuple[list[str], list[Path]]:
     """Names of files in a folder, and the folders in it; none where it is not there."""
     files: list[str] = []
     folders: list[Path] = []
-    try:
-        with os.scandir(folder) as entries:
-            for _, entry in zip(range(MOST), entries, strict=False):
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in itertools.islice(entries, most):
+            with suppress(OSError):  # a link to itself
                 if entry.is_dir():
                     folders.append(Path(entry.path))
                 else:
                     files.append(entry.name)
-    except OSError:
-        pass
     return files, folders
 
 
