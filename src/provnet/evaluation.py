@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.data.compare import compare
+from provnet.data.compare import DECODED, Comparison, compare, decoding_advice
 from provnet.data.distort import perturbations
-from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData, image_data
 from provnet.data.targets import TargetSampler
 from provnet.errors import UsageError
@@ -154,17 +153,21 @@ def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray |
         if index is not None and len(given) != len(own):
             raise UsageError(f"{len(given)} training samples, but {len(own)} indices of them; give one each")
         if given.fingerprint != table.fingerprint:
-            way = f"in its order they are: {ORDER}" if index is None and _same(given, table) else "see provnet verify"
+            found, way = compare(table, given), "see provnet verify"
+            if DECODED in found.status:
+                way = f"their files are decoded to other pictures; {decoding_advice(run.config.data, train.spec)}"
+            elif index is None and _same(found):
+                way = f"in its order they are: {ORDER}"
             raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
     return own
 
 
-def _same(given: SampleTable, table: SampleTable) -> bool:
+def _same(found: Comparison) -> bool:
     """Whether these are the samples of the run in another order."""
-    places = compare(table, given).positions if len(given) == len(table) else np.array([-1])
-    if (places < 0).any() or len(np.unique(places)) < len(places):
+    places = found.positions
+    if len(found.now) != len(places) or (places < 0).any() or len(np.unique(places)) < len(places):
         return False
-    return given.select(places).fingerprint == table.fingerprint
+    return found.now.select(places).fingerprint == found.then.fingerprint
 
 
 def _rate(hits: np.ndarray) -> Interval:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from provnet.data.arrays import to_numpy
 from provnet.data.imagedata import DataSpec, ImageData
 from provnet.data.images import picture_array
-from provnet.data.labels import check_one_kind
+from provnet.data.labels import check_labels
 from provnet.data.rules import DecodeRule
 from provnet.data.sources import open_data
 from provnet.errors import DataError, IntegrityError, UsageError
@@ -88,7 +88,7 @@ def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
     """
     given = to_numpy(labels) if isinstance(labels, torch.Tensor | np.ma.MaskedArray) else labels
     _refuse_missing(given)
-    check_one_kind(given)
+    check_labels(given)
     if classes is None or given is None or not isinstance(classes.tolist()[0], str):
         return given
     if np.asarray(given).dtype.kind in "biuf":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from provnet.data.compare import Comparison, compare, held
+from provnet.data.compare import Comparison, compare, decoding_advice, held, other_options
 from provnet.data.files import as_path
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData, image_data
@@ -42,7 +42,7 @@ class Verification:
 
     @property
     def verdict(self) -> str | None:
-        """`same`, `re-ordered`, `moved`, `edited` or `other`; None where no data were compared.
+        """`same`, `re-ordered`, `moved`, `decoded differently`, `edited` or `other`; None where no data were compared.
 
         It is about the samples that the run holds; `rest` is about those that it was trained on without an index.
         """
@@ -57,8 +57,8 @@ class Verification:
     def exit_code(self) -> int:
         """0 if all is well, 7 if a file is unsafe to open, else 6."""
         worst = max((check.exit_code for check in self.files), default=0)
-        changed = IntegrityError.exit_code if self.verdict in ("edited", "other") or self.rest else 0
-        return max(worst, changed)
+        changed = self.rest or (self.comparison is not None and not self.comparison.holds)
+        return max(worst, IntegrityError.exit_code if changed else 0)
 
     def lines(self) -> list[str]:
         """For people: one line a file, then what became of the data."""
@@ -103,8 +103,11 @@ def verify(folder: str | Path, data: ImageData | None = None, *, backbone: nn.Mo
     if data is not None:
         now = data.samples
         some = KEY in config.training or has_changed(config, samples)  # such a run knows the samples that it holds
-        comparison = replace(compare(samples, now.select(held(samples, now)) if some else now), erased=config.erased)
+        comparison = compare(samples, now.select(held(samples, now)) if some else now)
+        comparison = replace(comparison, erased=config.erased, advice=decoding_advice(config.data, data.spec))
         words = rest_state(config, samples, now)
+        if _rest_content(config) and not any(words) and config.data and other_options(config.data, data.spec):
+            words = "", f"{_REST} cannot be compared: {comparison.advice}"  # the run knows a hash of their bytes alone
     return Verification(where, (*checks, FileCheck("contents", note)), comparison, *words)
 
 
@@ -123,9 +126,7 @@ def rest_state(
     The run knows one hash of all their contents. Erased samples may still be among the data, and nothing says which
     they are: then nothing can be compared until they are removed from the data, too.
     """
-    kept = config.training.get(KEY)
-    about: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
-    then = about.get("rest_content")
+    then, about = _rest_content(config), _about(config)
     if then is None:
         return "", ""
     if table is None:
@@ -148,3 +149,14 @@ def rest_state(
         return changed, ""
     gone = "; remove what was erased from the data, too, and verify again" if config.erased else ""
     return "", f"{_REST} cannot be compared: {extra:,} of {len(rest):,} were erased or added, unknown which{gone}"
+
+
+def _about(config: RunConfig) -> Mapping[str, Any]:
+    """What the run keeps of the choice of samples that are indexed."""
+    kept = config.training.get(KEY)
+    return kept if isinstance(kept, Mapping) else {}
+
+
+def _rest_content(config: RunConfig) -> Any:
+    """The hash of the contents of samples that taught the class branch alone, or None where there were none."""
+    return _about(config).get("rest_content")

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from provnet import open_data
+from provnet.training.config import train_config
+from provnet.training.fit import fit
+from tests.data.made import noise, write_folder
 
 from .conftest import Call
 
@@ -118,3 +124,22 @@ def test_an_evaluation_of_other_weights_is_left_out(own_run: Path, data: Path, c
     found = call("info", own_run, "--json")
     assert found.code == 0
     assert "the evaluation is left out" in found.err
+
+
+def test_a_decoder_that_makes_other_pictures_of_the_same_files(tmp_path: Path, call: Call) -> None:
+    """As after an upgrade of the decoder: options and bytes are those of training, the pixels are not."""
+    files = {f"{c}/{i}.png": noise((8, 8, 4), i) for i, c in enumerate("ababab")}
+    trained = open_data(write_folder(tmp_path / "data", files), background="black")
+    spec = replace(trained.spec, options={})
+    fit(replace(trained, spec=spec), config=train_config(epochs=1), out=tmp_path / "run")
+    found = call("verify", tmp_path / "run", "--json")
+    assert found.code == 6
+    assert found.json["data"]["verdict"] == "decoded differently"
+    assert found.json["data"]["status"] == {"decoded differently": 6}
+    assert "another version of the decoder" in found.json["data"]["facts"][-1]
+    assert "not verified (exit code 6)" in call("verify", tmp_path / "run").out
+    page = tmp_path / "page.html"
+    found = call("explain", tmp_path / "run", tmp_path / "data" / "a" / "0.png", "--html", page)
+    assert found.code == 0
+    assert "decoded differently from training" in found.err
+    assert page.read_text("utf-8").count("<img ") == 1  # the input alone

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from provnet import ImageData, open_data
-from provnet.data.compare import Comparison, compare
+from provnet.data.compare import Comparison, compare, held
 from provnet.data.evidence import evidence
 from tests.data.made import encode, noise, pictures, write_folder
 
@@ -232,3 +233,43 @@ def test_evidence_is_what_the_network_received(tmp_path: Path) -> None:
         assert (shown[i].picture.transpose(2, 0, 1) == data.images[i].numpy()).all()  # type: ignore[union-attr]
     shutil.rmtree(tmp_path / "a")
     assert [s.note for s in evidence(data.samples, data, [0, 1])] == ["picture not available"] * 2
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        ({"background": "black"}, {}),
+        ({}, {"mode": "grey"}),
+        ({}, {"size": 4}),
+        ({"frame": 0}, {"frame": 1}),
+    ],
+)
+def test_the_same_files_opened_otherwise_are_no_evidence(
+    then: dict[str, Any], now: dict[str, Any], tmp_path: Path
+) -> None:
+    for i in range(8):
+        first, second = (Image.fromarray(noise((6, 5, 4), seed)) for seed in (i, 8 + i))
+        pages = encode(first, "TIFF", save_all=True, append_images=[second] if "frame" in then else [])
+        write_folder(tmp_path, {f"{'ab'[i % 2]}/{i}.tif": pages})
+    trained, opened = open_data(tmp_path, **then), open_data(tmp_path, **now)
+    found = compare(trained.samples, opened.samples)
+    assert (found.verdict, found.added) == ("decoded differently", 0)
+    assert not found.holds
+    assert set(found.status) == {"decoded differently"}
+    assert (found.positions == -1).all()
+    assert held(trained.samples, opened.samples).tolist() == list(range(8))
+    assert all(
+        one.picture is None and one.note.startswith("decoded differently")
+        for one in evidence(trained.samples, opened, range(8))
+    )
+
+
+def test_evidence_is_decoded_as_the_network_received_it(tmp_path: Path) -> None:
+    """The table of the data says nothing of what the file is decoded to now: another version of a decoder, say."""
+    write_folder(tmp_path, {f"{c}/{i}.png": noise((6, 5, 4), i) for i, c in enumerate("ab")})
+    then = open_data(tmp_path, background="black")
+    now = ImageData(then.images, then.samples, open_data(tmp_path).spec)
+    assert [one.picture is None for one in evidence(then.samples, then, [0, 1])] == [False, False]
+    assert [one.note.split(" (")[0] for one in evidence(then.samples, now, [0, 1])] == [
+        "decoded differently from training"
+    ] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,38 @@ def test_progress_goes_to_stderr(
     out, err = capsys.readouterr()
     assert out == ""
     assert "reading pictures" in err
+
+
+LAYOUTS = {
+    "segmentation set in the CamVid layout": ("train/1.png", "trainannot/1.png", "val/2.png", "valannot/2.png"),
+    "detection set in the Pascal VOC layout": ("JPEGImages/1.png", "Annotations/1.xml", "ImageSets/Main/train.txt"),
+    "segmentation set in the Pascal VOC layout": (
+        "VOC2012/JPEGImages/1.png",
+        "VOC2012/Annotations/1.xml",
+        "VOC2012/SegmentationClass/1.png",
+    ),
+    "COCO layout": ("images/train2017/1.png", "images/val2017/2.png", "annotations/instances_train2017.json"),
+    "COCO layout without images/": ("train2017/1.png", "val2017/2.png", "annotations/instances_train2017.json"),
+    "COCO layout (_annotations": ("train/1.png", "train/_annotations.coco.json", "valid/2.png"),
+    "YOLO layout": ("images/train/1.png", "labels/train/1.txt", "data.yaml"),
+    "YOLO layout by split": ("train/images/1.png", "train/labels/1.txt", "valid/images/2.png", "valid/labels/2.txt"),
+    "segmentation set (masks": ("images/1.png", "masks/1.png"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_sets_of_masks_and_boxes_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    """Their folders would become classes: pictures would be told from masks."""
+    files = {each: noise((6, 5), i) if each.endswith("png") else b"{}" for i, each in enumerate(LAYOUTS[name])}
+    root = write_folder(tmp_path, files)
+    words = re.escape(name.split(" without", maxsplit=1)[0].split(" by split", maxsplit=1)[0])
+    with pytest.raises(UsageError, match=f"{words}.*; provnet trains classifiers, on pictures with one label each"):
+        open_data(root)
+
+
+def test_class_folders_with_boxes_beside_them_are_no_set_of_boxes(tmp_path: Path) -> None:
+    files = {"train/cat/images/1.png": noise((6, 5), 1), "train/dog/images/2.png": noise((6, 5), 2)}
+    beside = {"heads_train.json": b"{}", "train/cat/boxes.txt": b"1 2 3 4", "test/dog/images/3.png": noise((6, 5), 3)}
+    with pytest.warns(DataWarning, match="not pictures"):
+        data = open_data(write_folder(tmp_path, files | beside))
+    assert data.class_names == ("cat", "dog")

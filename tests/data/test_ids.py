@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 
 import provnet
 from provnet import open_data
+from provnet.applications.contributors import read_contributors
 from provnet.cli import main
 from provnet.data.compare import compare
 from provnet.errors import DataError, UsageError
@@ -143,3 +144,42 @@ def test_ids_are_named_by_a_run_and_verified(tmp_path: Path, capsys: pytest.Capt
         np.savez(tmp_path / "data.npz", images=images, labels=labels, **given)  # type: ignore[arg-type]
         assert main(["verify", str(folder), "--data", str(tmp_path / "data.npz")]) == 0
         assert verdict in capsys.readouterr().out
+
+
+NUL = ["a", "a\0", "b", "b\0c"]
+LABELS_WITH_NUL: dict[str, Any] = {
+    "list": NUL,
+    "objects": np.array(NUL, dtype=object),
+    "series": pd.Series(NUL),
+    "column": [[label] for label in NUL],
+    "numpy's own text": np.array(NUL, dtype=np.dtypes.StringDType()),  # type: ignore[attr-defined]
+    "inside": np.array(["a", "a\0c", "b", "b"]),  # not at the end, where numpy has dropped it
+}
+
+
+@pytest.mark.parametrize("labels", LABELS_WITH_NUL.values(), ids=LABELS_WITH_NUL)
+def test_labels_that_numpy_would_make_one_class_are_refused(labels: Any) -> None:
+    values = IMAGES.reshape(4, -1).astype(np.float32)
+    for use in (open_data, provnet.ProvenanceClassifier(epochs=1).fit):
+        with pytest.raises(DataError, match="must not hold a NUL character, got 'a"):
+            use(values, labels)
+
+
+def test_names_with_nul_are_refused(tmp_path: Path) -> None:
+    ways: list[tuple[str, Any, dict[str, Any]]] = [
+        ("sample ids", LABELS, {"ids": NUL}),
+        ("sources", LABELS, {"sources": NUL}),
+        ("class names", LABELS, {"class_names": ["a", "a\0"]}),
+    ]
+    for what, labels, options in ways:
+        with pytest.raises(DataError, match=f"{what} must not hold a NUL character"):
+            open_data(IMAGES, labels, **options)
+    (tmp_path / "by.csv").write_bytes(b"sample_id,contributor\na,ann\nb,ann\0\n")
+    with pytest.raises(DataError, match=r"by\.csv row 3: holds a NUL byte"):
+        read_contributors(tmp_path / "by.csv")
+
+
+def test_whole_numbers_that_floats_make_one_class_are_refused() -> None:
+    with pytest.raises(DataError, match="floats must lie below"):
+        open_data(IMAGES, [2**53, 2**53 + 1, 1.0, 2.0])
+    assert open_data(IMAGES, [2**53, 2**53 + 1, 1, 2]).class_names[2:] == (str(2**53), str(2**53 + 1))

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from provnet import open_data
+from provnet.applications.generated import attribute_generated
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import DataSpec, ImageData
-from provnet.modelfile import write_run
+from provnet.errors import DataError, UsageError
+from provnet.evaluation import evaluate
+from provnet.explanation import explain
+from provnet.modelfile import read_run, write_run
+from provnet.training.config import train_config
+from provnet.training.fit import fit
+from provnet.training.subset import IndexSubset
 from provnet.verify import verify
 
 from .made import make_run, remake_manifest, sample_table
@@ -69,12 +79,17 @@ def changed(kind: str) -> SampleTable:
         hashes, pixels = table.sha256.copy(), table.pixel_sha256.copy()
         hashes[3], pixels[3] = 0, 0
         return dataclasses.replace(table, sha256=hashes, pixel_sha256=pixels)
+    if kind == "decoded differently":
+        return dataclasses.replace(table, pixel_sha256=255 - table.pixel_sha256)
     if kind == "other":
         return dataclasses.replace(table, sha256=255 - table.sha256, pixel_sha256=255 - table.pixel_sha256)
     return table
 
 
-@pytest.mark.parametrize(("kind", "code"), [("same", 0), ("re-ordered", 0), ("moved", 0), ("edited", 6), ("other", 6)])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("same", 0), ("re-ordered", 0), ("moved", 0), ("decoded differently", 6), ("edited", 6), ("other", 6)],
+)
 def test_the_data_are_told_apart(run: Path, kind: str, code: int) -> None:
     found = verify(run, data_of(changed(kind)))
     assert found.verdict == kind
@@ -91,3 +106,42 @@ def test_a_backbone_of_ones_own_is_verified_without_the_object(run: Path) -> Non
     assert found.ok
     assert found.verdict == "same"
     assert "not loaded" in found.files[-1].why
+
+
+def test_data_opened_with_other_options_are_refused_with_those_of_training(tmp_path: Path) -> None:
+    """A run that was trained on one page of its files knows nothing of the other; nor of another background."""
+    draw = np.random.default_rng(0)
+    for i in range(6):
+        pages = [Image.fromarray(draw.integers(0, 256, (8, 8, 4), dtype=np.uint8)) for _ in range(2)]
+        place = tmp_path / "data" / "ab"[i % 2] / f"{i}.tif"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pages[0].save(place, save_all=True, append_images=pages[1:])
+    trained = open_data(tmp_path / "data", frame=0, background="black")
+    other = open_data(tmp_path / "data", frame=1)
+    fit(trained, config=train_config(epochs=1), out=tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    found = verify(tmp_path / "run", other)
+    assert (found.verdict, found.ok, found.exit_code) == ("decoded differently", False, 6)
+    way = "open them as at training, with background='black', frame=0 instead of background='white', frame=1"
+    assert found.lines()[-1] == f"data: {way}"
+    with pytest.raises(UsageError, match=re.escape(way)):
+        evaluate(run, train=other)
+    with pytest.raises(DataError, match=re.escape(way)):
+        attribute_generated(other.images[:2], run, data=other)
+    assert explain(run, trained.images[:2], k=2).show(trained).html.count("<img ") == 6
+    assert explain(run, trained.images[:2], k=2).show(other).html.count("<img ") == 2  # the inputs alone
+
+
+def test_samples_without_an_index_opened_with_other_options_are_not_called_the_same(tmp_path: Path) -> None:
+    """Of those the run keeps a hash of their bytes alone; the indexed ones may look the same under both options."""
+    for i in range(8):
+        place = tmp_path / "data" / "ab"[i % 2] / f"{i}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGBA", (8, 8), (i, 9, 9, 255 if i < 4 else 0)).save(place)
+    data = open_data(tmp_path / "data", background="black")
+    opaque = np.flatnonzero([int(Path(name).stem) < 4 for name in data.samples.sample_ids])
+    fit(data, config=train_config(epochs=1), index_subset=IndexSubset(opaque), out=tmp_path / "run")
+    assert verify(tmp_path / "run", data).lines()[-1].startswith("data: the same data")
+    found = verify(tmp_path / "run", open_data(tmp_path / "data"))
+    assert found.verdict == "same"
+    assert "cannot be compared: open them as at training, with background='black' instead of" in found.unsure

@@ -22,6 +22,7 @@ from provnet.applications.near_copy_threshold import FALSE_ALARMS, calibrate_cop
 from provnet.applications.nearest_training import Nearest, nearest_features, nearest_pixels
 from provnet.applications.queries import checked, pixel_hashes
 from provnet.data.batches import keyed_generator
+from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.imagedata import ImageData, image_data
 from provnet.data.sources import reopen
 from provnet.errors import DataError, UsageError
@@ -116,9 +117,12 @@ def _found(run: Run, data: ImageData) -> tuple[np.ndarray, np.ndarray]:
     places = np.array([where.get(run.samples.pixel_sha256[i].tobytes(), -1) for i in active.tolist()], dtype=np.int64)
     index = active[places >= 0]
     if len(index) < 2:
+        way = "give the data that the run was trained on"
+        if DECODED in compare(run.samples, data.samples).status:
+            way = f"their files are decoded to other pictures; {decoding_advice(run.config.data, data.spec)}"
         raise DataError(
             f"{len(index)} of {len(active):,} training samples that may be named are among the data; two or more are "
-            "needed: give the data that the run was trained on"
+            f"needed: {way}"
         )
     return index, places[places >= 0]
 

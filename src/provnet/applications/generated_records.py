@@ -64,7 +64,7 @@ class Traced:
         calibration: what the verdict rests on.
         controls: `pixels` and `features`: distances to the nearest.
         compared: training pictures that were compared with.
-        missing: samples whose pictures are not among the data any more.
+        missing: samples whose pictures are not among the data any more, or are decoded differently.
         withheld: samples that are neither named nor compared with.
         heldout_trained: held-out pictures that were left out because they are training samples.
     """

@@ -161,7 +161,9 @@ def _notes(found: Traced) -> list[str]:
     if found.heldout_trained:
         lines.append(f"{found.heldout_trained:,} held-out pictures are training samples and were left out")
     if found.missing:
-        lines.append(f"{found.missing:,} training samples are not among the data any more and were not compared with")
+        lines.append(
+            f"{found.missing:,} training samples were not compared with: they are gone, or decoded differently"
+        )
     if found.withheld:
         lines.append(f"{found.withheld:,} withheld samples are neither named nor compared with")
     return lines

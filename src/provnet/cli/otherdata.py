@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from provnet.data.imagedata import DataSpec, ImageData
     from provnet.modelfile import RunConfig
 
-RULES = ("size", "mode", "background", "frame", "value_range")  # options that say how a picture is read, not which
 PICTURES = ("folder", "csv")  # kinds of sources whose samples are picture files; arrays are taken as they are
 
 
@@ -32,11 +31,11 @@ def other_spec(
     >>> other_spec(data, "embedded", None, "test", classes=False).options
     {'size': [8, 8]}
     """
-    from provnet.data.imagedata import DataSpec
+    from provnet.data.imagedata import DECODING, DataSpec
     from provnet.data.sources import has_split, relocated
 
     given = given or DataSpec("arrays", "arrays")
-    options = {name: value for name, value in given.options.items() if name in RULES}
+    options = {name: value for name, value in given.options.items() if name in DECODING}
     if given.options.get("skip_bad", False) if skip_bad is None else skip_bad:
         options["skip_bad"] = True
     plain = replace(given, source=given.source if classes else "arrays", options=options)

@@ -105,9 +105,9 @@ def _open_training(
     # renamed or added files make `limit` and `holdout` choose others: look among all samples instead
     options = {name: value for name, value in spec.options.items() if name not in narrowing}
     everything = reopen(replace(spec, options=options), source, data_dir, progress)
-    places = compare(samples, everything.samples).positions
+    found = compare(samples, everything.samples).nearest
     named = [everything.samples.id_places.get(name, -1) for name in samples.sample_ids]
-    rows = np.unique(np.concatenate([places, np.array(named, dtype=np.int64)]))
+    rows = np.union1d(found, np.array(named, dtype=np.int64))
     rows = rows[rows >= 0]
     data = everything.select(rows) if len(rows) else data
     return Found(data, parts=(data,), rest=rest)
@@ -125,8 +125,6 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
         return Resolved(data, np.arange(len(samples)), [], 0)
     found = compare(samples, data.samples)
     index = np.flatnonzero(found.positions >= 0)
-    same = (data.samples.pixel_sha256[found.positions[index]] == samples.pixel_sha256[index]).all(1)
-    index = index[same]  # equal bytes that decode to other pixels are not what the network saw
     places = found.positions[index]
     left_out, doubled = len(samples) - len(index), len(index) - len(np.unique(places))
     lines = found.lines()

@@ -31,14 +31,15 @@ def verify(
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Check every hash of a run, and whether its training data are the same, re-ordered, moved, edited or others.
+    """Check every hash of a run, and whether its training data are the same, re-ordered, moved, decoded differently,
+    edited or others.
 
     Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
     """
     if no_data and (data is not None or strict):
         raise UsageError("--no-data checks the files alone; leave --data and --strict out")
 
-    from provnet.data.compare import compare
+    from provnet.data.compare import compare, decoding_advice
     from provnet.modelfile import read_samples
     from provnet.verify import verify as check
 
@@ -53,7 +54,8 @@ def verify(
         found = find_training_data(config, samples, data, data_dir)
         then = samples if found.rows is None else samples.select(found.rows)
         if found.data is not None and len(then):
-            compared = replace(compare(then, found.data.samples), erased=config.erased)
+            advice = decoding_advice(config.data, found.data.spec)
+            compared = replace(compare(then, found.data.samples), erased=config.erased, advice=advice)
             result = replace(result, comparison=compared)
         result = replace(result, rest=found.rest, unsure=found.unsure)
         missed = len(samples) - len(then)
@@ -102,7 +104,7 @@ def _show(result: Verification, left: str | None, code: int) -> None:
         why = "" if check.why == "ok" else f"  {shown(check.why).removeprefix('ok ')}"
         out.print(mark, Text(f"{shown(check.name)}{why}"), sep="", soft_wrap=True)
     if result.comparison is not None:
-        good = result.verdict not in ("edited", "other")
+        good = result.comparison.holds
         for line in result.comparison.lines():
             out.print(Text("data    ", "green" if good else "bold red"), Text(shown(line)), sep="", soft_wrap=True)
     if result.rest:

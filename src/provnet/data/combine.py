@@ -49,10 +49,8 @@ def combine(samples: SampleTable, parts: Sequence[ImageData]) -> Combined:
     (True, 0)
     """
     every = _every(samples, parts)
-    places = compare(samples, every).positions
-    named = np.array([every.id_places.get(name, -1) for name in samples.sample_ids], dtype=np.int64)
-    wanted = np.where(places >= 0, places, named)
-    rows = np.array(list(dict.fromkeys(wanted[wanted >= 0].tolist())), dtype=np.int64)
+    found = compare(samples, every)
+    rows = np.array(list(dict.fromkeys(found.nearest[found.nearest >= 0].tolist())), dtype=np.int64)
     table = every.select(rows)
     if len(rows) == 0 or int(table.labels.max()) < len(samples.class_names):
         table = replace(table, class_names=samples.class_names)
@@ -69,7 +67,7 @@ def combine(samples: SampleTable, parts: Sequence[ImageData]) -> Combined:
         images = images[torch.from_numpy(back)]
     skipped = tuple(line for part in parts for line in part.skipped)
     whole = ImageData(images, table, parts[0].spec, skipped)
-    return Combined(whole, tuple(chosen), int((places < 0).sum()))
+    return Combined(whole, tuple(chosen), int((found.positions < 0).sum()))
 
 
 def together(one: SampleTable, other: SampleTable, ids: Iterable[str], *, added: bool) -> SampleTable:

@@ -1,6 +1,7 @@
 """Compare the data of training time with the data of now: what is the same, moved, edited, gone.
 
-Samples are matched by hash, never by position: a name alone says nothing about the content behind it.
+Samples are matched by hash, never by position: a name alone says nothing about the content behind it. Equal bytes
+alone are not enough either: other options (background, mode, size, frame) make another picture of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import numpy as np
 
 from provnet.data.files import shown
 from provnet.data.identity import SampleTable
+from provnet.data.imagedata import DECODING, DataSpec
+from provnet.data.rules import OpenOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,24 +22,36 @@ class Comparison:
     """What became of each sample.
 
     Attributes:
-        verdict: `same`, `re-ordered` (the same samples in another order), `moved` (files renamed or swapped), `edited`
-            (anything changed, gone or added), `other` (another data set: most samples are not found).
-        positions: (N,) int64, where each sample of then is now; -1 where its content is gone.
+        verdict: `same`, `re-ordered` (the same samples in another order), `moved` (files renamed or swapped), `decoded
+            differently` (the same bytes, opened to other pictures), `edited` (anything changed, gone or added), `other`
+            (another data set: most samples are not found).
+        positions: (N,) int64, where the picture of each sample of then is now; -1 where it is gone.
+        nearest: (N,) int64, positions where the picture is there; else where its bytes are, decoded differently; else
+            where its name is; -1 where there is none of these.
         status: for each sample `same`, `moved` (same bytes under another name), `re-encoded` (same picture, other
-            bytes), `edited` (its name now holds other content), `relabelled` (same bytes, another class), `missing`.
+            bytes), `decoded differently` (same bytes, another picture), `edited` (its name now holds other content),
+            `relabelled` (same bytes, another class), `missing`.
         added: how many samples of now are not among those of then.
         then: the table of training time.
         now: the table of now.
         erased: how many samples were erased from the run since, and are in neither.
+        advice: how to open the data, where some are decoded differently (`decoding_advice`).
     """
 
     verdict: str
     positions: np.ndarray
+    nearest: np.ndarray
     status: tuple[str, ...]
     added: int
     then: SampleTable
     now: SampleTable
     erased: int = 0
+    advice: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether every picture of then is still there under its class, and no other is."""
+        return self.verdict in ("same", "re-ordered", "moved")
 
     def lines(self) -> list[str]:
         """Facts for people, one a line; each kind of change names its first samples."""
@@ -51,26 +66,29 @@ class Comparison:
                 found.append(f"{counts[status]:,} {words}: {', '.join(first)}{more}")
         if self.added:
             found.append(f"{self.added:,} added since training")
+        if counts[DECODED] and self.advice:
+            found.append(self.advice)
         return found
 
 
 def compare(then: SampleTable, now: SampleTable) -> Comparison:
     """Find every sample of then among those of now.
 
-    Equal hashes are one content: of several the one with the same name and class is taken, then one of the same class
-    that no other sample took, then the one with the same name, then one that no other sample took, then any.
+    Equal hashes, of bytes and picture, are one content: of several the one with the same name and class is taken, then
+    one of the same class that no other sample took, then the one with the same name, then one that no other sample
+    took, then any.
 
     >>> import provnet
     >>> table = provnet.open_data("embedded", limit=30).samples
     >>> compare(table, table.select(np.arange(30)[::-1])).verdict
     're-ordered'
     """
-    raw, pixels = _Places(now.sha256, now), _Places(now.pixel_sha256, now)
+    whole, pixels, raw = _Places(_both(now), now), _Places(now.pixel_sha256, now), _Places(now.sha256, now)
     names = [then.class_names[label] for label in then.labels]
-    digests = [row.tobytes() for row in then.sha256]
+    digests = [row.tobytes() for row in _both(then)]
     here = [now.id_places.get(name) for name in then.sample_ids]
-    kept = [place if place is not None and raw.digests[place] == digests[i] else None for i, place in enumerate(here)]
-    stayed = [place is not None and raw.names[place] == names[i] for i, place in enumerate(kept)]
+    kept = [place if place is not None and whole.digests[place] == digests[i] else None for i, place in enumerate(here)]
+    stayed = [place is not None and whole.names[place] == names[i] for i, place in enumerate(kept)]
     positions = np.full(len(then), -1, dtype=np.int64)
     status = ["missing"] * len(then)
     taken: set[int] = set()
@@ -78,33 +96,70 @@ def compare(then: SampleTable, now: SampleTable) -> Comparison:
     def take(i: int, place: int) -> None:
         taken.add(place)
         positions[i] = place
-        status[i] = "relabelled" if raw.names[place] != names[i] else "same" if stayed[i] else "moved"
+        status[i] = "relabelled" if whole.names[place] != names[i] else "same" if stayed[i] else "moved"
 
     for i, place in enumerate(kept):  # those that stayed claim their places first
         if stayed[i] and place is not None:
             take(i, place)
     late = []
     for i in (i for i in range(len(then)) if not stayed[i]):
-        place = raw.find(digests[i], names[i], taken)
-        if place is not None and place not in taken and raw.names[place] == names[i]:
+        place = whole.find(digests[i], names[i], taken)
+        if place is not None and place not in taken and whole.names[place] == names[i]:
             take(i, place)
         elif place is not None:
             late.append(i)
     for i in late:  # no place of its class is free: relabelled, under its own name if nobody took that
         own = kept[i]
-        place = own if own is not None and own not in taken else raw.find(digests[i], names[i], taken)
+        place = own if own is not None and own not in taken else whole.find(digests[i], names[i], taken)
         assert place is not None, "it was found before"
         take(i, place)
+    nearest = np.array([-1 if place is None else place for place in here], dtype=np.int64)
     for i in np.flatnonzero(positions < 0).tolist():
-        digest, place = then.pixel_sha256[i].tobytes(), here[i]
-        if place is None or pixels.digests[place] != digest:
-            place = pixels.find(digest, names[i], taken)
+        place = pixels.at(here[i], then.pixel_sha256[i].tobytes(), names[i], taken)
         if place is not None:
-            taken.add(place)
             positions[i], status[i] = place, "re-encoded"
+        elif (place := raw.at(here[i], then.sha256[i].tobytes(), names[i], taken)) is not None:
+            nearest[i], status[i] = place, DECODED
         elif here[i] is not None:
             status[i] = "edited"
-    return _conclude(positions, status, taken, then, now)
+        if place is not None:
+            taken.add(place)
+    nearest = np.where(positions >= 0, positions, nearest)
+    return _conclude(positions, nearest, status, taken, then, now)
+
+
+def decoding_advice(then: DataSpec | None, now: DataSpec) -> str:
+    """What to do where data are decoded differently, in words: how they were opened at training, and are now.
+
+    >>> decoding_advice(DataSpec("pets", "folder", options={"size": [8, 8]}), DataSpec("pets", "folder"))
+    'open them as at training, with size=(8, 8) instead of size=None'
+    """
+    if then is None:
+        return f"open them as at training ({', '.join(DECODING)})"
+    changed = other_options(then, now)
+    if not changed:
+        return "the options are those of training: another version of the decoder (Pillow) reads the files otherwise"
+    return f"open them as at training, with {changed}"
+
+
+def other_options(then: DataSpec, now: DataSpec) -> str:
+    """How the options of decoding differ between two openings, in words; empty where they do not.
+
+    >>> other_options(DataSpec("pets", "folder"), DataSpec("pets", "folder", options={"mode": "grey", "limit": 9}))
+    "mode=None instead of mode='grey'"
+    """
+    pairs = [(name, *(_option(spec, name) for spec in (then, now))) for name in DECODING]
+    changed = [(f"{name}={old!r}", f"{name}={new!r}") for name, old, new in pairs if old != new]
+    return " instead of ".join(", ".join(side) for side in zip(*changed, strict=True))
+
+
+def _option(spec: DataSpec, name: str) -> object:
+    value = spec.options.get(name, getattr(OpenOptions, name))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _both(table: SampleTable) -> np.ndarray:
+    return np.concatenate([table.sha256, table.pixel_sha256], axis=1)
 
 
 def held(then: SampleTable, now: SampleTable) -> np.ndarray:
@@ -115,29 +170,35 @@ def held(then: SampleTable, now: SampleTable) -> np.ndarray:
     >>> held(table.select(np.array([4, 9])), table).tolist()
     [4, 9]
     """
-    places = compare(then, now).positions
-    named = np.array([now.id_places.get(name, -1) for name in then.sample_ids], dtype=np.int64)
-    rows = np.unique(np.where(places >= 0, places, named))
+    rows = np.unique(compare(then, now).nearest)
     return np.asarray(rows[rows >= 0])
 
 
 def _conclude(
-    positions: np.ndarray, status: list[str], taken: set[int], then: SampleTable, now: SampleTable
+    positions: np.ndarray,
+    nearest: np.ndarray,
+    status: list[str],
+    taken: set[int],
+    then: SampleTable,
+    now: SampleTable,
 ) -> Comparison:
     kinds = set(status)
     edited = {then.sample_ids[i] for i, s in enumerate(status) if s == "edited"}
     added = sum(now.sample_ids[j] not in edited for j in range(len(now)) if j not in taken)
     in_place = len(then) == len(now) and bool((positions == np.arange(len(then))).all())
-    if int((positions >= 0).sum()) * 2 < len(then) and len(taken) * 2 < len(now):
+    found = sum(s not in ("edited", "missing") for s in status)
+    if found * 2 < len(then) and len(taken) * 2 < len(now):
         verdict = "other"
-    elif len(then) != len(now) or added or kinds - {"same", "moved"}:
+    elif len(then) != len(now) or added or kinds - {"same", "moved", DECODED}:
         verdict = "edited"
+    elif DECODED in kinds:
+        verdict = DECODED
     elif kinds <= {"same"}:
         verdict = "same" if in_place else "re-ordered"
     else:
         has_files = any(then.paths[i] is not None for i, s in enumerate(status) if s == "moved")
         verdict = "moved" if has_files else "re-ordered"  # a sample without a file is named by its position
-    return Comparison(verdict, positions, tuple(status), added, then, now)
+    return Comparison(verdict, positions, nearest, tuple(status), added, then, now)
 
 
 class _Places:
@@ -155,11 +216,17 @@ class _Places:
         places = self.by_hash.get(digest, [])
         return min(places, key=lambda j: (j in taken, self.names[j] != class_name, j), default=None)
 
+    def at(self, own: int | None, digest: bytes, class_name: str, taken: set[int]) -> int | None:
+        """Its own place where that has the content, else another that has it."""
+        return own if own is not None and self.digests[own] == digest else self.find(digest, class_name, taken)
 
+
+DECODED = "decoded differently"
 _WORDS = {
     "same": "the same data",
     "re-ordered": "the same samples in another order",
     "moved": "the same samples under other names",
+    DECODED: "the same files, decoded to other pictures than at training",
     "edited": "the data changed since training",
     "other": "another data set",
 }
@@ -167,6 +234,7 @@ _FACTS = {
     "moved": "moved or renamed",
     "relabelled": "carry another label",
     "re-encoded": "are the same picture, re-encoded",
+    DECODED: "have the bytes of training time, but are decoded to another picture",
     "edited": "edited (the name holds other content now)",
     "missing": "missing",
 }

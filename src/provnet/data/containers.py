@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 
+from provnet.data.rules import DecodeRule
 from provnet.errors import DataError
 
 
@@ -23,14 +24,14 @@ def sniff(blob: bytes) -> str | None:
     return next((name for start, name in _MAGIC if blob.startswith(start)), None)
 
 
-def check_container(blob: bytes, name: str, kind: str, max_pixels: int) -> None:
+def check_container(blob: bytes, name: str, kind: str, rule: DecodeRule) -> None:
     """Refuse a file that is cut short, empty of pixels, too large or hides a large text, by its structure alone."""
     if kind == "PNG":
-        _check_png(blob, name, max_pixels)
+        _check_png(blob, name, rule)
     elif kind == "JPEG":
         _check_jpeg(blob, name)
     elif kind == "WEBP":
-        _check_webp(blob, name, max_pixels)
+        _check_webp(blob, name, rule.max_pixels)
     elif (kind == "GIF" and not blob.rstrip(b"\x00").endswith(b";")) or (
         kind == "BMP" and int.from_bytes(blob[2:6], "little") > len(blob)
     ):
@@ -48,6 +49,21 @@ def check_pixels(width: int, height: int, name: str, max_pixels: int) -> None:
         )
 
 
+def check_depth(width: int, height: int, bits: int, name: str, max_decoded: int) -> None:
+    """Refuse a picture whose pixels, of so many bits over all channels, take more bytes than the limit.
+
+    >>> check_depth(8000, 5000, 64, "a.png", 160_000_000)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: a.png: 8000 x 5000 pixels of 64 bits are 320,000,000 bytes, at most 160,000,000 are allowed; ...
+    """
+    needed = width * height * bits // 8
+    if needed > max_decoded:
+        raise DataError(
+            f"{name}: {width} x {height} pixels of {bits} bits are {needed:,} bytes, at most {max_decoded:,} are "
+            "allowed; make it smaller, or save it with 8 bits a channel, first"
+        )
+
+
 def cut_short(name: str) -> DataError:
     """The error for a file that ends too early."""
     return DataError(f"{name}: the file is truncated (its end is missing); copy or download it again")
@@ -58,10 +74,12 @@ def damaged(name: str, why: str) -> DataError:
     return DataError(f"{name}: the file is damaged ({why}); copy or download it again")
 
 
-def _check_png(blob: bytes, name: str, max_pixels: int) -> None:
+def _check_png(blob: bytes, name: str, rule: DecodeRule) -> None:
     if len(blob) < 33 or blob[12:16] != b"IHDR":
         raise cut_short(name)
-    check_pixels(int.from_bytes(blob[16:20], "big"), int.from_bytes(blob[20:24], "big"), name, max_pixels)
+    width, height = int.from_bytes(blob[16:20], "big"), int.from_bytes(blob[20:24], "big")
+    check_pixels(width, height, name, rule.max_pixels)
+    check_depth(width, height, _png_bits(blob), name, rule.max_decoded)
     at, text = 8, 0
     packed: list[bytes] = []
     while True:
@@ -80,14 +98,20 @@ def _check_png(blob: bytes, name: str, max_pixels: int) -> None:
         if kind == b"IEND":
             break
         at = end
-    if _png_bytes(blob) > _inflated(b"".join(packed), name):
+    wanted = _png_bytes(blob)
+    if wanted > _inflated(b"".join(packed), name, wanted):
         raise cut_short(name)
+
+
+def _png_bits(blob: bytes) -> int:
+    """Bits of a pixel over all channels."""
+    return blob[24] * {2: 3, 4: 2, 6: 4}.get(blob[25], 1)
 
 
 def _png_bytes(blob: bytes) -> int:
     """How many bytes the header promises once unpacked; a decoder would fill in what is missing."""
     width, height = int.from_bytes(blob[16:20], "big"), int.from_bytes(blob[20:24], "big")
-    bits = blob[24] * {2: 3, 4: 2, 6: 4}.get(blob[25], 1)
+    bits = _png_bits(blob)
     passes = _INTERLACED if blob[28] else ((0, 0, 1, 1),)
     total = 0
     for left, top, across, down in passes:
@@ -97,12 +121,14 @@ def _png_bytes(blob: bytes) -> int:
     return total
 
 
-def _inflated(packed: bytes, name: str) -> int:
-    stream, total, rest = zlib.decompressobj(), 0, packed
+def _inflated(packed: bytes, name: str, wanted: int) -> int:
+    """How many bytes there are once unpacked; no more are unpacked than tells whether there are as many as wanted."""
+    stream, total = zlib.decompressobj(), 0
     try:
-        while rest and not stream.eof:
-            total += len(stream.decompress(rest, 2**20))
-            rest = stream.unconsumed_tail
+        for start in range(0, len(packed), _PIECE):
+            total += len(stream.decompress(packed[start : start + _PIECE]))
+            if stream.eof or total > wanted:
+                break
     except zlib.error as error:
         raise damaged(name, "its pixels cannot be unpacked") from error
     return total
@@ -152,6 +178,7 @@ def _check_webp(blob: bytes, name: str, max_pixels: int) -> None:
 MAX_TEXT = 2**20
 _CRITICAL = (b"IHDR", b"PLTE", b"tRNS", b"IDAT")  # parts of a PNG that pixels are made of
 _INTERLACED = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+_PIECE = 2**12  # bytes that are unpacked at a time, to 4 MiB at most
 _ALONE = frozenset({0x00, 0x01, 0xFF, *range(0xD0, 0xD9)})  # markers without a length
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "PNG"),

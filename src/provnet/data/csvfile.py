@@ -64,6 +64,13 @@ def commas(columns: Sequence[str]) -> str:
     return "; save the file with commas between the cells" if other else ""
 
 
+def refuse_nul_byte(text: str, file: str) -> None:
+    """Refuse a NUL anywhere in a file of text, with the line that it stands in."""
+    if "\0" in text:
+        row = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(f"{file} row {row}: holds a NUL byte; save it as CSV UTF-8")
+
+
 def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tuple[int, dict[str, str]]]:
     """Each row as (its line's number, column -> cell); the header is row 1, empty rows are passed over.
 
@@ -82,6 +89,7 @@ def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tup
         text = read_file(path, LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise DataError(f"{file}: not UTF-8 text; save the file as CSV UTF-8") from None
+    refuse_nul_byte(text, file)
     try:
         records = list(csv.reader(io.StringIO(text, newline=""), strict=True))
     except csv.Error as error:

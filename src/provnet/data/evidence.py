@@ -1,7 +1,7 @@
-"""The pictures behind an explanation: shown only if their bytes are those of training time.
+"""The pictures behind an explanation: shown only if they are, to the pixel, those of training time.
 
-A sample is looked up by hash, never by position. A file is read and hashed again at the moment it is shown; an array is
-hashed again as the network receives it. What does not match is not shown.
+A sample is looked up by hash, never by position. A file is read and hashed again at the moment it is shown, and so are
+the pixels that it is decoded to; an array is hashed again as the network receives it. What does not match is not shown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from provnet.data.hashing import hash_bytes, hash_pixels
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import AFTER_READING, ImageData
 from provnet.data.images import decode
+from provnet.data.pictures import planes
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources import data_root
 from provnet.errors import DataError, UsageError
@@ -28,7 +29,8 @@ class Evidence:
 
     Attributes:
         picture: uint8 (H, W) or (H, W, 3), or None.
-        note: empty where there is a picture; else `changed since training` or `picture not available`, and why.
+        note: empty where there is a picture; else `changed since training`, `decoded differently from training` or
+            `picture not available`, and why.
     """
 
     picture: np.ndarray | None
@@ -88,6 +90,11 @@ def _absent(samples: SampleTable, now: SampleTable, i: int) -> str:
     return CHANGED
 
 
+def _as_trained(samples: SampleTable, i: int, image: np.ndarray) -> bool:
+    """Whether a picture (C, H, W) is what the network received of sample i."""
+    return bool((hash_pixels(image[None])[0] == samples.pixel_sha256[i]).all())
+
+
 def _from_file(samples: SampleTable, data: ImageData, path: Path, i: int) -> Evidence:
     rule = _rule(data)
     try:
@@ -97,16 +104,18 @@ def _from_file(samples: SampleTable, data: ImageData, path: Path, i: int) -> Evi
     if not bool((hash_bytes(blob) == samples.sha256[i]).all()):
         return Evidence(None, CHANGED)
     try:
-        return Evidence(decode(blob, samples.sample_ids[i], rule=rule))
+        picture = decode(blob, samples.sample_ids[i], rule=rule)
     except DataError as error:
         return Evidence(None, f"{MISSING} ({error})")
+    return Evidence(picture) if _as_trained(samples, i, planes(picture)) else Evidence(None, DECODED)
 
 
 def _from_memory(samples: SampleTable, data: ImageData, place: int, i: int) -> Evidence:
-    image = data.images[place]
-    if not bool((hash_pixels(image[None].numpy())[0] == samples.pixel_sha256[i]).all()):
-        return Evidence(None, CHANGED)
-    picture = picture_of(image.numpy())
+    image = data.images[place].numpy()
+    if not _as_trained(samples, i, image):
+        is_decoded = _as_trained(data.samples, place, image)  # the bytes are those of training: other options read them
+        return Evidence(None, DECODED if is_decoded else CHANGED)
+    picture = picture_of(image)
     return Evidence(None, NO_PICTURE) if picture is None else Evidence(picture)
 
 
@@ -151,5 +160,6 @@ def _rule(data: ImageData) -> DecodeRule:
 
 AT_ONCE = 1024  # pictures that are brought to bytes together
 CHANGED = "changed since training"
+DECODED = "decoded differently from training (open the data with the options of the run)"
 MISSING = "picture not available"
 NO_PICTURE = f"{MISSING} (the samples are no pictures)"

@@ -12,6 +12,7 @@ from provnet.data.assemble import Opened
 from provnet.data.containers import sniff
 from provnet.data.files import DataWarning, clean_text, shown
 from provnet.data.labels import check_names, class_order, warn_alike
+from provnet.data.layouts import refuse_layout
 from provnet.data.pictures import SKIP, Entry, bar, load_pictures
 from provnet.data.rules import OpenOptions
 from provnet.errors import DataError, UsageError
@@ -25,6 +26,7 @@ def folder_has_test(root: Path) -> bool:
 def open_folder(root: Path, split: str, options: OpenOptions) -> Opened:
     """Every picture below the class folders, in the order of their relative paths (compared as bytes)."""
     refuse_inside(root, options.cache, "cache")
+    refuse_layout(root)
     parts = _parts(root)
     chosen = list(parts) if split == "all" else [split]
     classes = {part: _class_folders(parts[part]) for part in parts}

@@ -7,6 +7,7 @@ with the SHA-256 of its raw content; both are frozen in the run at training time
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +60,8 @@ class SampleTable:
             raise DataError(f"labels must be int64 of shape ({n},), got {self.labels.dtype} {self.labels.shape}")
         if n and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
             raise DataError(f"labels must lie in 0..{len(self.class_names) - 1}, the classes that have a name")
+        for what in ("class_names", "sample_ids", "sources"):
+            refuse_nul(what.replace("_", " "), getattr(self, what))
         for name in self.class_names:
             try:
                 name.encode("utf-8", "surrogateescape")
@@ -161,6 +164,18 @@ class SampleTable:
             withheld=self.withheld[rows],
             added=self.added[rows],
         )
+
+
+def refuse_nul(what: str, names: Iterable[str | None]) -> None:
+    r"""Refuse names with a NUL character: numpy drops it at the end, and two names would become one.
+
+    >>> refuse_nul("labels", ["a", "a\0"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: labels must not hold a NUL character, got 'a\x00'; remove it
+    """
+    for name in names:
+        if name is not None and "\0" in name:
+            raise DataError(f"{what} must not hold a NUL character, got {name!a:.80}; remove it")
 
 
 def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:

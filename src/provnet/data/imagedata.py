@@ -17,6 +17,7 @@ from provnet.errors import DataError, UsageError
 
 # options that choose and relabel among what was read, in this order; the third says that the second chose first
 AFTER_READING = ("decisions", "holdout", "holdout_first")
+DECODING = ("size", "mode", "background", "frame", "value_range")  # options that say how a picture is read, not which
 HASHED, AT_ONCE = 2**30, 256  # bytes that are hashed again before they are trained on, and samples at a time
 
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 import io
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - the last two register their formats
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - the last two register their formats
 
-from provnet.data.containers import FORMATS, check_container, check_pixels, cut_short, sniff
+from provnet.data.containers import FORMATS, check_container, check_depth, check_pixels, cut_short, sniff
 from provnet.data.rules import DecodeRule
 from provnet.errors import DataError
 
@@ -54,11 +54,12 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
     kind = sniff(blob)
     if kind is None:
         raise DataError(f"{name}: not a picture, or its format is not in the list ({', '.join(FORMATS)})")
-    check_container(blob, name, kind, rule.max_pixels)
+    check_container(blob, name, kind, rule)
     try:
         with _quiet(), Image.open(io.BytesIO(blob), formats=(kind,)) as image:
             frames = _choose_frame(image, name, rule)
             check_pixels(image.width, image.height, name, rule.max_pixels)
+            check_depth(image.width, image.height, _bits(image), name, rule.max_decoded)
             image.load()
             return Decoded(picture_array(image, name, rule), frames)
     except (DataError, MemoryError):
@@ -81,13 +82,14 @@ def picture_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray
     An orientation that the image still carries is applied, so a photo opened with PIL is the one that its file is.
     """
     with suppress(SyntaxError):  # EXIF that is none, as in some photos, says nothing of an orientation
-        image = ImageOps.exif_transpose(image)
+        if image.getexif().get(ExifTags.Base.Orientation, 1) != 1:  # else it would be copied
+            image = ImageOps.exif_transpose(image)
     if image.mode in _WIDE:
         pixels = _scaled(image, name, rule)
     elif image.mode in _ALPHA or "transparency" in image.info:
-        pixels = _blended(image, rule.background)
+        pixels = _banded(image, lambda band: _blended(band, rule.background))
     elif image.mode in _PLAIN:
-        pixels = np.asarray(image.convert(_PLAIN[image.mode]))
+        pixels = _banded(image, lambda band: np.asarray(band.convert(_PLAIN[band.mode])))
     else:
         raise DataError(f"{name}: pictures of mode {image.mode} are not supported; save it as 8-bit grey or RGB")
     return fit(pixels, rule)
@@ -103,11 +105,12 @@ def fit(pixels: np.ndarray, rule: DecodeRule) -> np.ndarray:
     same_mode = (target == "L") == (pixels.ndim == 2)
     if same_mode and (rule.size is None or rule.size == pixels.shape[:2]):
         return pixels
-    image = Image.fromarray(np.ascontiguousarray(pixels)).convert(target)
     if rule.size is not None and rule.size != pixels.shape[:2]:
-        cut = image.crop(_centre(pixels.shape[:2], rule.size))  # resize's own box would mix in pixels from outside it
-        image = cut.resize(rule.size[::-1], Image.Resampling.BILINEAR)
-    return np.asarray(image)
+        left, top, right, bottom = _centre(pixels.shape[:2], rule.size)
+        pixels = pixels[top:bottom, left:right]  # before the resizing, whose own box would mix in pixels from outside
+    image = Image.fromarray(np.ascontiguousarray(pixels))
+    image = image if same_mode else image.convert(target)
+    return np.asarray(image if rule.size is None else image.resize(rule.size[::-1], Image.Resampling.BILINEAR))
 
 
 def _centre(shape: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int, int, int]:
@@ -135,21 +138,57 @@ def _choose_frame(image: Image.Image, name: str, rule: DecodeRule) -> int:
 
 
 def _scaled(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
-    values = np.asarray(image).astype(np.float64)
-    if not np.isfinite(values).all():
+    ends = np.array([(part.min(), part.max()) for part in map(np.asarray, _bands(image))], dtype=np.float64)
+    least, most = ends[:, 0].min(), ends[:, 1].max()  # NaN shows in both
+    if not np.isfinite((least, most)).all():
         raise DataError(f"{name}: holds NaN or infinity; every pixel must be a finite number")
     if rule.value_range is None and image.mode == "F":
-        raise DataError(
-            f"{name}: a picture of floats ({values.min():g}..{values.max():g}) needs a declared range; {_DECLARE}"
-        )
+        raise DataError(f"{name}: a picture of floats ({least:g}..{most:g}) needs a declared range; {_DECLARE}")
     low, high = rule.value_range or (0.0, 65535.0)
-    if values.min() < low or values.max() > high:
-        raise DataError(f"{name}: values {values.min():g}..{values.max():g} lie outside {low:g}..{high:g}; {_DECLARE}")
-    pixels = np.floor((values - low) / (high - low) * 255 + 0.5).astype(np.uint8)
+    if least < low or most > high:
+        raise DataError(f"{name}: values {least:g}..{most:g} lie outside {low:g}..{high:g}; {_DECLARE}")
     clear = image.info.get("transparency")
-    if isinstance(clear, int):
+
+    def scaled(band: Image.Image) -> np.ndarray:
+        values = np.asarray(band).astype(np.float64)
+        pixels = np.floor((values - low) / (high - low) * 255 + 0.5).astype(np.uint8)
+        if not isinstance(clear, int):
+            return pixels
         return _mix(pixels, np.where(values == clear, np.uint8(0), np.uint8(255)), rule.background)
-    return pixels
+
+    return _banded(image, scaled)
+
+
+def _bits(image: Image.Image) -> int:
+    """Bits of a pixel over all channels: those of a TIFF by its tags, else what Pillow keeps."""
+    if isinstance(image, TiffImagePlugin.TiffImageFile):
+        depths = image.tag_v2.get(TiffImagePlugin.BITSPERSAMPLE, (1,))
+        return int(max(depths) * image.tag_v2.get(TiffImagePlugin.SAMPLESPERPIXEL, 1))
+    return {"I": 32, "F": 32}.get(image.mode, 16 if image.mode.startswith("I;16") else 8 * len(image.getbands()))
+
+
+def _bands(image: Image.Image) -> Iterator[Image.Image]:
+    """A picture from top to bottom in parts of some rows; a small one as it is."""
+    rows = max(1, _BAND // max(1, image.width))
+    if rows >= image.height:
+        yield image
+        return
+    for top in range(0, image.height, rows):
+        yield image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _banded(image: Image.Image, convert: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
+    """The pixels that `convert` makes of each band: a large picture takes little more than its own room."""
+    whole, top = np.empty(0, dtype=np.uint8), 0
+    for band in _bands(image):
+        part = convert(band)
+        if band.height == image.height:
+            return part
+        if top == 0:
+            whole = np.empty((image.height, *part.shape[1:]), dtype=np.uint8)
+        whole[top : top + len(part)] = part
+        top += len(part)
+    return whole
 
 
 def _blended(image: Image.Image, background: tuple[int, int, int]) -> np.ndarray:
@@ -163,12 +202,8 @@ def _mix(colours: np.ndarray, alpha: np.ndarray, background: tuple[int, int, int
     grey = colours.ndim == 2 and len(set(background)) == 1
     behind = np.asarray(background[:1] if grey else background, dtype=np.uint16)
     front = colours[..., None] if colours.ndim == 2 else colours
-    mixed = np.empty((*colours.shape[:2], len(behind)), dtype=np.uint8)
-    rows = max(1, _BAND // max(1, colours.shape[1]))
-    for start in range(0, len(mixed), rows):  # in bands, so that a large picture takes little more than its own room
-        band = slice(start, start + rows)
-        share = alpha[band, :, None].astype(np.uint16)  # 255 * 255 + 127 still fits
-        mixed[band] = (share * front[band] + (255 - share) * behind + 127) // 255
+    share = alpha[..., None].astype(np.uint16)  # 255 * 255 + 127 still fits
+    mixed: np.ndarray = ((share * front + (255 - share) * behind + 127) // 255).astype(np.uint8)
     return mixed[..., 0] if grey else mixed
 
 
@@ -199,7 +234,7 @@ class _Quiet:
 
 
 _QUIET = _Quiet()
-_BAND = 2**18  # pixels that are blended at a time
+_BAND = 2**18  # pixels that are converted at a time
 _DECLARE = "pass value_range (train --value-range)"
 _WIDE = frozenset({"I", "I;16", "I;16L", "I;16B", "I;16N", "F"})
 _ALPHA = frozenset({"LA", "La", "PA", "RGBA", "RGBa"})

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from provnet.data.files import DataWarning, brief
+from provnet.data.identity import refuse_nul
 from provnet.errors import DataError
 
 
@@ -52,7 +53,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     >>> encode_labels([0, 2], ["a", "b", "c"])
     (array([0, 2]), ('a', 'b', 'c'))
     """
-    check_one_kind(labels)
+    check_labels(labels)
     try:
         values = np.asarray(labels)
     except ValueError:  # lists of different lengths
@@ -75,7 +76,7 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     if values.dtype.kind == "f":
         if not np.isfinite(values).all() or (values != np.floor(values)).any():
             raise DataError("labels must be whole numbers or text, got fractions, NaN or infinity")
-        _check_size(values)
+        _check_size(values, 2**53)  # beyond that two whole numbers may be one float
         values = values.astype(np.int64)
     if values.dtype.kind not in "iub":
         raise DataError(f"labels must be whole numbers or text, got type {values.dtype}")
@@ -92,13 +93,19 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     return values.astype(np.int64), names
 
 
-def check_one_kind(labels: Any) -> None:
-    """Refuse a list of text and numbers: numpy makes text of all, so that 1 and "1" would be one class.
+def check_labels(labels: Any) -> None:
+    """Refuse labels that numpy would make one class: 1 and "1", of which it makes text, and "a" and "a" with a NUL.
 
-    >>> check_one_kind([1, "1"])  # doctest: +IGNORE_EXCEPTION_DETAIL
+    >>> check_labels([1, "1"])  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
     DataError: labels must be all text or all whole numbers, got int, str
     """
+    if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "biufU":  # those have no NUL to lose any more
+        try:
+            texts = [one for one in np.asarray(labels, dtype=object).ravel().tolist() if isinstance(one, str)]
+        except (TypeError, ValueError):  # lists of different lengths: encode_labels says so
+            texts = []
+        refuse_nul("labels", texts)
     if isinstance(labels, list | tuple) and len({isinstance(label, str) for label in labels}) > 1:
         raise DataError(MIXED.format(some(sorted({type(label).__name__ for label in labels}))))
 
@@ -117,11 +124,13 @@ def warn_alike(names: Iterable[str]) -> None:
             return
 
 
-def _check_size(values: np.ndarray) -> None:
+def _check_size(values: np.ndarray, limit: int = 2**63) -> None:
     if len(values) and values.dtype.kind != "b":
         for value in (values.min(), values.max()):
-            if abs(int(value)) >= 2**63:
-                raise DataError(f"label {value} is too large; whole numbers must lie below 2**63, larger ones be text")
+            if abs(int(value)) >= limit:
+                what = "floats" if values.dtype.kind == "f" else "whole numbers"
+                limits = f"{what} must lie below 2**{limit.bit_length() - 1}"
+                raise DataError(f"label {value} is too large; {limits}, larger ones be text")
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:

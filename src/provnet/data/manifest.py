@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from provnet.data.assemble import Opened
-from provnet.data.csvfile import commas, unquoted
+from provnet.data.csvfile import commas, refuse_nul_byte, unquoted
 from provnet.data.files import DataWarning, read_file, shown
 from provnet.data.labels import encode_text
 from provnet.data.pictures import SKIP, Entry, load_pictures
@@ -66,10 +66,7 @@ def read_rows(path: Path) -> list[Row]:
     except UnicodeDecodeError as error:
         row = blob[: error.start].count(b"\n") + 1
         raise DataError(f"{file} row {row}: not UTF-8 text; save the file as CSV UTF-8") from error
-    if "\x00" in text:
-        raise DataError(
-            f"{file} row {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a NUL byte; save it as CSV UTF-8"
-        )
+    refuse_nul_byte(text, file)
     records = _records(text, file)
     _, header = next(records, (1, []))
     columns = [name.strip().lower() for name in header]

@@ -26,6 +26,7 @@ class DecodeRule:
         value_range: lowest and highest value of 16-bit, 32-bit and float pictures; None = 0..65535 for whole numbers.
         max_pixels: larger pictures are refused before they are decoded.
         max_bytes: larger files are refused before they are read.
+        max_decoded: pictures with more bytes of pixels (pixels x channels x depth) are refused before they are decoded.
     """
 
     mode: str | None = None
@@ -35,6 +36,7 @@ class DecodeRule:
     value_range: tuple[float, float] | None = None
     max_pixels: int = 40_000_000
     max_bytes: int = 128 * 2**20
+    max_decoded: int = 160_000_000  # 40 million pixels of four bytes
 
 
 @dataclass(frozen=True)
