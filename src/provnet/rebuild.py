@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 from provnet.indexing import IndexMap
+from provnet.models.backbones import StandIn, output_shape
 from provnet.models.config import NetworkConfig
-from provnet.models.provenance import NETWORKS, Normalise, ProvenanceNet, build
+from provnet.models.provenance import Normalise, ProvenanceNet, build
 from provnet.runconfig import CUSTOM, RunConfig
 from provnet.safefile import Layout, compare_layouts, layouts_of, read_layouts, read_tensors
 
@@ -91,18 +92,22 @@ def float32_default() -> Iterator[None]:
         torch.set_default_dtype(usual)
 
 
-def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str, Tensor], name: str) -> None:
-    """See that a network can be read back from what will be written of it."""
-    found = layouts_of(state)
-    if config.backbone == CUSTOM:  # cannot be built without the object: its head must still fit the samples
-        shared = NETWORKS[config.network].head == "shared" and config.head == "plain"
-        rows = int(torch.bincount(torch.tensor(samples.labels)).max()) if shared else len(samples)
-        rows_of = "index_head.linear.weight" if config.head == "plain" else "index_head.keys"
-        _compare_head(found, {rows_of: Layout("", (rows, *found[rows_of].shape[1:]))}, len(samples), name)
-        return
-    expected = layouts_of(_build(config, samples, None).state_dict())
-    _compare_head(found, expected, len(samples), name)
-    compare_layouts(found, expected, name)
+def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str, Tensor], backbone: nn.Module) -> None:
+    """See that a network can be read back from what will be written of it; `backbone` is its own."""
+    found, given = layouts_of(state), None
+    if config.backbone == CUSTOM:  # reading gives the same module again, around which all else is built
+        given = StandIn(output_shape(backbone, config.input_shape))
+        found = {name: one for name, one in found.items() if not name.startswith("backbone.")}
+    expected = layouts_of(_build(config, samples, given).state_dict())
+    _compare_head(found, expected, len(samples), "network")
+    try:
+        compare_layouts(found, expected, "the network")
+    except IntegrityError as error:
+        raise UsageError(
+            f"this network cannot be saved as a run, since nothing could read it again: {error}; save one that "
+            "provnet.training.fit.fit or provnet.models.provenance.build made, or keep the weights of this one yourself "
+            "(safetensors.torch.save_model)"
+        ) from None
 
 
 def check_table(config: RunConfig, samples: SampleTable, name: str) -> None:

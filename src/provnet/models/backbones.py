@@ -73,6 +73,18 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
     return tuple(out.shape[1:])
 
 
+class StandIn(nn.Module):
+    """Gives features of the shape of another backbone's, at no cost."""
+
+    def __init__(self, features: Shape) -> None:
+        super().__init__()
+        self.features = features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) -> (B, *features)."""
+        return x.new_zeros(len(x), *self.features)
+
+
 def check_alone(module: nn.Module, inputs: Tensor) -> None:
     """Refuse a backbone whose features of a sample differ with its company in the batch, or from time to time.
 
