@@ -18,7 +18,7 @@ from provnet.models.backbones import StandIn, output_shape
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import Normalise, ProvenanceNet, build
 from provnet.runconfig import CUSTOM, RunConfig
-from provnet.safefile import Layout, compare_layouts, layouts_of, read_layouts, read_tensors
+from provnet.safefile import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors
 
 STEPS = "index_head.steps"
 _HEAD = "index_head."  # as large as there are samples
@@ -51,7 +51,21 @@ def rebuild(
     if plain:
         weights[STEPS] = 1 / torch.linalg.vector_norm(weights["index_head.keys"].float(), dim=1).clamp(min=1e-12)
     network.load_state_dict(weights, strict=True, assign=backbone is None)
+    if backbone is None:
+        _check_answer(network.eval(), config, file.name)
     return network.eval()
+
+
+def _check_answer(network: ProvenanceNet, config: NetworkConfig, name: str) -> None:
+    """Refuse weights that are finite, but by which the answer to a usual input is not."""
+    mean, std = network.normalise.mean, network.normalise.std
+    usual = [((mean + steps * std) * config.scale).expand(1, *config.input_shape) for steps in (0, 1)]
+    with torch.inference_mode():
+        output = network(torch.cat(usual))
+        support = network.support(output.support_features, output.classes)
+    best = [] if output.index_scores is None else [output.index_scores.amax(1)]  # slots without a sample have -inf
+    if not all(map(all_finite, (output.features, output.logits, output.index_features, support, *best))):
+        raise IntegrityError(f"{name}: by these weights the answer to a usual input is not finite; restore the run")
 
 
 def own_copy(backbone: nn.Module) -> nn.Module:
@@ -105,8 +119,8 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     except IntegrityError as error:
         raise UsageError(
             f"this network cannot be saved as a run, since nothing could read it again: {error}; save one that "
-            "provnet.training.fit.fit or provnet.models.provenance.build made, or keep the weights of this one yourself "
-            "(safetensors.torch.save_model)"
+            "provnet.training.fit.fit or provnet.models.provenance.build made, or keep the weights of this one "
+            "yourself (safetensors.torch.save_model)"
         ) from None
 
 

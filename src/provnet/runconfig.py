@@ -197,11 +197,8 @@ def check_figures(value: Any, name: str) -> None:
     for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
         here = f"{name}.{shown(key)[1:-1]}"
         if key in FIGURE or key in SHARES:
-            fits = part is None or _is_number(part)
-            _want(
-                fits and (key != "n" or part is None or _is_count(part)),
-                f"{here} must be a number or null, got {shown(part)}",
-            )
+            what, fits = ("a whole number", _is_count) if key == "n" else ("a number", _is_number)
+            _want(part is None or fits(part), f"{here} must be {what} or null, got {shown(part)}")
         elif isinstance(part, Mapping | list | tuple):
             check_figures(part, here)
 
