@@ -29,13 +29,13 @@ def local_world_size(usual: int) -> int:
     return _number("LOCAL_WORLD_SIZE", usual, least=1)
 
 
-def check_environment() -> None:
-    """Refuse what cannot be a number of a process: every variable that Lightning Fabric reads, before it does."""
+def check_environment(*, several: bool) -> None:
+    """Refuse what cannot be a number of a process, or of the port where `several` meet, before Lightning reads it."""
     for name in RANKS:
         _number(name, 0)
     for name in COUNTS:
         _number(name, 1, least=1)
-    if world_size() > 1:
+    if several:
         _number("MASTER_PORT", 0, most=65_535)
 
 
@@ -43,7 +43,7 @@ def _number(name: str, usual: int, *, least: int = 0, most: int = 1_000_000) -> 
     given = os.environ.get(name)
     if given is None:
         return usual
-    if not (given.isascii() and given.isdigit() and least <= int(given) <= most):
+    if not (given.isascii() and given.isdigit() and len(given) < 20 and least <= int(given) <= most):
         raise UsageError(
             f"the environment variable {name} must be a whole number from {least} to {most:,}, got {given!r:.80}; "
             "torchrun sets it, so unset it where you start one process"

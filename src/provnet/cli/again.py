@@ -35,12 +35,9 @@ def shell_word(text: str) -> str:
 
 
 def _escaped(sign: str) -> str:
-    code = ord(sign)
     if sign.isprintable():
         return f"\\{sign}" if sign in "\\'" else sign
-    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is no UTF-8
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
 
 
 def resumed(arguments: Sequence[str]) -> str:

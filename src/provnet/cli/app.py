@@ -174,7 +174,7 @@ def _make_encodable() -> None:
 def _drop_width() -> None:
     """COLUMNS says how wide a terminal is; 0 and what is no number would leave no room for any text."""
     given = os.environ.get("COLUMNS")
-    if given is not None and not (given.isascii() and given.isdigit() and int(given) > 0):
+    if given is not None and not (given.isascii() and given.isdigit() and 0 < len(given.lstrip("0")) < 6):
         del os.environ["COLUMNS"]
 
 

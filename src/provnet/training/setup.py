@@ -33,7 +33,6 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are not for our users
     one_of("device", device, DEVICES)
-    check_environment()
     if device == "cuda" and not torch.cuda.is_available():
         raise UsageError('device "cuda" was asked for, but no GPU is visible; use "cpu" or "auto"')
     if devices < 1:
@@ -42,6 +41,7 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
     if precision == "auto":
         precision = "bf16-mixed" if cuda and torch.cuda.is_bf16_supported() else "32-true"
     several = devices > 1 or world_size() > 1
+    check_environment(several=several)
     count = local_world_size(devices) if several else 1
     fabric = Fabric(
         accelerator="cuda" if cuda else "cpu",
