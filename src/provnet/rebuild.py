@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 from provnet.indexing import IndexMap
-from provnet.models.backbones import StandIn, output_shape
+from provnet.models.backbones import StandIn
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import Normalise, ProvenanceNet, build
 from provnet.runconfig import CUSTOM, RunConfig
@@ -110,7 +110,7 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     """See that a network can be read back from what will be written of it; `backbone` is its own."""
     found, given = layouts_of(state), None
     if config.backbone == CUSTOM:  # reading gives the same module again, around which all else is built
-        given = StandIn(output_shape(backbone, config.input_shape))
+        given = StandIn(backbone, config.input_shape)
         found = {name: one for name, one in found.items() if not name.startswith("backbone.")}
     expected = layouts_of(_build(config, samples, given).state_dict())
     _compare_head(found, expected, len(samples), "network")

@@ -131,11 +131,13 @@ def test_a_name_that_no_file_may_have_is_a_wrong_argument(name: str, run: Path, 
     assert "File name too long" in found.last_line
 
 
-def test_samples_and_classes_may_have_long_names(data: Path, tmp_path: Path, call: Call) -> None:
-    paths = sorted((data / "train").rglob("*.png"))
-    rows = [f"{path},{path.parent.name}{LONG},{number}{LONG}" for number, path in enumerate(paths)]
-    (tmp_path / "list.csv").write_text("\n".join(["path,label,id", *rows]) + "\n")
-    assert call("train", tmp_path / "list.csv", "--out", tmp_path / "run", *FAST).code == 0
+def test_samples_and_classes_may_have_long_names(own_data: Path, tmp_path: Path, call: Call) -> None:
+    paths = sorted((own_data / "train").rglob("*.png"))
+    rows = [
+        f"{path.relative_to(own_data)},{path.parent.name}{LONG},{number}{LONG}" for number, path in enumerate(paths)
+    ]
+    (own_data / "list.csv").write_text("\n".join(["path,label,id", *rows]) + "\n")
+    assert call("train", own_data / "list.csv", "--out", tmp_path / "run", *FAST).code == 0
     assert call("explain", tmp_path / "run", paths[0], "--html", tmp_path / "page.html").code == 0
     assert call("debug", tmp_path / "run", "--out", tmp_path / "out", "--threshold", 1).code == 0
 

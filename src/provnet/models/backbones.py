@@ -74,11 +74,12 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
 
 
 class StandIn(nn.Module):
-    """Gives features of the shape of another backbone's, at no cost."""
+    """Gives features of the shape of a given backbone's, at no cost; the class branch is that one's, too."""
 
-    def __init__(self, features: Shape) -> None:
+    def __init__(self, backbone: nn.Module, shape: Shape) -> None:
         super().__init__()
-        self.features = features
+        self.features = output_shape(backbone, shape)
+        self.task_layers = custom_design(backbone).task
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ...) -> (B, *features)."""

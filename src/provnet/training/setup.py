@@ -14,7 +14,7 @@ from torch import nn
 from provnet.data.imagedata import ImageData
 from provnet.errors import DiskError, MemoryLimitError, UsageError, one_of
 from provnet.indexing import IndexMap
-from provnet.models.backbones import StandIn, check_alone, output_shape
+from provnet.models.backbones import StandIn, check_alone
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import Normalise, build, parameter_count
 from provnet.processes import check_environment, local_world_size, world_size
@@ -128,7 +128,7 @@ def check_memory(
     Counted are weights, gradients, moments, keys or scores, and what is kept of a batch (`training.activations`): less
     than training takes in the end, so that nothing is refused that fits.
     """
-    own = None if custom is None else StandIn(output_shape(custom, config.input_shape))
+    own = None if custom is None else StandIn(custom, config.input_shape)
     with torch.device("meta"):
         net = build(config, index_map, own)
     count = parameter_count(net) + (parameter_count(custom) if custom else 0)
