@@ -4,7 +4,7 @@
 
 The short way is `provnet.ProvenanceClassifier(backbone=Backbone()).fit(data)`. This is what it does, without
 checkpoints, schedule and log: every part is a plain `nn.Module` and can be replaced. Only networks that `fit` built can
-be saved and loaded again.
+be saved and loaded again: this one is refused when it is saved.
 """
 
 from __future__ import annotations

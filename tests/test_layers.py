@@ -12,6 +12,7 @@ import provnet
 SOURCE = Path(provnet.__file__).parent
 LAYERS = (
     "errors",
+    "processes",
     "indexing",
     "chunks",
     "atomic",

@@ -203,6 +203,8 @@ def refuse_unwritable(path: str | Path) -> None:
     whole = Path(path).absolute()
     there = next(p for p in (whole, *whole.parents) if os.path.isdir(p))  # noqa: PTH112 - no error where it may not look
     blocked = next((p for p in whole.parents if os.path.lexists(p) and not os.path.isdir(p)), None)  # noqa: PTH112
+    if any(len(os.fsencode(part)) > os.pathconf(there, "PC_NAME_MAX") for part in whole.parts):
+        raise UsageError(f"cannot write {path}: {os.strerror(errno.ENAMETOOLONG)}; choose another name")
     if blocked is not None:
         raise UsageError(f"cannot write {path}: {blocked} is a file, not a folder; choose another name")
     if not os.access(there, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):

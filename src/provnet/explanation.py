@@ -289,6 +289,6 @@ def joined(parts: Sequence[Attribution], run: Run) -> Explanation:
         index=column("index"),
         weight=column("weight"),
         support=support,
-        supported=support >= run.config.support["threshold"],
+        supported=support >= run.config.threshold,
         samples=run.samples,
     )

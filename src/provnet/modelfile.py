@@ -122,7 +122,7 @@ def write_run(run: Run, folder: str | Path) -> Path:
         )
     where = prepare_run_folder(folder)
     weights = _weights(run.network)
-    check_state(run.config.network, run.samples, weights, "network")
+    check_state(run.config.network, run.samples, weights, run.network.backbone)
     check_table(run.config, run.samples, "the table given")
     files: dict[str, bytes | Callable[[Path], None]] = {
         "model.safetensors": _saver(weights),

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from provnet.data.identity import SampleTable
 from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 from provnet.indexing import IndexMap
+from provnet.models.backbones import StandIn
 from provnet.models.config import NetworkConfig
-from provnet.models.provenance import NETWORKS, Normalise, ProvenanceNet, build
+from provnet.models.provenance import Normalise, ProvenanceNet, build
 from provnet.runconfig import CUSTOM, RunConfig
-from provnet.safefile import Layout, compare_layouts, layouts_of, read_layouts, read_tensors
+from provnet.safefile import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors
 
 STEPS = "index_head.steps"
 _HEAD = "index_head."  # as large as there are samples
@@ -50,7 +51,21 @@ def rebuild(
     if plain:
         weights[STEPS] = 1 / torch.linalg.vector_norm(weights["index_head.keys"].float(), dim=1).clamp(min=1e-12)
     network.load_state_dict(weights, strict=True, assign=backbone is None)
+    if backbone is None:
+        _check_answer(network.eval(), config, file.name)
     return network.eval()
+
+
+def _check_answer(network: ProvenanceNet, config: NetworkConfig, name: str) -> None:
+    """Refuse weights that are finite, but by which the answer to a usual input is not."""
+    mean, std = network.normalise.mean, network.normalise.std
+    usual = [((mean + steps * std) * config.scale).expand(1, *config.input_shape) for steps in (0, 1)]
+    with torch.inference_mode():
+        output = network(torch.cat(usual))
+        support = network.support(output.support_features, output.classes)
+    best = [] if output.index_scores is None else [output.index_scores.amax(1)]  # slots without a sample have -inf
+    if not all(map(all_finite, (output.features, output.logits, output.index_features, support, *best))):
+        raise IntegrityError(f"{name}: by these weights the answer to a usual input is not finite; restore the run")
 
 
 def own_copy(backbone: nn.Module) -> nn.Module:
@@ -91,18 +106,22 @@ def float32_default() -> Iterator[None]:
         torch.set_default_dtype(usual)
 
 
-def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str, Tensor], name: str) -> None:
-    """See that a network can be read back from what will be written of it."""
-    found = layouts_of(state)
-    if config.backbone == CUSTOM:  # cannot be built without the object: its head must still fit the samples
-        shared = NETWORKS[config.network].head == "shared" and config.head == "plain"
-        rows = int(torch.bincount(torch.tensor(samples.labels)).max()) if shared else len(samples)
-        rows_of = "index_head.linear.weight" if config.head == "plain" else "index_head.keys"
-        _compare_head(found, {rows_of: Layout("", (rows, *found[rows_of].shape[1:]))}, len(samples), name)
-        return
-    expected = layouts_of(_build(config, samples, None).state_dict())
-    _compare_head(found, expected, len(samples), name)
-    compare_layouts(found, expected, name)
+def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str, Tensor], backbone: nn.Module) -> None:
+    """See that a network can be read back from what will be written of it; `backbone` is its own."""
+    found, given = layouts_of(state), None
+    if config.backbone == CUSTOM:  # reading gives the same module again, around which all else is built
+        given = StandIn(backbone, config.input_shape)
+        found = {name: one for name, one in found.items() if not name.startswith("backbone.")}
+    expected = layouts_of(_build(config, samples, given).state_dict())
+    _compare_head(found, expected, len(samples), "network")
+    try:
+        compare_layouts(found, expected, "the network")
+    except IntegrityError as error:
+        raise UsageError(
+            f"this network cannot be saved as a run, since nothing could read it again: {error}; save one that "
+            "provnet.training.fit.fit or provnet.models.provenance.build made, or keep the weights of this one "
+            "yourself (safetensors.torch.save_model)"
+        ) from None
 
 
 def check_table(config: RunConfig, samples: SampleTable, name: str) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from provnet.data.imagedata import DataSpec
+from provnet.data.names import NAMES
+from provnet.data.rules import OpenOptions, make_options
+from provnet.data.sources import READERS
 from provnet.errors import IntegrityError, UsageError
 from provnet.models.backbones import BACKBONES
 from provnet.models.config import HEADS, KEY_TYPES, NetworkConfig
@@ -18,6 +22,10 @@ from provnet.safejson import shown
 
 CUSTOM = "custom"
 PIXELS = 1 << 28  # values of one input
+FIGURE = ("value", "n", "low", "high")
+SHARES = ("index_ceiling", "test_in_training")  # figures without an interval that are compared or counted
+_HALVES = re.compile("[\ud800-\udfff]")
+SPLITS = ("train", "test", "all")
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,13 @@ class RunConfig:
     erased: int = 0
     checks: Mapping[str, Any] | None = None
     audit: Mapping[str, Any] | None = None
+
+    @property
+    def threshold(self) -> float:
+        """The support below which an input has no supporting sample."""
+        if "threshold" not in self.support:
+            raise UsageError("this run has no support threshold; set one: support=provnet.support.calibrate(...)")
+        return float(self.support["threshold"])
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json; what became of the bank is left out where nothing did."""
@@ -82,7 +97,15 @@ class RunConfig:
         _want(all(isinstance(v, str) for v in value["versions"].values()), "versions must be text")
         for name in ("evaluation", "checks", "audit"):
             _want(value[name] is None or isinstance(value[name], Mapping), f"{name} must be a mapping")
-        _want(type(value["erased"]) is int and value["erased"] >= 0, "erased must be a whole number")
+        _want(_is_count(value["erased"]), "erased must be a whole number")
+        _training(value["training"])
+        threshold = value["support"].get("threshold", 0.0)
+        _want(_is_number(threshold), f"support.threshold must be a number, got {shown(threshold)}")
+        for name in ("evaluation", "checks", "audit"):
+            check_figures(value[name] or {}, name)
+        for name in set(value) - {"data", "test", "added"}:  # those hold file names, whose bytes may be no UTF-8
+            for text in _texts(value[name]):
+                _want(not _HALVES.search(text), f"{name} holds half a character (a lone surrogate): {shown(text)}")
         return cls(
             network=_network(value["network"]),
             data=_spec(value["data"], "data"),
@@ -127,11 +150,57 @@ def _spec(value: Any, name: str) -> DataSpec | None:
     if value is None:
         return None
     _keys(value, set(DataSpec.__dataclass_fields__), name)
+    source, kind, folder, options = (value[key] for key in ("source", "kind", "data_dir", "options"))
     for key in ("source", "kind", "split"):
         _want(isinstance(value[key], str), f"{name}.{key} must be text")
-    _want(value["data_dir"] is None or isinstance(value["data_dir"], str), f"{name}.data_dir must be text")
-    _want(isinstance(value["options"], Mapping), f"{name}.options must be a mapping")
+    _want(folder is None or isinstance(folder, str), f"{name}.data_dir must be text")
+    kinds = (NAMES[source].kind,) if source in NAMES else ("arrays", *READERS)
+    _known(f"{name}.kind", kind, kinds)
+    _known(f"{name}.split", value["split"], SPLITS)
+    _want(isinstance(options, Mapping), f"{name}.options must be a mapping")
+    _want(not any("\0" in text for text in _texts(value)), f"{name} holds a NUL, which no path may have")
+    _options(options, f"{name}.options")
     return DataSpec.from_json(value)
+
+
+def _options(value: Mapping[str, Any], name: str) -> None:
+    """How the data were opened: as `open_data` takes it, and of the types that it was written in."""
+    _want(None not in value.values(), f"{name} lists what was chosen, found null")
+    for key, fits, words in LISTS:
+        found = value.get(key, ())
+        listed = isinstance(found, list | tuple) and all(map(fits, found))
+        _want(listed, f"{name}.{key} must be a list of {words}, got {shown(found)}")
+    try:
+        make_options({key: value[key] for key in (one.name for one in fields(OpenOptions)) if key in value})
+    except UsageError as error:
+        raise IntegrityError(f"{name}: {error}") from None
+
+
+def _training(value: Mapping[str, Any]) -> None:
+    """What commands read of the settings; all else is only shown, and compared when a run is resumed."""
+    for part, numbers in (("data", ("samples",)), ("machine", ("processes",)), ("subset", ("of", "indexed"))):
+        about = value.get(part)
+        _want(about is None or isinstance(about, Mapping), f"training.{part} must be a mapping")
+        for name in numbers:
+            count = (about or {}).get(name, 0)
+            _want(_is_count(count), f"training.{part}.{name} must be a whole number, got {shown(count)}")
+
+
+def check_figures(value: Any, name: str) -> None:
+    """Refuse figures that are no numbers, wherever they stand in a record.
+
+    >>> check_figures({"a": {"value": 0.5, "n": 4, "low": None, "high": None}}, "evaluation")
+    >>> check_figures({"a": {"value": "good", "n": 4}}, "evaluation")
+    Traceback (most recent call last):
+    provnet.errors.IntegrityError: evaluation.a.value must be a number or null, got 'good'
+    """
+    for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
+        here = f"{name}.{shown(key)[1:-1]}"
+        if key in FIGURE or key in SHARES:
+            what, fits = ("a whole number", _is_count) if key == "n" else ("a number", _is_number)
+            _want(part is None or fits(part), f"{here} must be {what} or null, got {shown(part)}")
+        elif isinstance(part, Mapping | list | tuple):
+            check_figures(part, here)
 
 
 def _added(value: Any) -> tuple[DataSpec, ...]:
@@ -139,6 +208,15 @@ def _added(value: Any) -> tuple[DataSpec, ...]:
     specs = [_spec(each, "added") for each in value]
     _want(None not in specs, "added must list data, found null")
     return tuple(spec for spec in specs if spec is not None)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a record, names of settings among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for part in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            yield from _texts(part)
 
 
 def _keys(value: Any, allowed: set[str], what: str) -> None:
@@ -162,5 +240,28 @@ def _is_int(value: Any) -> bool:
     return type(value) is int
 
 
+def _is_count(value: Any) -> bool:
+    return _is_int(value) and value >= 0
+
+
+def _is_side(value: Any) -> bool:
+    """A share that was held out, and which side of it is meant."""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        return False
+    return _is_number(value[0]) and 0 < value[0] < 1 and value[1] in ("train", "test")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
 def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
+
+
+LISTS = (
+    ("size", _is_int, "two whole numbers"),
+    ("value_range", _is_number, "two numbers"),
+    ("class_names", _is_text, "names"),
+    ("holdout", _is_side, 'pairs such as [0.1, "train"]'),
+)

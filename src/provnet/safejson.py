@@ -14,6 +14,7 @@ from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 LIMIT = 1_000_000  # bytes
 DEPTH = 32
 STRING = 65_536  # characters
+WHOLE = 1 << 64  # larger numbers fit neither a tensor nor a seed
 
 
 def read_json(data: bytes, name: str, *, limit: int = LIMIT, depth: int = DEPTH) -> dict[str, Any]:
@@ -31,7 +32,14 @@ def read_json(data: bytes, name: str, *, limit: int = LIMIT, depth: int = DEPTH)
     if deep > depth:
         raise UnsafeFileError(f"{name}: JSON nested {deep:,} deep, at most {depth} is read")
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float)
+        value = json.loads(
+            data.decode("utf-8"),
+            object_pairs_hook=_pairs,
+            parse_constant=_constant,
+            parse_float=_float,
+            parse_int=_int,
+        )
+        _refuse_texts(value)
     except _RefusedError as error:
         raise UnsafeFileError(f"{name}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -80,11 +88,20 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     for key, value in pairs:
         if key in found:
             raise _RefusedError(f"the key {shown(key)} occurs twice; refused, since readers would disagree")
-        for text in (key, value):
-            if isinstance(text, str) and len(text) > STRING:
-                raise _RefusedError(f"a text of {len(text):,} characters, at most {STRING:,} are read")
         found[key] = value
     return found
+
+
+def _refuse_texts(value: Any) -> None:
+    """Refuse a text that is too long, or that holds half a character and so is neither UTF-8 nor a file name."""
+    if isinstance(value, str):
+        if len(value) > STRING:
+            raise _RefusedError(f"a text of {len(value):,} characters, at most {STRING:,} are read")
+        if _HALVES.search(value):
+            raise _RefusedError(f"the text {shown(value)} holds half a character (a lone surrogate)")
+    elif isinstance(value, dict | list):
+        for part in (*value, *value.values()) if isinstance(value, dict) else value:
+            _refuse_texts(part)
 
 
 def _constant(text: str) -> float:
@@ -95,6 +112,13 @@ def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise _RefusedError(f"the number {shown(text, 20)} is not finite")
+    return value
+
+
+def _int(text: str) -> int:
+    value = int(text)
+    if abs(value) >= WHOLE:
+        raise _RefusedError(f"the whole number {shown(text, 20)} is too large")
     return value
 
 
@@ -109,5 +133,6 @@ def _plain(value: Any) -> Any:
 
 # The closing quote is optional, so that an unclosed string is passed over once and the scan stays linear.
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # the others stand for bytes of file names that are no UTF-8
 _OPENING = np.frombuffer(b"[{", dtype=np.uint8)
 _CLOSING = np.frombuffer(b"]}", dtype=np.uint8)

@@ -108,3 +108,65 @@ def test_verify_counts_what_was_erased(place: Path, call: Call) -> None:
     assert "the same data: 23 samples in the run, 23 now; 1 erased from the run since training" in found.out
     assert "at training" not in found.out
     shutil.rmtree(place)
+
+
+LONG = "x" * 300
+LONG_NAMES: dict[str, tuple[object, ...]] = {
+    "info": ("info", LONG),
+    "explain": ("explain", "RUN", "test:0", "--html", f"{LONG}.html"),
+    "debug": ("debug", "RUN", "--out", LONG),
+    "check": ("check", "RUN", "--out", LONG),
+    "evaluate": ("evaluate", "RUN", LONG),
+    "train": ("train", f"{LONG}/a", "--out", "out"),
+    "out": ("train", "DATA", "--out", LONG, *FAST),
+    "resume": ("train", "DATA", "--out", LONG, *FAST, "--resume"),
+    "verify": ("verify", "RUN", "--data", LONG),
+}
+
+
+@pytest.mark.parametrize("name", LONG_NAMES)
+def test_a_name_that_no_file_may_have_is_a_wrong_argument(name: str, run: Path, data: Path, call: Call) -> None:
+    found = call(*({"RUN": run, "DATA": data}.get(str(word), word) for word in LONG_NAMES[name]))
+    assert found.code == 2
+    assert "File name too long" in found.last_line
+
+
+def test_samples_and_classes_may_have_long_names(own_data: Path, tmp_path: Path, call: Call) -> None:
+    paths = sorted((own_data / "train").rglob("*.png"))
+    rows = [
+        f"{path.relative_to(own_data)},{path.parent.name}{LONG},{number}{LONG}" for number, path in enumerate(paths)
+    ]
+    (own_data / "list.csv").write_text("\n".join(["path,label,id", *rows]) + "\n")
+    assert call("train", own_data / "list.csv", "--out", tmp_path / "run", *FAST).code == 0
+    assert call("explain", tmp_path / "run", paths[0], "--html", tmp_path / "page.html").code == 0
+    assert call("debug", tmp_path / "run", "--out", tmp_path / "out", "--threshold", 1).code == 0
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"])
+@pytest.mark.parametrize("value", ["abc", "", "-1", "1e3", "9" * 5_000])
+def test_garbage_in_place_of_the_number_of_a_process_is_a_wrong_argument(
+    name: str, value: str, data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    found = call("train", data, "--out", tmp_path / "run", *FAST)
+    assert found.code == 2
+    assert f"the environment variable {name} must be a whole number" in found.last_line
+
+
+def test_garbage_in_place_of_a_port_is_refused_where_processes_meet(
+    data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "tcp://10.0.0.1:80")
+    assert call("train", data, "--out", tmp_path / "alone", *FAST).code == 0
+    for port in ("tcp://10.0.0.1:80", "70000"):
+        monkeypatch.setenv("MASTER_PORT", port)
+        found = call("train", data, "--out", tmp_path / "run", *FAST, "--devices", 2)
+        assert (found.code, "MASTER_PORT" in found.last_line) == (2, True)
+
+
+@pytest.mark.parametrize("width", ["0", "-3", "wide", ""])
+def test_a_width_that_is_none_is_ignored(width: str, run: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    assert call("info", "nowhere").err == "error: no run at nowhere: there is no such folder\n"
+    monkeypatch.setenv("COLUMNS", width)
+    assert "class-conditional, backbone small" in call("info", run).out

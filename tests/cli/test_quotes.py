@@ -6,6 +6,7 @@ import csv
 import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provnet import open_data
+from provnet.cli.again import path_word, resumed
 from provnet.data.csvfile import quoted, unquoted
 from provnet.data.decisions_file import Decision, decisions_csv, read_decisions
+from provnet.data.files import shown
 from provnet.modelfile import read_run
 from tests.data.made import pictures, write_folder
 
@@ -92,3 +95,14 @@ def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path
         assert after.hex(j) == before.hex(i)
         label = before.class_names[int(before.labels[i])]
         assert after.class_names[int(after.labels[j])] == wanted.get(name, label)
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a\nb", "it's\n\\x", "-\t\x1b[2J1", "\u202e\U000e0001é", os.fsdecode(b"caf\xe9")]
+)
+def test_a_suggested_command_can_be_pasted(name: str) -> None:
+    """What is shown on one line is taken for the same name by the shell."""
+    for words in (path_word(name), resumed([name]).removeprefix("provnet ").removesuffix(" --resume")):
+        assert shown(words) == words
+        said = subprocess.run(["bash", "-c", f"printf %s {words}"], capture_output=True, check=True).stdout
+        assert os.fsdecode(said).removeprefix("./") == name

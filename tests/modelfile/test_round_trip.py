@@ -115,6 +115,17 @@ def test_a_backbone_of_ones_own_is_given_again(tmp_path: Path) -> None:
         read_run(tmp_path, backbone=nn.Linear(4, 4))
 
 
+def test_a_network_that_nothing_could_read_again_is_not_written(tmp_path: Path) -> None:
+    samples = sample_table()
+    for backbone in ("custom", "mlp"):
+        config = NetworkConfig("class-independent", backbone, (4,), len(samples.class_names))
+        net = build(config, IndexMap(samples.labels, config.classes), Tied() if backbone == "custom" else None).eval()
+        net.task_head = nn.Linear(net.support.mean.shape[1], config.classes)
+        with pytest.raises(UsageError, match=r"cannot be saved as a run, .* tensor 'task_head"):
+            write_run(Run(net, RunConfig(config), samples), tmp_path / backbone)
+        assert not (tmp_path / backbone / "manifest.json").exists()
+
+
 def test_two_runs_read_with_one_module_do_not_share_it(tmp_path: Path) -> None:
     samples, module = sample_table(), Tied()
     config = NetworkConfig("class-independent", "custom", (4,), len(samples.class_names))

@@ -208,7 +208,7 @@ def _record(
     kept = np.array([int(i) not in without[1] for i in answer.index], dtype=np.bool_)
     scale = 1 / max(1 - answer.left_out, 1e-12)
     index, weight = answer.index[kept][:k], np.minimum(answer.weight[kept][:k] * scale, 1.0)
-    threshold = float(run.config.support["threshold"])
+    threshold = run.config.threshold
     return Explained(
         query=query_record(state, known),
         picture=_picture(state, known, image),

@@ -109,7 +109,7 @@ def abstention(
     empty = [name for name, images in strangers.items() if len(images) == 0]
     if empty:
         raise UsageError(f'no pictures of "{empty[0]}" were given; leave that kind out')
-    threshold = float(run.config.support["threshold"])
+    threshold = run.config.threshold
     sets = {**({} if own is None or len(own) == 0 else {"own": own}), **strangers}
     support: dict[str, np.ndarray] = {}
     with progress_bar("strangers", sum(map(len, sets.values())), progress) as update:

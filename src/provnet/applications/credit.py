@@ -146,7 +146,7 @@ def credit(
     equal = equal_slots(net, run.samples, weights)
     by_sample = np.zeros(len(active))
     parts, counts = [], []
-    threshold = float(run.config.support["threshold"])
+    threshold = run.config.threshold
     size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
     size = min(size, max(1, OUTPUTS // len(active)))
     net.eval()

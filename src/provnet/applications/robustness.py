@@ -218,7 +218,7 @@ def _ask(run: Run, net: ProvenanceNet, kept: np.ndarray | None, batches: Iterato
     named_ = np.concatenate(index)
     if kept is not None:
         named_ = np.where(named_ >= 0, kept[named_], -1)
-    supported = np.concatenate(support) >= run.config.support["threshold"]
+    supported = np.concatenate(support) >= run.config.threshold
     return Answers(np.concatenate(classes), named_, supported)
 
 

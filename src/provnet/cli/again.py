@@ -22,7 +22,22 @@ def path_word(path: os.PathLike[str] | str) -> str:
     ("'my runs/a'", './-dash', 'runs/a')
     """
     text = os.fspath(path)
-    return shlex.quote(f"./{text}" if text.startswith("-") else text)
+    return shell_word(f"./{text}" if text.startswith("-") else text)
+
+
+def shell_word(text: str) -> str:
+    """One word for a shell. What a terminal does not show is written as bash and zsh take it, in $'...'.
+
+    >>> shell_word("a b"), shell_word("it's\\n")
+    ("'a b'", "$'it\\\\'s\\\\x0a'")
+    """
+    return shlex.quote(text) if text.isprintable() else f"$'{''.join(map(_escaped, text))}'"
+
+
+def _escaped(sign: str) -> str:
+    if sign.isprintable():
+        return f"\\{sign}" if sign in "\\'" else sign
+    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
 
 
 def resumed(arguments: Sequence[str]) -> str:
@@ -31,7 +46,8 @@ def resumed(arguments: Sequence[str]) -> str:
     >>> resumed(["train", "my data", "--out", "runs/a", "--overwrite"])
     "provnet train 'my data' --out runs/a --resume"
     """
-    return shlex.join(["provnet", *(word for word in arguments if word not in ("--overwrite", "--resume")), "--resume"])
+    kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
+    return " ".join(map(shell_word, ["provnet", *kept, "--resume"]))
 
 
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:
@@ -176,4 +192,4 @@ def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
 
 
 def _words(words: Sequence[str]) -> str:
-    return "".join(f" {shlex.quote(word)}" for word in words)
+    return "".join(f" {shell_word(word)}" for word in words)

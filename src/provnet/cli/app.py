@@ -40,8 +40,9 @@ from provnet.cli import (
 from provnet.cli import map as map_
 from provnet.cli.opened import MAKING, with_backbone
 from provnet.cli.output import error_line, note
-from provnet.data.files import DataWarning
+from provnet.data.files import DataWarning, shown
 from provnet.errors import DiskError, MemoryLimitError, ProvnetError, UsageError
+from provnet.processes import rank
 
 if TYPE_CHECKING:
     from torch import nn
@@ -86,6 +87,7 @@ def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None
     debug, arguments = _without_debug(given)
     _open_streams()
     _make_encodable()
+    _drop_width()
     if backbone is not None and arguments[:1] and arguments[0] in MAKING:
         words = "in Python fit(data, backbone=module) of provnet.training.fit takes one"
         error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
@@ -97,6 +99,7 @@ def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
+        rank()  # garbage is refused before anything asks whether this process speaks
         result = commands()(arguments, prog_name="provnet", standalone_mode=False, obj=arguments)
         if result == INTERRUPTED:
             error_line("interrupted")
@@ -134,6 +137,8 @@ def _explained(error: Exception, command: str) -> tuple[int, str]:
         return MemoryLimitError.exit_code, f"out of memory; {LESS_MEMORY.get(command, MORE_MEMORY)}"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskError.exit_code, f"the disk is full ({error.filename or 'no file named'}); make room and try again"
+    if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+        return UsageError.exit_code, f"{shown(str(error.filename))}: {error.strerror}; give another name"
     return 1, f"internal error: {type(error).__name__}: {error}; run with --debug to see where"
 
 
@@ -164,6 +169,13 @@ def _make_encodable() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _drop_width() -> None:
+    """COLUMNS says how wide a terminal is; 0 and what is no number would leave no room for any text."""
+    given = os.environ.get("COLUMNS")
+    if given is not None and not (given.isascii() and given.isdigit() and 0 < len(given.lstrip("0")) < 6):
+        del os.environ["COLUMNS"]
 
 
 @contextmanager

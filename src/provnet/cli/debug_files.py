@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +80,7 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: P
         return _corrections(run, result, found, bar, place, threshold)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
-    command = f"provnet train {shlex.quote(str(place))}{option} --out RUN"
+    command = f"provnet train {path_word(place)}{option} --out RUN"
     return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others, True)
 
 
@@ -218,7 +217,7 @@ def _relative_to(root: Path, out: Path) -> tuple[str, str]:
     if up == os.curdir:
         return "", ""
     if up == os.pardir or up.startswith(os.pardir + os.sep) or Path(up).is_absolute():
-        return "", f" --root {shlex.quote(str(root))}"
+        return "", f" --root {path_word(root)}"
     return Path(up).as_posix() + "/", ""
 
 

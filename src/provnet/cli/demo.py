@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from provnet.cli.again import path_word
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.demo_more import ask_membership, find_planted
 from provnet.cli.evaluate import write_evaluation
@@ -151,6 +152,7 @@ def make_report(
     confusion = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(confusion, (truth, explanation.predicted), 1)
     folder = Path(run.folder or ".")
+    word = path_word(folder)
     machine = run.config.training["machine"]
     device = device_in_words(machine["device"])
     return DemoReport(
@@ -174,9 +176,9 @@ def make_report(
         files=tuple(FileRow(n, e.sha256, e.size) for n, e in read_set(folder, FILES).entries.items()),
         versions=run.config.versions,
         next_steps=(
-            NextStep(f"provnet explain {folder} test:0..9 --html because.html", "explain ten other test digits"),
-            NextStep(f"provnet debug {folder} --out debugged", "look for wrong labels and odd digits in the data"),
-            NextStep(f"provnet verify {folder}", "check every file and every training sample by its hash"),
+            NextStep(f"provnet explain {word} test:0..9 --html because.html", "explain ten other test digits"),
+            NextStep(f"provnet debug {word} --out debugged", "look for wrong labels and odd digits in the data"),
+            NextStep(f"provnet verify {word}", "check every file and every training sample by its hash"),
             NextStep("provnet train PATH/TO/PICTURES --holdout 0.1 --out runs/mine", "train on your own pictures"),
         ),
     )

@@ -67,7 +67,7 @@ def generator_table(values: Mapping[str, Any]) -> Table:
 def _number_cells(figure: Mapping[str, Any], form: str) -> tuple[str, str, str]:
     if figure["value"] is None:
         return "-", "nothing measured", "0"
-    value, count = format(figure["value"], form), f"{figure['n']:,}"
+    value, count = format(figure["value"], form), "-" if figure["n"] is None else f"{figure['n']:,}"
     if figure["low"] is None or figure["high"] is None:
         return value, "-", count
     return value, f"{figure['low']:{form}} to {figure['high']:{form}}", count
@@ -79,8 +79,7 @@ def _find(values: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
         found = found.get(part) if isinstance(found, Mapping) else None
     if not isinstance(found, Mapping) or not {"value", "n", "low", "high"} <= set(found):
         return None
-    numbers = all(found[part] is None or isinstance(found[part], int | float) for part in ("value", "n", "low", "high"))
-    return found if numbers else None  # a file that somebody wrote by hand
+    return found
 
 
 UNSEEN = {

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provnet.cli.again import path_word
 from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
 from provnet.cli.rundata import find_training_data, resolve, spec_name
@@ -89,7 +90,10 @@ def read_heldout(folder: Path) -> Heldout | None:
         value = read_json(read_file(folder / NAME, 1_000_000), NAME)
         about = value.get("about")
         if not isinstance(about, dict) or about.get("run") != _identity(folder):
-            note(f"{NAME} tells of this run before it was changed and is not used: provnet audit {folder}", "warning")
+            note(
+                f"{NAME} tells of this run before it was changed and is not used: provnet audit {path_word(folder)}",
+                "warning",
+            )
             return None
         return Heldout.from_json(value, str(about.get("made_from", "")))
     except (IntegrityError, UnsafeFileError, DataError) as error:

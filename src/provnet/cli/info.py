@@ -56,6 +56,7 @@ def info(run: RunFolder, json: AsJson = False) -> None:
 def read_evaluation(folder: Path) -> dict[str, Any] | None:
     """The figures kept beside a run, if they belong to its weights of now."""
     from provnet.data.files import read_file
+    from provnet.runconfig import check_figures
     from provnet.safejson import LIMIT, read_json
 
     path = folder / NAME
@@ -63,6 +64,7 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = read_json(read_file(path, LIMIT), str(path))
+        check_figures(found, "evaluation")
     except ProvnetError as error:
         note(f"the evaluation is left out: {error}", "warning")
         return None

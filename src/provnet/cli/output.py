@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from provnet.data.files import shown
+from provnet.processes import rank
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -28,7 +29,7 @@ def is_first_process() -> bool:
     >>> is_first_process()
     True
     """
-    return int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))) == 0
+    return rank() == 0
 
 
 def say(text: str = "", style: str = "") -> None:
@@ -103,5 +104,5 @@ def interval_cells(figure: Mapping[str, Any], digits: int = 2) -> tuple[str, str
     value, low, high, n = (figure[part] for part in ("value", "low", "high", "n"))
     if value is None:
         return "-", "nothing measured", "0"
-    ends = [percent(end, digits).removesuffix(" %") for end in (low, high)]
-    return percent(value, digits), " to ".join(ends), f"{n:,}"
+    ends = ["-" if end is None else percent(end, digits).removesuffix(" %") for end in (low, high)]
+    return percent(value, digits), " to ".join(ends), "-" if n is None else f"{n:,}"

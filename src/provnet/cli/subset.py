@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +13,7 @@ from rich.table import Table
 from provnet.cli.opened import open_run
 from provnet.cli.output import is_first_process, say, show
 from provnet.errors import UsageError
+from provnet.processes import world_size
 
 if TYPE_CHECKING:
     from provnet.data.imagedata import ImageData
@@ -77,7 +77,7 @@ def chosen_subset(
     from provnet.errors import one_of
 
     way = one_of("selection", select or "stratified", SELECTIONS)
-    several = given.get("devices", 1) > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
+    several = given.get("devices", 1) > 1 or world_size() > 1
     if several and way != "stratified" and select_from is None:
         raise UsageError(f"several processes cannot make features for --select {way}; give a run with --select-from")
     usual = "subset" if given.get("network") == "single" else "all"

@@ -57,12 +57,16 @@ def read_start(path: Path, count: int = 512) -> bytes:
 
 
 def clean_text(name: str) -> str:
-    r"""Text that UTF-8 can hold: bytes that are no UTF-8 become backslash escapes.
+    r"""Text that UTF-8 can hold: bytes that are no UTF-8, and half characters, become backslash escapes.
 
-    >>> clean_text(os.fsdecode(b"a\xff.png"))
-    'a\\xff.png'
+    >>> clean_text(os.fsdecode(b"a\xff.png")), clean_text("a\ud800.png")
+    ('a\\xff.png', 'a\\ud800.png')
     """
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        raw = name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # text that is no file name: nothing on a disk is called so
+        raw = name.encode("utf-8", "backslashreplace")
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def shown(name: str) -> str:

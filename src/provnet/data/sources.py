@@ -265,7 +265,7 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
         named = NAMES[spec.source].class_names if spec.source in NAMES else None
         if named is not None and options.class_names is None:
             options = replace(options, class_names=named)
-        opened = _READERS[spec.kind](place, split, options)
+        opened = READERS[spec.kind](place, split, options)
     return apply_holdout(apply_recorded(_wrap(opened, spec)))
 
 
@@ -273,7 +273,7 @@ def _wrap(opened: Opened, spec: DataSpec) -> ImageData:
     return ImageData(opened.images, opened.samples, spec, opened.skipped)
 
 
-_READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
+READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
     "idx": open_idx,
     "cifar10": open_cifar10,
     "cifar100": open_cifar100,

@@ -73,6 +73,19 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
     return tuple(out.shape[1:])
 
 
+class StandIn(nn.Module):
+    """Gives features of the shape of a given backbone's, at no cost; the class branch is that one's, too."""
+
+    def __init__(self, backbone: nn.Module, shape: Shape) -> None:
+        super().__init__()
+        self.features = output_shape(backbone, shape)
+        self.task_layers = custom_design(backbone).task
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, ...) -> (B, *features)."""
+        return x.new_zeros(len(x), *self.features)
+
+
 def check_alone(module: nn.Module, inputs: Tensor) -> None:
     """Refuse a backbone whose features of a sample differ with its company in the batch, or from time to time.
 

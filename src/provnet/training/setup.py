@@ -14,9 +14,10 @@ from torch import nn
 from provnet.data.imagedata import ImageData
 from provnet.errors import DiskError, MemoryLimitError, UsageError, one_of
 from provnet.indexing import IndexMap
-from provnet.models.backbones import check_alone, output_shape
+from provnet.models.backbones import StandIn, check_alone
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import Normalise, build, parameter_count
+from provnet.processes import check_environment, local_world_size, world_size
 from provnet.training.activations import kept_bytes
 from provnet.training.config import TrainConfig
 
@@ -39,12 +40,13 @@ def make_fabric(device: str, devices: int, precision: str) -> Any:
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
     if precision == "auto":
         precision = "bf16-mixed" if cuda and torch.cuda.is_bf16_supported() else "32-true"
-    several = devices > 1 or int(os.environ.get("WORLD_SIZE", "1")) > 1
-    count = int(os.environ.get("LOCAL_WORLD_SIZE", devices)) if several else 1
+    several = devices > 1 or world_size() > 1
+    check_environment(several=several)
+    count = local_world_size(devices) if several else 1
     fabric = Fabric(
         accelerator="cuda" if cuda else "cpu",
         devices=count,
-        num_nodes=max(1, int(os.environ.get("WORLD_SIZE", "1")) // count),
+        num_nodes=max(1, world_size() // count),
         strategy=_own_buffers() if several else "auto",
         precision=precision,  # type: ignore[arg-type, unused-ignore]
     )
@@ -126,7 +128,7 @@ def check_memory(
     Counted are weights, gradients, moments, keys or scores, and what is kept of a batch (`training.activations`): less
     than training takes in the end, so that nothing is refused that fits.
     """
-    own = None if custom is None else _StandIn(output_shape(custom, config.input_shape))
+    own = None if custom is None else StandIn(custom, config.input_shape)
     with torch.device("meta"):
         net = build(config, index_map, own)
     count = parameter_count(net) + (parameter_count(custom) if custom else 0)
@@ -157,22 +159,10 @@ def check_memory(
 
 def _kept(each: int, batch: int, precision: str, device: str, devices: int) -> int:
     """Bytes kept of one process's part of a batch; mixed precision halves most of them."""
-    processes = max(devices, int(os.environ.get("WORLD_SIZE", "1")))
+    processes = max(devices, world_size())
     cuda = device != "cpu" and torch.cuda.is_available()
     halved = precision != "32-true" if cuda else precision not in ("auto", "32-true")
     return each * -(-batch // processes) // (2 if halved else 1)
-
-
-class _StandIn(nn.Module):
-    """Gives features of the shape of another backbone's, at no cost."""
-
-    def __init__(self, features: tuple[int, ...]) -> None:
-        super().__init__()
-        self.features = features
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(B, ...) -> (B, *features)."""
-        return x.new_zeros(len(x), *self.features)
 
 
 def available_memory(device: str = "auto") -> int:
