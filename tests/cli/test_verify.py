@@ -102,15 +102,16 @@ def test_info_as_json(own_run: Path, call: Call) -> None:
     assert call("info", own_run, "--json").json["evaluation"]["class_accuracy"]["n"] == 8
 
 
-def test_an_evaluation_of_other_weights_is_left_out(own_run: Path, data: Path, call: Call) -> None:
+@pytest.mark.parametrize("name", ["model_sha256", "samples_sha256"])
+def test_an_evaluation_of_another_state_is_left_out(own_run: Path, data: Path, call: Call, name: str) -> None:
     call("evaluate", own_run, data)  # data that are named: figures go into the file alone
     path = own_run / "evaluation.json"
     kept = json.loads(path.read_text())
-    kept["about"]["model_sha256"] = "0" * 64
+    kept["about"][name] = "0" * 64
     path.write_text(json.dumps(kept))
     found = call("info", own_run, "--json")
     assert found.json["evaluation"] is None
-    assert "belongs to other weights" in found.err
+    assert "belongs to other weights or samples" in found.err
     assert call("evaluate", own_run).code == 0
     path.write_text(json.dumps(kept))
     assert call("info", own_run, "--json").json["evaluation"]["class_accuracy"]["n"] == 8  # those that the run holds
