@@ -205,7 +205,9 @@ def kills(root: Path, count: int, chance: random.Random, summary: Summary) -> No
     goals: dict[str, tuple[dict[str, str], int, float, set[str]]] = {}
     commands = [*WRITE_RUN, *WRITE_OUT]
     chance.shuffle(commands)
-    for number in range(count):
+    for number in range(2 * count):  # some have ended before they are killed
+        if summary.kills == count:
+            break
         name = commands[number % len(commands)]
         if name not in goals:
             place, began = fresh(root, name), time.monotonic()
