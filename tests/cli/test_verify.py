@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from provnet import bank
+from provnet.cli.banked import change_run
+from provnet.cli.opened import run_state, with_state
+from provnet.modelfile import read_samples
+
 from .conftest import Call
 
 
@@ -119,3 +124,16 @@ def test_an_evaluation_of_another_state_is_left_out(own_run: Path, data: Path, c
     found = call("info", own_run, "--json")
     assert found.code == 0
     assert "the evaluation is left out" in found.err
+
+
+def test_a_run_that_is_changed_while_it_is_read_is_read_again(place: Path) -> None:
+    read: list[int] = []
+
+    def reading(run: Path) -> int:
+        read.append(int(read_samples(run)[1].withheld.sum()))
+        if len(read) == 1:
+            change_run(run, lambda now: bank.withhold(now, ["train/digit-2/3.png"]))
+        return read[-1]
+
+    assert with_state(place / "run", reading) == (1, run_state(place / "run"))
+    assert read == [0, 1]

@@ -171,11 +171,6 @@ def seen_in_training(run: Run, data: ImageData) -> int:
     return sum(row.tobytes() in trained for row in data.samples.pixel_sha256)
 
 
-def model_sha256(folder: Path) -> str:
-    """The hash of a run's weights, from its manifest."""
-    return run_state(folder)["model.safetensors"]
-
-
 def spec_name(spec: DataSpec | None) -> str:
     """A data set in a few words.
 
