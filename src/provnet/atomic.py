@@ -116,6 +116,15 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a name is one that `temporary_name` gives.
+
+    >>> is_temporary(".tmp-17-0a1b2c3d-model"), is_temporary(".tmp-mine")
+    (True, False)
+    """
+    return _OURS.fullmatch(name) is not None
+
+
 def sweep(folder: str | Path) -> list[str]:
     """Remove temporaries of ours that a dead process left in this folder; return their names.
 

@@ -10,26 +10,39 @@ there, else from its plain name, where it has arrived already. Without it, manif
 Why old or new, never mixed. Before the rename no plain name is touched: old. After it every file of the new set is
 whole, in `.next` or at its plain name, since a rename is one step: new. The manifest moves only when all other files
 have moved and both folders are forced to the disk: from then on the plain names hold, all new. A reader changes
-nothing; the next writer first finishes what a killed one began. Other files of the folder (log.jsonl, checkpoints, the
-lock) are left alone.
+nothing; the next writer first finishes what a killed one began.
+
+Figures beside the set (REPORTS) tell of one state of it, the hashes of STATE. Where the new set has another state they
+are removed once it holds, before the first file moves: as long as the old manifest is there, the next writer knows that
+they are old. Other files of the folder (log.jsonl, checkpoints, the lock) are left alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from provnet import atomic
-from provnet.errors import IntegrityError, UnsafeFileError
+from provnet.errors import IntegrityError, ProvnetError, UnsafeFileError
 from provnet.safefile import TOTAL, open_checked, sha256_file
 from provnet.safejson import LIMIT, read_json, shown, write_json
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 NEXT = ".next"
+STATE = (
+    "model.safetensors",
+    "samples.safetensors",
+)  # weights, and samples with who is withheld: what figures depend on
+REPORTS = {  # figures beside the set, which belong to a state of it, and the command that makes them
+    "evaluation.json": "provnet evaluate RUN",
+    "membership.json": "provnet audit RUN --out DIR",
+    "report.html": "provnet demo --out RUN, which trains anew",
+}
 
 
 class Entry(NamedTuple):
@@ -48,10 +61,8 @@ class FileSet(NamedTuple):
 
     def open(self, name: str) -> io.BufferedReader:
         """Open a file of the set, wherever it lies now, once size and SHA-256 are checked."""
-        staged = self.folder / NEXT / name
-        path = staged if staged.exists() else self.folder / name
-        limit = TOTAL if name.endswith(".safetensors") else LIMIT
-        return open_checked(path, size=self.entries[name].size, sha256=self.entries[name].sha256, limit=limit)
+        entry, limit = self.entries[name], TOTAL if name.endswith(".safetensors") else LIMIT
+        return _open(self.folder, name, size=entry.size, sha256=entry.sha256, limit=limit)
 
 
 def prepare_folder(folder: Path) -> None:
@@ -91,6 +102,12 @@ def replace_set(folder: Path, files: Mapping[str, atomic.Content], *, known: Seq
         _finish(folder, known)
 
 
+def state_of(folder: Path, known: Sequence[str]) -> dict[str, str]:
+    """The SHA-256 of the files that figures depend on, as the manifest has them."""
+    entries = read_set(folder, known).entries
+    return {name: entries[name].sha256 for name in STATE if name in entries}
+
+
 def _finish(folder: Path, known: Sequence[str]) -> None:
     """Move a set that holds already to its plain names; does nothing where there is none."""
     staged = folder / NEXT
@@ -100,6 +117,8 @@ def _finish(folder: Path, known: Sequence[str]) -> None:
         except (IntegrityError, UnsafeFileError):  # rotten on the disk: nobody can read it, a new set may replace it
             atomic.remove(staged)
             return
+        for name in _outdated(folder, kept, known):
+            (folder / name).unlink()
         for name in kept:
             if (staged / name).exists():
                 (staged / name).replace(folder / name)
@@ -112,12 +131,38 @@ def _finish(folder: Path, known: Sequence[str]) -> None:
     atomic.remove(staged)
 
 
+def _outdated(folder: Path, entries: Mapping[str, Entry], known: Sequence[str]) -> list[str]:
+    """The figures that tell of the set at the plain names, where the one that takes its place has another state."""
+    try:
+        with open_checked(folder / NAME, limit=LIMIT) as file:
+            before = _parsed(file, folder, known).entries
+    except ProvnetError:  # there is none: what lies here is not ours
+        return []
+    if all(before.get(name) == entries.get(name) for name in STATE):
+        return []
+    return [name for name in REPORTS if os.path.lexists(folder / name) and not (folder / name).is_dir()]
+
+
 def read_set(folder: Path, known: Sequence[str]) -> FileSet:
     """Read and check the manifest that holds; `known` is the closed list of names that it may have."""
-    staged = folder / NEXT / NAME
-    path = staged if staged.exists() else folder / NAME
-    with open_checked(path, limit=LIMIT) as file:
-        raw = file.read()
+    with _open(folder, NAME, limit=LIMIT) as file:
+        return _parsed(file, folder, known)
+
+
+def _open(folder: Path, name: str, **checks: Any) -> io.BufferedReader:
+    """Open a file of the set that holds; it may get its plain name at any moment."""
+    staged = folder / NEXT / name
+    if staged.exists():
+        try:
+            return open_checked(staged, **checks)
+        except IntegrityError:
+            if staged.exists():
+                raise
+    return open_checked(folder / name, **checks)
+
+
+def _parsed(file: io.BufferedReader, folder: Path, known: Sequence[str]) -> FileSet:
+    path, raw = Path(file.name), file.read()
     value = read_json(raw, str(path), depth=4)
     version = value.get("format_version")
     if type(version) is not int or version < 1:

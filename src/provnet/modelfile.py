@@ -88,7 +88,7 @@ class FileCheck(NamedTuple):
 
 def has_run(folder: str | Path) -> bool:
     """Whether a run was written here to its end, even if its writer was killed before all files had their names."""
-    return any((Path(folder) / place / fileset.NAME).is_file() for place in (".", fileset.NEXT))
+    return any((Path(folder) / place / fileset.NAME).is_file() for place in (fileset.NEXT, "."))  # as a file moves
 
 
 def is_run(folder: Path) -> bool:

@@ -60,6 +60,16 @@ def write_digits(folder: Path) -> None:
                 Image.fromarray(data.images[row, 0].numpy()).save(path)
 
 
+def write_more(folder: Path) -> None:
+    """2 other digits of each class, under names that those for training have, too."""
+    data = provnet.open_data("embedded")
+    for label in range(CLASSES):
+        for number, row in enumerate((data.labels == label).nonzero().flatten()[50:52].tolist()):
+            path = folder / "train" / f"digit-{label}" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(data.images[row, 0].numpy()).save(path)
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(data, run), made once; copy before changing."""
@@ -100,12 +110,7 @@ def banked(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory)
     root = tmp_path_factory.mktemp("banked")
     arguments = ["--network", "class-independent", "--head", "exemplar", "--epochs", "3", "--batch-size", "8"]
     assert main(["train", str(trained[0]), "--out", str(root / "run"), *arguments]) == 0
-    data = provnet.open_data("embedded")
-    for label in range(CLASSES):
-        for number, row in enumerate((data.labels == label).nonzero().flatten()[50:52].tolist()):
-            path = root / "more" / "train" / f"digit-{label}" / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(data.images[row, 0].numpy()).save(path)
+    write_more(root / "more")
     return root
 
 

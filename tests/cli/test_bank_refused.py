@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from provnet import bank
 from provnet.cli import banked as commands
-from provnet.errors import UsageError
+from provnet.errors import DiskError, UsageError
 from provnet.modelfile import read_run, write_run
 from provnet.training.lock import run_lock
 from tests.banked import MORE, RUNS, ids
@@ -78,8 +80,9 @@ def test_a_run_that_is_in_use_is_refused(place: Path, call: Call) -> None:
 
 
 @grows
-def test_killed_at_any_step_the_run_is_old_or_new(tmp_path: Path) -> None:
-    """And the next command, even one that is refused, finds nothing left of what was erased."""
+@pytest.mark.parametrize("number", [None, errno.ENOSPC], ids=["killed", "disk full"])
+def test_stopped_at_any_step_the_run_is_old_or_new(tmp_path: Path, number: int | None) -> None:
+    """Old with its figures; and the next command, even one that is refused, finds nothing left of what was erased."""
     run, folder = bank.add(RUNS["single", "fp32"], MORE), tmp_path / "run"
     trace = run.samples.sha256[5].tobytes()
 
@@ -99,13 +102,14 @@ def test_killed_at_any_step_the_run_is_old_or_new(tmp_path: Path) -> None:
     for step in range(0, faults.steps, count(5, 1)):
         start()
         with pytest.MonkeyPatch.context() as patch:
-            Faults(patch, at=step)
-            with pytest.raises(KilledError):
+            Faults(patch, at=step, errno=number)
+            with suppress(DiskError, KilledError):
                 erase()
         found = read_run(folder).samples
         seen.add(len(found))
         if len(found) == len(run.samples):
             assert found.fingerprint == run.samples.fingerprint
+            assert (folder / "evaluation.json").read_bytes() == trace
             erase()
         else:
             with pytest.raises(UsageError, match="no sample"):

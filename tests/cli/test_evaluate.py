@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pkgutil
 import shutil
 from pathlib import Path
 
@@ -12,8 +13,11 @@ import pytest
 from PIL import Image
 
 import provnet
+from provnet import bank
+from provnet.cli.banked import change_run
+from provnet.modelfile import read_run, write_run
 
-from .conftest import Call
+from .conftest import Call, contents
 
 INTERVAL = {"value", "n", "low", "high"}
 
@@ -63,6 +67,31 @@ def test_a_run_that_cannot_be_written_to_is_measured_all_the_same(
     assert "written to" not in found.out
     assert found.err.count("is not written") == 1
     assert not (own_run / "evaluation.json").exists()
+
+
+@pytest.mark.parametrize("change", ["samples are withheld", "another run comes"])
+@pytest.mark.parametrize("command", [("evaluate",), ("audit", "--no-card", "--limit", "8"), ("check", "--limit", "30")])
+def test_figures_of_a_run_that_was_changed_meanwhile_are_not_kept(
+    command: tuple[str, ...], change: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = {"evaluate": "evaluation", "audit": "applications.audit", "check": "applications.trust"}[command[0]]
+    name, run, after = f"provnet.{module}.{command[0]}", place / "run", {}
+    real, other = pkgutil.resolve_name(name), bank.add(read_run(run), provnet.open_data(str(place / "more")))
+
+    def overtaken(*given: object, **more: object) -> object:
+        if change == "samples are withheld":
+            change_run(run, lambda now: bank.withhold(now, ["train/digit-2/3.png"]))
+        else:
+            write_run(other, run)
+        after.update(contents(run))
+        return real(*given, **more)
+
+    monkeypatch.setattr(name, overtaken)
+    found = call(command[0], run, *command[1:], *(["--out", place / "out"] if command[0] == "audit" else []))
+    assert found.code == 6
+    assert "was changed by another process while it was measured" in found.last_line
+    assert contents(run) == after
+    assert call("info", run, "--json").json["evaluation"] is None
 
 
 def test_table_for_people(own_run: Path, call: Call) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from provnet import open_data
+from provnet import bank, open_data
+from provnet.cli.banked import change_run
+from provnet.cli.opened import run_state, with_state
+from provnet.modelfile import read_samples
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests.data.made import noise, write_folder
@@ -108,15 +111,16 @@ def test_info_as_json(own_run: Path, call: Call) -> None:
     assert call("info", own_run, "--json").json["evaluation"]["class_accuracy"]["n"] == 8
 
 
-def test_an_evaluation_of_other_weights_is_left_out(own_run: Path, data: Path, call: Call) -> None:
+@pytest.mark.parametrize("name", ["model_sha256", "samples_sha256"])
+def test_an_evaluation_of_another_state_is_left_out(own_run: Path, data: Path, call: Call, name: str) -> None:
     call("evaluate", own_run, data)  # data that are named: figures go into the file alone
     path = own_run / "evaluation.json"
     kept = json.loads(path.read_text())
-    kept["about"]["model_sha256"] = "0" * 64
+    kept["about"][name] = "0" * 64
     path.write_text(json.dumps(kept))
     found = call("info", own_run, "--json")
     assert found.json["evaluation"] is None
-    assert "belongs to other weights" in found.err
+    assert "belongs to other weights or samples" in found.err
     assert call("evaluate", own_run).code == 0
     path.write_text(json.dumps(kept))
     assert call("info", own_run, "--json").json["evaluation"]["class_accuracy"]["n"] == 8  # those that the run holds
@@ -143,3 +147,16 @@ def test_a_decoder_that_makes_other_pictures_of_the_same_files(tmp_path: Path, c
     assert found.code == 0
     assert "decoded differently from training" in found.err
     assert page.read_text("utf-8").count("<img ") == 1  # the input alone
+
+
+def test_a_run_that_is_changed_while_it_is_read_is_read_again(place: Path) -> None:
+    read: list[int] = []
+
+    def reading(run: Path) -> int:
+        read.append(int(read_samples(run)[1].withheld.sum()))
+        if len(read) == 1:
+            change_run(run, lambda now: bank.withhold(now, ["train/digit-2/3.png"]))
+        return read[-1]
+
+    assert with_state(place / "run", reading) == (1, run_state(place / "run"))
+    assert read == [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from provnet import fileset
 from provnet.errors import IntegrityError, NonFiniteError, UsageError
 from provnet.indexing import IndexMap
 from provnet.modelfile import Run, RunConfig, has_run, read_run, read_samples, verify_files, write_run
@@ -206,3 +208,21 @@ def test_large_ids_stay_exact(tmp_path: Path, number: int) -> None:
     safetensors.torch.save_file({"index": torch.tensor([number, -1])}, path)
     with open_checked(path, sha256=sha256_file(path)) as file:
         assert read_tensors(file)["index"].tolist() == [number, -1]
+
+
+def test_a_file_that_gets_its_plain_name_while_it_is_opened_is_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer moves files out of `.next` one by one; each may be gone between looking for it and opening it."""
+    names = [path.name for path in run.iterdir()]
+    (run / ".next").mkdir()
+    for name in names:
+        (run / name).rename(run / ".next" / name)
+    real, moved = fileset.open_checked, []
+
+    def late(path: Path, **checks: Any) -> Any:
+        if path.parent.name == ".next":
+            moved.append(path.rename(run / path.name))
+        return real(path, **checks)
+
+    monkeypatch.setattr(fileset, "open_checked", late)
+    assert weights_digest(read_run(run)) == weights_digest(make_run())
+    assert len(moved) == len(names)

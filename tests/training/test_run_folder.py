@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from provnet.errors import DiskError, NonFiniteError, UsageError
+from provnet.errors import DiskError, IntegrityError, NonFiniteError, UsageError
 from provnet.modelfile import read_run, write_run
 from provnet.training import folder as run_folder
 from provnet.training.fit import fit
@@ -77,6 +79,45 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path) -> None:
         assert (out / ".lock").read_text().strip() == str(child.pid)
         fit(pictures(), config=recipe(), out=out)
     assert (out / ".lock").read_text().strip() == str(os.getpid())
+
+
+@pytest.mark.parametrize(("epoch", "seconds"), [(1, 0.0), (1, 1e9), (3, 1e9)], ids=["checkpoint", "log", "run"])
+def test_a_folder_renamed_while_it_trains_is_not_looked_for_under_its_name(
+    tmp_path: Path, epoch: int, seconds: float
+) -> None:
+    """Renamed before the next checkpoint, log or run is written: another run has the name by then, and stays."""
+    out, moved, second = tmp_path / "run", tmp_path / "moved", []
+
+    def rename(row: Mapping[str, Any]) -> None:
+        if row["epoch"] == epoch:
+            out.rename(moved)
+            second.append(fit(pictures(), config=recipe(seed=1), out=out))
+
+    with pytest.raises(IntegrityError, match=f"was renamed while it was in use, its run is now in {moved}; nothing"):
+        fit(pictures(), config=recipe(), out=out, on_epoch=rename, checkpoint_seconds=seconds)
+    same_bits(read_run(out), second[0])
+    assert not (out / "checkpoints").exists()
+    same_bits(fit(pictures(), config=recipe(), out=moved, resume=True), fit(pictures(), config=recipe()))
+
+
+def test_a_folder_removed_while_it_trains_does_not_come_back(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(IntegrityError, match="was removed or replaced while it was in use"):
+        fit(pictures(), config=recipe(), out=out, on_epoch=lambda row: shutil.rmtree(out))
+    assert names(tmp_path) == []
+
+
+def test_what_dead_writers_left_is_removed_by_who_holds_the_lock_alone(tmp_path: Path) -> None:
+    out, orphan, mine = tmp_path / "run", ".tmp-999999999-0a1b2c3d-log.jsonl", ".tmp-mine"
+    with held(out):
+        for name in (orphan, mine):
+            (out / name).write_text("x")
+        with pytest.raises(UsageError, match="in use"):
+            fit(pictures(), config=recipe(), out=out)
+        assert (out / orphan).exists()
+    fit(pictures(), config=recipe(), out=out)
+    assert not (out / orphan).exists()
+    assert (out / mine).read_text() == "x"
 
 
 def test_a_lock_file_that_names_a_living_process_without_holding_it_does_not_count(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import torch
 from safetensors.torch import save
 
 from provnet.app.served import Served
-from provnet.atomic import write_bytes
+from provnet.atomic import sweep, write_bytes
 from provnet.card import bank_state
 from provnet.data.files import read_file
 from provnet.errors import ProvnetError
@@ -44,6 +44,7 @@ class Keeping:
         if self.folder is not None:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
+                sweep(self.folder)  # what a killed app left
             except OSError:
                 self.folder = None
         if self.folder is not None and not os.access(self.folder, os.W_OK):

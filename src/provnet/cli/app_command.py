@@ -104,7 +104,7 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
         facts=tuple(facts),
         test=test,
         test_why=why,
-        heldout=read_heldout(run),
+        heldout=read_heldout(run, opened),
         keep=_keep(run),
         opened=opened,
     )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from provnet.cli.attribute_files import images_csv, sources_csv
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import (
     AsJson,
     DataDir,
@@ -21,7 +22,7 @@ from provnet.cli.options import (
     refuse_file,
 )
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import model_sha256, need_training
+from provnet.cli.rundata import need_training
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.files import shown
 from provnet.errors import ProvnetError, UsageError
@@ -92,7 +93,7 @@ def attribute(
     if out is not None:
         check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
-    loaded = open_run(run)
+    loaded, state = with_state(run, open_run)
     loaded.network.to(where)
     queries = [_short(query, folder) for query in read_queries(loaded, _files(folder), data_dir, strict=False)]
     opened, resolved = need_training(loaded, data, data_dir)
@@ -107,7 +108,7 @@ def attribute(
         note(line, "warning" if "too few" in line else "note")
     names = [query.name for query in queries]
     records = found.to_records(names)
-    values = {**found.to_json(), "about": _about(run, loaded, folder, seed, others), "inputs": records}
+    values = {**found.to_json(), "about": _about(run, state, loaded, folder, seed, others), "inputs": records}
     if out is not None:
         page = attribute_report(loaded, run, found, queries, values, notes, opened.parts, top)
         _write(out, run, inputs, {"report.html": page}, values, found, records)
@@ -169,13 +170,15 @@ def _notes(found: Traced) -> list[str]:
     return lines
 
 
-def _about(run: Path, loaded: Run, folder: list[str], seed: int, others: ImageData | None) -> dict[str, Any]:
+def _about(
+    run: Path, state: Mapping[str, str], loaded: Run, folder: list[str], seed: int, others: ImageData | None
+) -> dict[str, Any]:
     return {
         "run": str(run),
         "images": folder,
         "heldout": None if others is None else str(others.spec.source),
         "seed": seed,
-        "model_sha256": model_sha256(run),
+        "model_sha256": state["model.safetensors"],
         "data_fingerprint": loaded.samples.fingerprint,
     }
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from provnet.cli.heldout import NAME, drawn, open_members, open_others, write_heldout
-from provnet.cli.opened import open_run
+from provnet.cli.heldout import NAME, drawn, heldout_file, open_members, open_others
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import model_sha256, spec_name, to_card
+from provnet.cli.rundata import keep_measured, spec_name
 from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
 from provnet.errors import UsageError
 
@@ -66,7 +66,7 @@ def audit(
     """
     from provnet.applications.audit import audit as measure
     from provnet.applications.member import Heldout
-    from provnet.card import audit_figures, bank_state
+    from provnet.card import audit_figures
 
     if limit < 2:
         raise UsageError(f"--limit must be 2 or more, got {limit}")
@@ -75,7 +75,7 @@ def audit(
     first = {out / "report.html": PAGE} | ({} if figure is None or drawn_as is None else {figure: drawn_as})
     check_outputs(first, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
-    loaded = open_run(run)
+    loaded, state = with_state(run, open_run)
     others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)
     own = drawn(open_members(loaded, members, data_dir), limit, seed)
     loaded.network.to(where)
@@ -83,24 +83,22 @@ def audit(
     found = measure(loaded, own, others, null=unseen, distort=distort, seed=seed, progress=True, warn=False)
     _warn(found)
     values = found.to_json()
-    about = {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint, "seed": seed}
+    about = {"model_sha256": state["model.safetensors"], "data_fingerprint": loaded.samples.fingerprint, "seed": seed}
     sources = (spec_name(own.spec), spec_name(others.spec))
     about |= {"run": str(run), "members": sources[0], "nonmembers": sources[1], "device": where}
     report = _report(loaded, run, sources, values, about)
     _write(out, [run, *([] if null is None else [null])], inputs, {**values, "about": about}, report, figure)
-    if found.copies.size:
-        if write_heldout(run, Heldout(found.decides, found.heldout, found.copies, about=sources[1])):
-            note(f"scores that provnet member compares with: {run / NAME}")
-        else:
-            note(f"{NAME} is not written: {run} is read-only")
     if json:
         emit_json(brief(values))
     else:
         _show(values, report)
         say(f"written to {out / 'report.html'} and {out / 'audit.json'}" + (f", {figure}" if figure else ""))
-    if card:  # last: where another process holds the run, all else is there
-        state = bank_state(loaded.samples)
-        to_card(run, str(about["model_sha256"]), state, audit=audit_figures(values, loaded.samples))
+    scores = Heldout(found.decides, found.heldout, found.copies, about=sources[1])
+    files = {NAME: heldout_file(scores, state)} if found.copies.size else {}
+    outcome = {"audit": audit_figures(values, loaded.samples)} if card else {}
+    # last: where another process holds the run, all else is there
+    if (files or outcome) and keep_measured(run, state, files, **outcome) and files:
+        note(f"scores that provnet member compares with: {run / NAME}")
 
 
 def brief(values: dict[str, Any]) -> dict[str, Any]:

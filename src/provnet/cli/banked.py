@@ -11,7 +11,6 @@ from provnet.cli.again import path_word
 from provnet.cli.opened import open_run
 from provnet.cli.output import note, say
 from provnet.data.files import shown
-from provnet.errors import DiskError
 
 if TYPE_CHECKING:
     from provnet.data.identity import SampleTable
@@ -30,35 +29,25 @@ class Change:
 def change_run(folder: Path, change: Callable[[Run], Run]) -> Change:
     """Replace the run of a folder by a changed one; killed at any moment, the folder holds one of the two.
 
-    What was made of the run before (figures, report) goes first: a kill must not leave it beside the new run, and it
-    may name samples that are to be erased.
+    What was made of the run before (figures, report) goes with it, once the new one holds: it may name samples that are
+    erased, and it is still right where the change fails.
     """
+    from provnet.fileset import REPORTS
     from provnet.modelfile import has_run, read_samples, write_run
-    from provnet.training.folder import REPORTS, tidy
+    from provnet.training.folder import tidy
     from provnet.training.lock import run_lock
 
     if not has_run(folder):
         read_samples(folder)  # says what is wrong, before a lock is put there
-    with run_lock(folder):
+    with run_lock(folder) as held:
         before = open_run(folder)
         tidy(before, folder)  # what a killed change left may name what it erased
         after = change(before)
         if after is before:
             return Change(before, after)
-        removed = tuple(name for name in REPORTS if _removed(folder / name))
-        write_run(after, folder)
-        return Change(before, after, removed)
-
-
-def _removed(path: Path) -> bool:
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        why = error.strerror
-        raise DiskError(f"{path} tells of the run before and cannot be removed: {why}; nothing was changed") from error
-    return True
+        told = [name for name in REPORTS if (folder / name).exists()]
+        write_run(after, held.check())
+        return Change(before, after, tuple(name for name in told if not (folder / name).exists()))
 
 
 def bank_counts(config: RunConfig, samples: SampleTable) -> dict[str, int]:
@@ -92,7 +81,7 @@ def say_change(folder: Path, found: Change, words: str) -> None:
 
 def note_removed(folder: Path, found: Change) -> None:
     """Name the files that told of the run before, each with the command that makes it."""
-    from provnet.training.folder import REPORTS
+    from provnet.fileset import REPORTS
 
     if found.removed:
         gone = f"{', '.join(found.removed[:-1])} and {found.removed[-1]}".removeprefix(" and ")

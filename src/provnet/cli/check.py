@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from provnet.cli.check_data import open_left_out, open_other, open_training
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, note, say, show
-from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name, to_card
+from provnet.cli.rundata import keep_measured, open_test_data, seen_in_training, spec_name
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.errors import UsageError
 
@@ -65,7 +65,8 @@ def check(
     if out is not None:
         check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
-    loaded, weights = open_run(run), model_sha256(run)
+    loaded, state = with_state(run, open_run)
+    weights = state["model.safetensors"]
     unseen = _test(loaded, test, data_dir)
     training, index = open_training(loaded, data, data_dir)
     others = {name: open_other(loaded, name, data_dir, limit, seed) for name in other or ()}
@@ -84,7 +85,7 @@ def check(
         warn=False,  # the data were looked at when they were opened
     )
     written = _write(out, loaded, run, inputs, found, unseen, weights)
-    if card and to_card(run, weights, found.about["samples"], checks=found.for_card()):
+    if card and keep_measured(run, state, checks=found.for_card()):
         written.append(str(run / "README.md"))
     if json:
         emit_json({**found.to_json(), "run": str(run), "model_sha256": weights})

@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 
 from provnet.cli.credit_report import credit_report
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import (
     AsJson,
     DataDir,
@@ -23,7 +23,6 @@ from provnet.cli.options import (
     refuse_file,
 )
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import model_sha256
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.csvfile import csv_text, quoted
 from provnet.data.files import shown
@@ -88,7 +87,7 @@ def credit(
     if out is not None:
         check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
-    loaded = open_run(run)
+    loaded, state = with_state(run, open_run)
     people = contributors_of(loaded.samples, by)
     notes = _notes(people, int(loaded.samples.withheld.sum()))
     for line in notes:
@@ -98,7 +97,7 @@ def credit(
     found = share(loaded, images, people.names, k=k, weights=weights, seed=seed, progress=True, warn=False)
     values = {**found.to_json(), "unlisted_samples": people.unlisted, "unknown_ids": people.strangers}
     values["about"] = {"run": str(run), "queries": about, "by": people.about, "seed": seed}
-    values["about"] |= {"model_sha256": model_sha256(run), "data_fingerprint": loaded.samples.fingerprint}
+    values["about"] |= {"model_sha256": state["model.safetensors"], "data_fingerprint": loaded.samples.fingerprint}
     if out is not None:
         page = credit_report(loaded, run, found, values, notes, (data, data_dir), top)
         _write(out, run, inputs, values, found, page)

@@ -13,11 +13,12 @@ import typer
 from provnet.cli.again import path_word
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.demo_more import ask_membership, find_planted
-from provnet.cli.evaluate import write_evaluation
+from provnet.cli.evaluate import NAME, evaluation_file
 from provnet.cli.figures import figures_table
+from provnet.cli.opened import run_state
 from provnet.cli.options import check_seed, folder_name
 from provnet.cli.output import facts, note, say, show
-from provnet.cli.rundata import model_sha256, spec_name
+from provnet.cli.rundata import keep_measured, spec_name
 from provnet.cli.summary import data_words, network_words
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     from provnet.data.sources import open_data
     from provnet.evaluation import evaluate
     from provnet.explanation import explain
-    from provnet.modelfile import write_run
+    from provnet.report.demo import demo_html
     from provnet.training.config import train_config
     from provnet.training.fit import fit
 
@@ -69,21 +70,21 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     start = time.perf_counter()
     run = fit(data, config=config, out=out, overwrite=True, test=test.spec, progress=True, on_epoch=course.append)
     train_seconds = time.perf_counter() - start
+    state = run_state(out)
     found = evaluate(run, test, data, progress=True)
-    run = replace(run, config=replace(run.config, evaluation=found.to_json()))
-    write_run(run, out)  # once more, with the figures on its card
     about = {
         "test": {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": {"data": spec_name(data.spec), "left_out": 0},
         "seed": 0,
-        "model_sha256": model_sha256(out),
     }
-    write_evaluation(out, found.to_json(), about)
+    figures = evaluation_file(found.to_json(), about, state)
+    keep_measured(out, state, {NAME: figures}, evaluation=found.to_json())
     explanation = explain(run, test.images, k=5)
     findings = find_planted(out, seed=seed, epochs=epochs, limit=limit) + ask_membership(out, seed=seed, limit=limit)
     seconds = (train_seconds, time.perf_counter() - began)
     report = replace(make_report(run, data, test, course, found, explanation, seconds), findings=findings)
-    return _finish(report, found, out, began)
+    keep_measured(out, state, {"report.html": demo_html(report).encode("utf-8", "backslashreplace")})
+    return _finish(report, found, out / "report.html", began)
 
 
 def refuse_others(out: Path) -> None:
@@ -196,13 +197,9 @@ def device_in_words(device: str) -> str:
     return "GPU" if device == "cuda" else f"CPU, {threads} {'thread' if threads == 1 else 'threads'}"
 
 
-def _finish(report: DemoReport, found: Evaluation, out: Path, began: float) -> Path:
-    from provnet.cli.targets import write_outputs
-    from provnet.report.demo import demo_html
+def _finish(report: DemoReport, found: Evaluation, path: Path, began: float) -> Path:
     from provnet.report.text import seconds
 
-    path = out / "report.html"
-    write_outputs({path: demo_html(report).encode("utf-8", "backslashreplace")}, [])
     show(figures_table(found.to_json()))
     wrong = sum(card.truth != card.predicted for card in report.explanations)
     show(facts([(item.title, str(item.figure)) for item in report.findings], "Wrong labels, and who was in the data"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,17 +9,16 @@ import typer
 
 from provnet.cli.figures import figures_table, generator_table
 from provnet.cli.generating import generator_figures
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, pick_device
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import (
     find_training_data,
-    model_sha256,
+    keep_measured,
     open_test_data,
     resolve,
     seen_in_training,
     spec_name,
-    to_card,
 )
 
 if TYPE_CHECKING:
@@ -54,11 +52,10 @@ def evaluate(
     All figures are also written to evaluation.json in the run folder, those on the run's own data into its model card,
     too; --json prints the chief ones.
     """
-    from provnet.card import bank_state
     from provnet.evaluation import evaluate as measure
 
     where = pick_device(device)
-    loaded, weights = open_run(run), model_sha256(run)
+    loaded, state = with_state(run, open_run)
     loaded.network.to(where)
     test, seen = _test(loaded, data, data_dir)
     training, index, about_training = _training(loaded, train_data, data_dir)
@@ -67,7 +64,6 @@ def evaluate(
         "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": about_training,
         "seed": seed,
-        "model_sha256": weights,
     }
     values = found.to_json()
     values |= {"test_in_training": seen} if seen else {}  # whoever reads the figures later has no warning
@@ -82,25 +78,17 @@ def evaluate(
         show(figures_table(values))
         if made:
             show(generator_table(made))
-    written = write_evaluation(run, values, about)
-    if written and not json:
+    own = {"evaluation": values} if data is None and test is not None else {}  # figures that the card may show
+    if keep_measured(run, state, {NAME: evaluation_file(values, about, state)}, **own) and not json:
         say(f"written to {run / NAME}")
-    if written and data is None and test is not None:  # last: where another process holds the run, all else is there
-        to_card(run, weights, bank_state(loaded.samples), evaluation=values)
 
 
-def write_evaluation(folder: os.PathLike[str], values: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """Keep all figures beside the run, and what they were measured on; False where the folder is read-only."""
-    from pathlib import Path
-
-    from provnet.atomic import write_bytes
+def evaluation_file(values: Mapping[str, Any], about: Mapping[str, Any], state: Mapping[str, str]) -> bytes:
+    """All figures, what they were measured on, and the state of the run that they belong to."""
     from provnet.safejson import write_json
 
-    if not os.access(folder, os.W_OK):
-        note(f"{NAME} is not written: {os.fspath(folder)} is read-only")
-        return False
-    write_bytes(Path(folder) / NAME, write_json({**values, "about": about}, NAME))
-    return True
+    weights, samples = (state[name] for name in ("model.safetensors", "samples.safetensors"))
+    return write_json({**values, "about": {**about, "model_sha256": weights, "samples_sha256": samples}}, NAME)
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> tuple[ImageData | None, int]:

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from provnet.cli.cards import exemplar_evidence, explanation_cards
 from provnet.cli.generating import rebuilt_queries
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
 from provnet.cli.output import console, emit_json, is_first_process, note, note_undrawn, say
-from provnet.cli.rundata import find_training_data, model_sha256
+from provnet.cli.rundata import find_training_data
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 from provnet.data.files import brief, shown
 from provnet.errors import IntegrityError, UsageError
@@ -72,7 +72,7 @@ def explain(
         raise UsageError(f"-k must be 1 or more, got {k}")
     if html is not None and html == png:
         raise UsageError(f"--html and --png name the same file, {html}; give two")
-    loaded = open_run(run)
+    loaded, state = with_state(run, open_run)
     inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
     wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
     check_outputs(dict(wanted), [run], inputs, PLACES, data_dir)
@@ -92,7 +92,7 @@ def explain(
         pictures = _pictures(loaded, explanation, data, data_dir, strict)
         files = _drawn(loaded, explanation, queries, pictures, html, png, [copy.picture for copy in rebuilt])
     if log is not None:
-        _append(log, run, loaded, queries, records, weights)
+        _append(log, run, state["model.safetensors"], loaded, queries, records, weights)
     write_outputs(files, [run], inputs, PLACES)
     if json:
         emit_json(records)
@@ -178,7 +178,7 @@ def _drawn(
 
 
 def _append(
-    log: Path, folder: Path, run: Run, queries: list[Query], records: list[dict[str, Any]], weights: str
+    log: Path, folder: Path, sha256: str, run: Run, queries: list[Query], records: list[dict[str, Any]], weights: str
 ) -> None:
     """The decision log: what was asked of which model, when, and what it said."""
     import provnet
@@ -188,7 +188,7 @@ def _append(
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "provnet": provnet.__version__,
         "run": str(folder),
-        "model_sha256": model_sha256(folder),
+        "model_sha256": sha256,
         "data_fingerprint": run.samples.fingerprint,
         "withheld": int(run.samples.withheld.sum()),
         "weights": weights,

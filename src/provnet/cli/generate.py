@@ -20,7 +20,6 @@ from provnet.cli.generating import (
 )
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed
 from provnet.cli.output import emit_json, facts, say, show
-from provnet.cli.rundata import model_sha256
 from provnet.cli.targets import write_outputs
 from provnet.errors import IntegrityError, UnsafeFileError, UsageError
 
@@ -55,7 +54,7 @@ def generate(
 
     if not FEWEST <= n <= MOST:
         raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {n}")
-    loaded, where, k = open_generator(run, out, k, device, [data], data_dir)
+    loaded, weights, where, k = open_generator(run, out, k, device, [data], data_dir)
     made = make(loaded, n, label, seed)
     found = sources(loaded, made, k)
     names = [f"generated-{number:0{len(str(n))}d}" for number in range(1, n + 1)]
@@ -71,7 +70,7 @@ def generate(
         "drawn": made.drawn,
         "device": where,
         "supported": int(found.supported.sum()),
-        "model_sha256": model_sha256(run),
+        "model_sha256": weights,
         "data_fingerprint": loaded.samples.fingerprint,
     }
     records = [

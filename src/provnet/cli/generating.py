@@ -11,7 +11,7 @@ import typer
 
 from provnet.cli.again import path_word
 from provnet.cli.cards import exemplar_evidence, explanation_cards
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import folder_name, pick_device, refuse_file
 from provnet.cli.output import note, say
 from provnet.cli.rundata import find_training_data
@@ -120,8 +120,8 @@ def source_cards(
 
 def open_generator(
     folder: Path, out: Path, k: int, device: str | None, inputs: Sequence[str | None], data_dir: str | None
-) -> tuple[Run, str, int]:
-    """A run that makes pictures, the device that it is on, and k, cut to the samples that may be named."""
+) -> tuple[Run, str, str, int]:
+    """A run that makes pictures, its weights' hash, the device that it is on, and k, cut to who may be named."""
     from provnet.cli.targets import PAGE, check_outputs
     from provnet.models.vae import vae_of
 
@@ -130,10 +130,10 @@ def open_generator(
     refuse_file(out)
     check_outputs({out / "report.html": PAGE}, [folder], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
-    run = open_run(folder)
+    run, state = with_state(folder, open_run)
     vae_of(run.network)  # refuses other runs
     run.network.to(where)
-    return run, where, min(k, int((~run.samples.withheld).sum()))
+    return run, state["model.safetensors"], where, min(k, int((~run.samples.withheld).sum()))
 
 
 def made_queries(names: Sequence[str], images: np.ndarray) -> list[Query]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,20 +66,15 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
     return data.select(torch.randperm(len(data), generator=keyed_generator(seed, 42))[:limit].sort().values)
 
 
-def write_heldout(folder: Path, heldout: Heldout) -> bool:
-    """Keep held-out scores beside the run; False where the folder is read-only."""
-    from provnet.atomic import write_bytes
+def heldout_file(heldout: Heldout, state: Mapping[str, str]) -> bytes:
+    """Held-out scores as they are kept beside the run, with the state of it that they belong to."""
     from provnet.safejson import write_json
 
-    if not os.access(folder, os.W_OK):
-        return False
-    about = {"made_from": heldout.about, "run": _identity(folder)}
-    write_bytes(folder / NAME, write_json({**heldout.to_json(), "about": about}, NAME))
-    return True
+    return write_json({**heldout.to_json(), "about": {"made_from": heldout.about, "run": dict(state)}}, NAME)
 
 
-def read_heldout(folder: Path) -> Heldout | None:
-    """What an audit kept, or None; scores of another state of the run are not used, and that is said."""
+def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
+    """What an audit kept, or None; scores of another state of the run than this are not used, and that is said."""
     from provnet.applications.member import Heldout
     from provnet.data.files import read_file
     from provnet.safejson import read_json
@@ -89,7 +84,7 @@ def read_heldout(folder: Path) -> Heldout | None:
     try:
         value = read_json(read_file(folder / NAME, 1_000_000), NAME)
         about = value.get("about")
-        if not isinstance(about, dict) or about.get("run") != _identity(folder):
+        if not isinstance(about, dict) or about.get("run") != state:
             note(
                 f"{NAME} tells of this run before it was changed and is not used: provnet audit {path_word(folder)}",
                 "warning",
@@ -99,15 +94,6 @@ def read_heldout(folder: Path) -> Heldout | None:
     except (IntegrityError, UnsafeFileError, DataError) as error:
         note(f"{NAME} is not used: {error}", "warning")
         return None
-
-
-def _identity(folder: Path) -> dict[str, str]:
-    """What scores depend on: weights with keys, and which samples are withheld."""
-    from provnet.fileset import read_set
-    from provnet.modelfile import FILES
-
-    entries = read_set(folder, FILES).entries
-    return {name: entries[name].sha256 for name in ("model.safetensors", "samples.safetensors")}
 
 
 def _open(run: Run, source: str, split: str, data_dir: str | None, progress: bool) -> ImageData:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,10 @@ from provnet.cli.again import path_word
 from provnet.cli.banked import bank_counts, count_words
 from provnet.cli.evaluate import NAME
 from provnet.cli.figures import figures_table, generator_table
-from provnet.cli.opened import backbone_for, open_run
+from provnet.cli.opened import backbone_for, open_run, with_state
 from provnet.cli.options import AsJson, RunFolder
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import model_sha256, spec_name
+from provnet.cli.rundata import spec_name
 from provnet.data.files import brief
 from provnet.errors import ProvnetError
 
@@ -28,18 +29,18 @@ def info(run: RunFolder, json: AsJson = False) -> None:
     """Show what a run is: network, data, settings, versions, and its evaluation if there is one."""
     from provnet.modelfile import read_samples
 
-    config, samples = read_samples(run)
+    (config, samples), state = with_state(run, read_samples)
     record = {
         "run": str(run),
         "parameters": _parameters(run, config),
-        "model_sha256": model_sha256(run),
+        "model_sha256": state["model.safetensors"],
         **bank_counts(config, samples),
         "classes": list(samples.class_names),
         "fingerprint": samples.fingerprint,
         "content_fingerprint": samples.content_root,
         "index_ceiling": samples.index_ceiling,
         **config.to_json(),
-        "evaluation": read_evaluation(run) or config.evaluation,
+        "evaluation": read_evaluation(run, state) or config.evaluation,
     }
     if json:
         emit_json(record)
@@ -53,8 +54,8 @@ def info(run: RunFolder, json: AsJson = False) -> None:
         say(f"not evaluated yet: provnet evaluate {path_word(run)}")
 
 
-def read_evaluation(folder: Path) -> dict[str, Any] | None:
-    """The figures kept beside a run, if they belong to its weights of now."""
+def read_evaluation(folder: Path, state: Mapping[str, str]) -> dict[str, Any] | None:
+    """The figures kept beside a run, if they belong to this state of it."""
     from provnet.data.files import read_file
     from provnet.runconfig import check_figures
     from provnet.safejson import LIMIT, read_json
@@ -69,8 +70,9 @@ def read_evaluation(folder: Path) -> dict[str, Any] | None:
         note(f"the evaluation is left out: {error}", "warning")
         return None
     about = found.get("about")
-    if not isinstance(about, dict) or about.get("model_sha256") != model_sha256(folder):
-        note(f"{path} belongs to other weights and is left out; evaluate again", "warning")
+    kept = [about.get(name) for name in ("model_sha256", "samples_sha256")] if isinstance(about, dict) else []
+    if kept != [state["model.safetensors"], state["samples.safetensors"]]:
+        note(f"{path} belongs to other weights or samples and is left out; evaluate again", "warning")
         return None
     return found
 

@@ -17,7 +17,6 @@ from provnet.cli.generating import (
 )
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
 from provnet.cli.output import emit_json, facts, say, show
-from provnet.cli.rundata import model_sha256
 
 EXAMPLE = "Example: [bold]provnet interpolate runs/vae test:0 test:1 --out path[/bold]"
 FRAMES = 4  # of the animation for each step
@@ -46,14 +45,14 @@ def interpolate(
     from provnet.report.generation import GenerationReport, animation, generation_html, sheet_png
     from provnet.safejson import write_json
 
-    loaded, _, k = open_generator(run, out, k, device, [data], data_dir)
+    loaded, weights, _, k = open_generator(run, out, k, device, [data], data_dir)
     ends = [read_queries(loaded, [text], data_dir, strict=True)[0] for text in (first, last)]
     path = between(loaded, ends[0].image, ends[1].image, steps, k)
     moving = between(loaded, ends[0].image, ends[1].image, min((steps - 1) * FRAMES + 1, 200), 1)
     frames = [picture for image in moving.images if (picture := as_picture(image)) is not None]
     names = [f"{share:.0%} of the way" for share in path.shares.tolist()]
     queries = made_queries(names, path.images)
-    about = {"run": str(run), "first": first, "last": last, "steps": steps, "model_sha256": model_sha256(run)}
+    about = {"run": str(run), "first": first, "last": last, "steps": steps, "model_sha256": weights}
     records = path.explanation.to_records(names)
     firsts = [[one["sample_id"] for one in record["exemplars"][:1]] for record in records]  # weights always change
     changes = sum(one != other for one, other in itertools.pairwise(firsts))
@@ -66,7 +65,7 @@ def interpolate(
         cards=cards,
         run=str(run),
         network=network_in_words(loaded),
-        facts=(("From", first), ("To", last), ("Weights, SHA-256", model_sha256(run))),
+        facts=(("From", first), ("To", last), ("Weights, SHA-256", weights)),
         moving=animation(frames),
     )
     values = {"about": {**about, "changes": changes}, "steps": records}

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, facts, note, note_undrawn, say, show
 from provnet.cli.rundata import (
-    model_sha256,
     need_training,
     open_test_data,
     seen_in_training,
@@ -82,7 +81,7 @@ def map(  # noqa: A001 - the name of the command
     check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
     where = pick_device(device)
     chosen = engine_for(engine)
-    loaded = open_run(run)
+    loaded, state = with_state(run, open_run)
     loaded.network.to(where)
     _, training = need_training(loaded, data, data_dir)
     tests = _test(loaded, test, data_dir)
@@ -115,7 +114,7 @@ def map(  # noqa: A001 - the name of the command
         "groups": groups,
         "seed": seed,
         "test": None if tests is None else spec_name(tests.spec),
-        "model_sha256": model_sha256(run),
+        "model_sha256": state["model.safetensors"],
     }
     page, files = _write(out, run, inputs, loaded, found, training, tests, about, cards, int(size * 1e6))
     values = about | page

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from provnet.cli.again import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
 from provnet.cli.output import console, emit_json, is_first_process, note
 from provnet.data.files import brief, shown
@@ -64,10 +64,11 @@ def member(
     from provnet.cli.inputs import read_queries
 
     where = pick_device(device)
-    loaded = open_run(run)
+    loaded, state = with_state(run, open_run)
     loaded.network.to(where)
     queries = read_queries(loaded, image, data_dir, strict=False)
-    heldout = _heldout(loaded, run, nonmembers, data_dir)
+    kept = read_heldout(run, state)
+    heldout = kept if nonmembers is None and kept is not None else _heldout(loaded, run, kept, nonmembers, data_dir)
     images = np.stack([query.image for query in queries])
     found = memberships(loaded, images, [query.sha256 for query in queries], heldout=heldout, warn=False)
     withheld = int(loaded.samples.withheld.sum())
@@ -80,15 +81,12 @@ def member(
             _show(query.name, one)
 
 
-def _heldout(run: Run, folder: Path, source: str | None, data_dir: str | None) -> Heldout | None:
+def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, data_dir: str | None) -> Heldout | None:
     import numpy as np
 
     from provnet.applications.member import Heldout
     from provnet.applications.membership import decides, member_scores
 
-    kept = read_heldout(folder)
-    if source is None and kept is not None:
-        return kept
     try:
         others = open_others(run, source, data_dir)
     except ProvnetError as error:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from torch import nn
 
     from provnet.modelfile import Run
 
+Found = TypeVar("Found")
 _GIVEN: ContextVar[nn.Module | None] = ContextVar("backbone", default=None)
 MAKING = ("demo", "train", "reproduce")  # commands that make networks of their own
 
@@ -41,3 +42,24 @@ def open_run(folder: Path) -> Run:
     from provnet.modelfile import read_run
 
     return read_run(folder, backbone_for(folder))
+
+
+def run_state(folder: Path) -> dict[str, str]:
+    """The SHA-256 of weights and sample table: what is measured of a run belongs to these."""
+    from provnet.fileset import state_of
+    from provnet.modelfile import FILES
+
+    return state_of(folder, FILES)
+
+
+def with_state(folder: Path, read: Callable[[Path], Found]) -> tuple[Found, dict[str, str]]:
+    """What `read` finds in the run of a folder, and the state it is of; read again where it was changed meanwhile."""
+    from provnet.modelfile import has_run
+
+    if not has_run(folder):
+        read(folder)  # says what is wrong
+    while True:
+        state = run_state(folder)
+        found = read(folder)
+        if run_state(folder) == state:
+            return found, state

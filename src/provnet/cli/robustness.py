@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, with_state
 from provnet.cli.options import AsJson, DataDir, Device, check_seed, folder_name, pick_device
 from provnet.cli.output import emit_json, is_first_process, note, say, show
-from provnet.cli.rundata import model_sha256, open_test_data, seen_in_training, spec_name
+from provnet.cli.rundata import open_test_data, seen_in_training, spec_name
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.csvfile import csv_text, quoted
 from provnet.errors import UsageError
@@ -75,12 +75,12 @@ def robustness(
     measured: list[Measured] = []
     models: dict[str, str] = {}
     for name, folder in zip(_names(run), run, strict=True):
-        loaded = open_run(folder)
+        loaded, state = with_state(folder, open_run)
         test = _test(loaded, test, data, data_dir, limit)
         loaded.network.to(where)
         more: dict[str, Any] = {"conditions": wanted, "attacks": ways, "epsilon": epsilon, "attacked": attacked}
         measured.append(measure(loaded, test, name=name, seed=seed, progress=not json, **more))
-        models[name] = model_sha256(folder)
+        models[name] = state["model.safetensors"]
     assert test is not None
     gains = against(measured)
     _warn_unnamed(measured)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from provnet.cli.opened import open_run
+from provnet.cli.opened import open_run, run_state
 from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
 from provnet.cli.runsources import KEY, open_sources
@@ -168,14 +169,6 @@ def seen_in_training(run: Run, data: ImageData) -> int:
     return sum(row.tobytes() in trained for row in data.samples.pixel_sha256)
 
 
-def model_sha256(folder: Path) -> str:
-    """The hash of a run's weights, from its manifest."""
-    from provnet.fileset import read_set
-    from provnet.modelfile import FILES
-
-    return read_set(folder, FILES).entries["model.safetensors"].sha256
-
-
 def spec_name(spec: DataSpec | None) -> str:
     """A data set in a few words.
 
@@ -229,24 +222,31 @@ def need_training(run: Run, source: str | None, data_dir: str | None) -> tuple[F
     return found, resolved
 
 
-def to_card(folder: Path, weights: str, samples: str, **outcome: Any) -> bool:
-    """Replace the run by one whose config and card have this outcome (`checks`, `audit`), under its lock.
+def keep_measured(
+    folder: Path, state: Mapping[str, str], files: Mapping[str, bytes] | None = None, **outcome: Any
+) -> bool:
+    """Keep what was measured of a run in its folder, under its lock; False where the folder is read-only.
 
-    Weights and samples stay byte by byte; they must be those that were measured: `weights` is the SHA-256 of the
-    model, `samples` the `card.bank_state` of the table.
+    Its config and card get the outcome (`evaluation`, `checks`, `audit`), `files` come beside them. Weights and samples
+    stay byte by byte; they must still be those that were measured (`state`, of `with_state`), else nothing is kept.
     """
-    from provnet.card import bank_state
+    from provnet.atomic import write_bytes
     from provnet.modelfile import write_run
     from provnet.training.folder import tidy
     from provnet.training.lock import run_lock
 
     if not os.access(folder, os.W_OK):
-        note(f"the model card is not written: {folder} is read-only")
+        note(f"what was measured is not written into the run: {folder} is read-only")
         return False
-    with run_lock(folder):
+    with run_lock(folder) as held:
+        if run_state(folder) != state:
+            raise IntegrityError(
+                f"{folder} was changed by another process while it was measured, so nothing is kept; measure it again"
+            )
         now = open_run(folder)
-        if model_sha256(folder) != weights or bank_state(now.samples) != samples:
-            raise IntegrityError(f"{folder} was changed by another process while it was measured; measure it again")
-        tidy(now, folder)
-        write_run(replace(now, config=replace(now.config, **outcome)), folder)
+        tidy(now, folder)  # what a killed change left would take figures with it
+        for name, content in (files or {}).items():
+            write_bytes(held.check() / name, content)
+        if outcome:
+            write_run(replace(now, config=replace(now.config, **outcome)), held.check())
     return True

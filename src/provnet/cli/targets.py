@@ -38,9 +38,11 @@ def write_outputs(
     Traceback (most recent call last):
     provnet.errors.UsageError: ...a.csv is there already and was not written by this command; choose another --out...
     """
-    from provnet.atomic import write_bytes
+    from provnet.atomic import sweep, write_bytes
 
     check_outputs(files, runs, inputs, option)
+    for folder in {path.parent for path in files if path.parent.is_dir()}:
+        sweep(folder)  # what a killed command left
     for path, content in files.items():
         write_bytes(path, content)
 

@@ -32,7 +32,7 @@ from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.generating import measured, settle
 from provnet.training.kept_memory import kept_memory
 from provnet.training.keys import fill_keys, refresh, whole_keys
-from provnet.training.lock import run_lock
+from provnet.training.lock import Held, run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.plan import plan, settings_of, versions
 from provnet.training.progress import progress_bar
@@ -48,7 +48,7 @@ SCALE = "index_head.log_scale"  # decay would draw it to 0, and all samples woul
 class Session:
     """How a run is carried out; nothing here changes its result."""
 
-    out: Path | None
+    held: Held | None  # the run's folder, in the process that writes there
     settings: Mapping[str, Any]
     checkpoint_seconds: float
     progress: bool
@@ -108,12 +108,12 @@ def fit(
         check_shares(len(data), config.batch_size, fabric.world_size, shape.head)
         path = None if out is None else as_path("the run's folder", out)
         settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
-        checkpoint = None
+        checkpoint, held = None, None
         if path is not None:
             if fabric.global_rank == 0:
                 check_disk(path, parameters, len(data), config.epochs)
                 run_folder.prepare(path, overwrite=overwrite)
-                stack.enter_context(run_lock(path))
+                held = stack.enter_context(run_lock(path))
                 run_folder.check_before(path, resume=resume, overwrite=overwrite)
             fabric.barrier()
             if resume and run_folder.finished(path):
@@ -130,7 +130,7 @@ def fit(
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
         shown = progress and fabric.global_rank == 0
-        session = Session(path, settings, checkpoint_seconds, shown, on_epoch, recorded and custom is None)
+        session = Session(held, settings, checkpoint_seconds, shown, on_epoch, recorded and custom is None)
         with _memory_errors_named():
             training = _training_set(data, indexed, fabric.device)
             sampler = indexed.sampler(index_map, alpha, data.labels)
@@ -147,9 +147,9 @@ def fit(
             folder=path,
         )
         if path is not None:
-            if fabric.global_rank == 0:
-                write_run(run, path)
-                run_folder.clean(path)
+            if held is not None:
+                write_run(run, held.check())
+                run_folder.clean(held.check())
             fabric.barrier()
         return run
 
@@ -180,7 +180,7 @@ def _run(
         if checkpoint is None:
             fill_keys(net, training.indexed.images(training.samples.images))
     steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
-    writes = session.out is not None and fabric.global_rank == 0
+    writes = session.held is not None
     clock = Clock(session.checkpoint_seconds)
     with (
         stop_on_signal(enabled=writes and fabric.world_size == 1) as stop,
@@ -259,8 +259,9 @@ def _optimizer(net: ProvenanceNet, config: TrainConfig, device: torch.device) ->
 
 
 def _folder(session: Session) -> Path:
-    assert session.out is not None
-    return session.out
+    """Where to write, asked again before every write."""
+    assert session.held is not None
+    return session.held.check()
 
 
 def _text(row: Mapping[str, float]) -> str:

@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from provnet.atomic import explain_disk, remove, sweep, write_bytes
+from provnet.atomic import explain_disk, is_temporary, remove, sweep, write_bytes
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
 from provnet.fileset import NAME as MANIFEST
-from provnet.fileset import NEXT, staged_is_ours
+from provnet.fileset import NEXT, REPORTS, staged_is_ours
 from provnet.modelfile import FILES, Run, has_run, is_run, write_run
 from provnet.training import checkpoint as checkpoints
 from provnet.training import replaced
@@ -26,11 +26,6 @@ FREE, DATA = "machine.processes: ", "data."  # settings that may be others; what
 REST = "subset.rest_content: "  # samples without an index: other data, unless other samples were chosen
 SAMPLES = "samples.safetensors"  # while our sample table is there, the files beside it are a run's
 COURSE = "course.png"  # the log as a picture
-REPORTS = {  # what was measured of the run as it is, and the command that makes it
-    "evaluation.json": "provnet evaluate RUN",
-    "membership.json": "provnet audit RUN --out DIR",
-    "report.html": "provnet demo --out RUN, which trains anew",
-}
 OURS = (MANIFEST, NEXT, *(name for name in FILES if name != SAMPLES), LOG, *REPORTS, COURSE, SAMPLES)
 NAMED = 5  # strangers in a refusal
 _LOCKED = re.compile(r"\d*\n?")
@@ -44,12 +39,11 @@ def prepare(folder: Path, *, overwrite: bool) -> None:
 
 
 def refuse_strangers(folder: Path, *, overwrite: bool) -> None:
-    """Refuse a folder with something in it that a run would replace; sweep what a killed run left half-written.
+    """Refuse a folder with something in it that a run would replace.
 
     Nothing is replaced for its name alone: the manifest, the sample table, the checkpoints, the log and the lock must
     be such as provnet writes. What has another name is left alone, and allowed where there is or was a run.
     """
-    sweep(folder)
     whole = is_run(folder)
     if whole and not finished(folder) and not overwrite:
         raise UsageError(f"{folder} holds a run that was being replaced; replace it with --overwrite")
@@ -70,7 +64,7 @@ def _is_strange(path: Path, *, whole: bool, steps: bool, begun: bool) -> bool:
     if path.name == LOCK:
         return not _LOCKED.fullmatch(_lock_text(path.parent))
     if path.name == checkpoints.FOLDER:
-        inside = [name for name in _names(path) if not name.startswith(".tmp-")]
+        inside = [name for name in _names(path) if not is_temporary(name)]
         if any(name.startswith("step-") and not is_step(path / name) for name in inside):
             return True  # the names that training drops when it has newer ones
         return not path.is_dir() or bool(inside and not whole and not steps)
@@ -82,7 +76,7 @@ def _is_strange(path: Path, *, whole: bool, steps: bool, begun: bool) -> bool:
         if path.is_dir():
             return True
         return not (whole or (path.name == LOG and _is_log(path)))  # a run without a manifest has only its log
-    return not begun
+    return not begun and not is_temporary(path.name)
 
 
 def _is_log(path: Path) -> bool:
