@@ -1,13 +1,13 @@
 """Abstention by data set: which strangers the default network calls unsupported, and how many of its own pictures.
 
-    python benchmarks/abstain.py --data-dir DIR [--data mnist cifar10-grey ...] [--sizes 500 1000 4000]
+    python benchmarks/abstain.py --data-dir DIR [--data mnist cifar10-grey ...] [--sizes 500 1000]
         [--heads default keys] [--seeds 0 1 2] [--out FILE.json]
 
 DIR holds the data sets under their usual names, and `pets` as class folders under train and test. From the first 5,000
 training pictures (taken evenly from the classes) a seed draws as many as are wanted, or all there are. The network is
 trained without the last class. Then it is shown 1,000 unseen pictures of the other classes, those of the class left
 out, 300 of each kind of made strangers, and 300 of another data set in the same shape. Rates of several seeds are
-pooled; intervals: Wilson.
+pooled; intervals: Wilson. What FILE holds already is not measured again.
 """
 
 from __future__ import annotations
@@ -129,18 +129,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 4000])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000])
     parser.add_argument("--heads", nargs="+", default=["default"], choices=list(HEADS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    about, rows = machine(rates=False), []
-    for name, head, size in product(given.data, given.heads, sorted(given.sizes)):
-        if rows and rows[-1]["data"] == name and rows[-1]["head"] == head and rows[-1]["size"] != rows[-1]["samples"]:
-            continue  # there are no more
-        rows += [measure(name, size, head, seed, given) for seed in given.seeds]
-        print(table(rows[-len(given.seeds) :]).splitlines()[-1], flush=True)
+    about = machine(rates=False)
+    rows = json.loads(given.out.read_text("utf-8"))["rows"] if given.out is not None and given.out.is_file() else []
+    known = {(row["data"], row["head"], row["size"], row["seed"]) for row in rows}
+    for name, head, size, seed in product(given.data, given.heads, sorted(given.sizes), given.seeds):
+        if (name, head, size, seed) in known:
+            continue
+        rows.append(measure(name, size, head, seed, given))
+        print(table(rows[-1:]).splitlines()[-1], flush=True)
         if given.out is not None:
             given.out.parent.mkdir(parents=True, exist_ok=True)
             written = {"machine": about, "chosen_on": CHOSEN_ON, "rows": rows}

@@ -211,8 +211,9 @@ def _plain_head(width: int, _: NetworkConfig, kind: Kind, index_map: IndexMap) -
 
 
 def _exemplar_head(width: int, config: NetworkConfig, kind: Kind, index_map: IndexMap) -> ExemplarHead:
-    conditional = kind.head != "flat"
-    return ExemplarHead(width, index_map, conditional=conditional, scale=config.key_scale, stored=config.key_type)
+    return ExemplarHead(
+        width, index_map, conditional=kind.head != "flat", scale=config.key_scale, stored=config.key_type
+    )
 
 
 class _Parts(NamedTuple):
