@@ -187,7 +187,8 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     by_keys = config.head != "plain"  # keys of all classes share one space: the class is not concatenated
     concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)
-    head = (_exemplar_head if by_keys else _plain_head)(parts.index_width, config, kind, index_map)
+    width = parts.index_width
+    head = _exemplar_head(width, config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](width, index_map)
     task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
@@ -206,14 +207,9 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     )
 
 
-def _plain_head(width: int, _: NetworkConfig, kind: Kind, index_map: IndexMap) -> PlainHead:
-    return INDEX_HEADS[kind.head](width, index_map)
-
-
 def _exemplar_head(width: int, config: NetworkConfig, kind: Kind, index_map: IndexMap) -> ExemplarHead:
-    return ExemplarHead(
-        width, index_map, conditional=kind.head != "flat", scale=config.key_scale, stored=config.key_type
-    )
+    conditional = kind.head != "flat"
+    return ExemplarHead(width, index_map, conditional=conditional, scale=config.key_scale, stored=config.key_type)
 
 
 class _Parts(NamedTuple):
