@@ -59,17 +59,36 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
     with torch.inference_mode():
         whole = net(training().images).support_features
         distorted = torch.cat([net(copy).support_features for copy in copies])
-    ((features, labels, some, of, support, known),) = asked
+    (features, labels, some, of, by_features, known), (*_, of_looks, by_looks, looks_known) = asked
     assert known.all()
+    assert looks_known.all()
+    assert torch.equal(of, of_looks)
     assert torch.allclose(distorted, some, atol=1e-5)
     assert of.tolist() == [*range(len(features)), *range(len(features))]
     rows = torch.cdist(features, whole).argmin(1)  # in another order
     assert torch.equal(labels, training().labels[rows])
     assert torch.cdist(some, features).argmin(1).eq(of).float().mean() > 0.5  # copies of their own
+    by_looks *= by_features.quantile(level) / by_looks.quantile(level / 2)
+    assert float((by_looks < by_features.quantile(level)).float().mean()) == pytest.approx(level / 2, abs=0.01)
+    support = torch.minimum(by_features, by_looks)
     assert facts["n"] == len(support)
     assert facts["level"] == level
     below = float((support < facts["threshold"]).float().mean())
     assert below == pytest.approx(level, abs=1.5 / len(support))
+
+
+@pytest.mark.parametrize("network", [{}, {"network": "class-independent", "head": "exemplar"}], ids=["default", "keys"])
+def test_noise_and_one_colour_are_unsupported_on_small_pictures(network: dict[str, str]) -> None:
+    """By features alone the default supports half of the noise here."""
+    data, test = provnet.open_data("digits", limit=500), provnet.open_data("digits", split="test")
+    run = fit(data, config=train_config(epochs=5), **network)
+    noise = torch.randint(0, 256, (200, 1, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+    colours = torch.arange(256, dtype=torch.uint8)[:, None, None, None].expand(256, 1, 8, 8)  # black to white
+    assert provnet.explain(run, noise, k=1).supported.mean() <= 0.05
+    assert provnet.explain(run, colours, k=1).supported.mean() <= 0.05
+    unseen = provnet.explain(run, test, k=1)
+    assert unseen.supported.mean() > 0.95
+    assert unseen.supported[unseen.predicted == test.samples.labels].mean() > 0.95
 
 
 def test_unseen_digits_are_supported_however_few_were_trained_on() -> None:
@@ -98,18 +117,21 @@ def test_it_measures_the_features_of_the_training_samples_by_their_labels() -> N
         assert torch.allclose(net.support.mean[label], features[training().labels == label].mean(0), atol=1e-5)
 
 
-def test_the_same_seed_gives_the_same_numbers_and_the_callers_randomness_is_kept() -> None:
-    images = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("shape", [(4,), (1, 8, 8)])
+def test_the_same_seed_gives_the_same_numbers_and_the_callers_randomness_is_kept(shape: tuple[int, ...]) -> None:
+    images = torch.randn(9, *shape, generator=torch.Generator().manual_seed(0))
     facts = []
     for noise in (1, 2):
-        net = network("class-independent", (4,), IndexMap(UNEVEN))
+        net = network("class-independent", shape, IndexMap(UNEVEN))
         torch.manual_seed(noise)
         before = torch.random.get_rng_state()
         facts.append(calibrate(net, images, seed=5))
         assert torch.equal(torch.random.get_rng_state(), before)
     assert facts[0] == facts[1]
-    assert 0 < facts[0]["n"] <= 9  # vectors cannot be shifted, and a class of one cannot be held out
-    assert facts[0]["calibrated_on"] == "noisy training samples, each held out"
+    vectors = len(shape) == 1
+    assert 0 < facts[0]["n"] <= (9 if vectors else 18)  # a class of one cannot be held out
+    kinds = "noisy training samples" if vectors else "distorted training samples (noise, shift)"
+    assert facts[0]["calibrated_on"] == f"{kinds}, each held out"
 
 
 def rare(classes: int = 12) -> tuple[Tensor, Tensor]:

@@ -31,8 +31,8 @@ class Attribution:
         index: (B, K) int64 training samples, best first; -1 where a class has fewer than K samples.
         weight: (B, K) share of the index branch's probability; 0 where index is -1. Joint weights are P(class) times
             the share within the sample's class; a head that looks within the predicted class alone leaves P(class) out.
-        support: (B,) minus the distance from the training samples of the predicted class, see `models.support`;
-            compared with a calibrated threshold.
+        support: (B,) minus the distance from the training samples of the predicted class, of pictures also by their
+            looks, see `models.support`; compared with a calibrated threshold.
     """
 
     predicted: Tensor
@@ -52,7 +52,7 @@ def attribute(
     if k < 1:
         raise UsageError(f"k must be 1 or more, got {k}")
     one_of("weights", weights, WEIGHTS)
-    support = net.support(output.support_features, output.classes)
+    support = net.support(output.support_features, output.classes, output.looks)
     _refuse_not_finite(torch.isfinite(output.logits).all(1) & _finite_scores(net, output) & torch.isfinite(support))
     log_class = torch.log_softmax(output.logits.float(), 1)
     joint = log_class if weights == "joint" else None

@@ -17,10 +17,12 @@ from provnet.indexing import IndexMap
 from provnet.models.backbones import StandIn
 from provnet.models.config import NetworkConfig
 from provnet.models.provenance import Normalise, ProvenanceNet, build
+from provnet.models.support import LOOKS, Support
 from provnet.runconfig import CUSTOM, RunConfig
 from provnet.safefile import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors
 
 STEPS = "index_head.steps"
+_LOOKS = "support.looks."  # runs of pictures had none at first
 _HEAD = "index_head."  # as large as there are samples
 TABLE = 1 << 27  # entries of the index map's table, or of the single branch's class table
 
@@ -42,7 +44,9 @@ def rebuild(
     if config.backbone != CUSTOM and backbone is not None:
         raise UsageError(f'this run has the backbone "{config.backbone}" of provnet; leave the backbone argument out')
     network = _build(config, samples, None if backbone is None else own_copy(backbone))
-    found, expected = read_layouts(file), layouts_of(network.state_dict())
+    found = read_layouts(file)
+    _open_looks(network, found)
+    expected = layouts_of(network.state_dict())
     if backbone is not None:
         _compare_backbone(found, expected)
     _compare_head(found, expected, len(samples), file.name)
@@ -112,7 +116,9 @@ def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str,
     if config.backbone == CUSTOM:  # reading gives the same module again, around which all else is built
         given = StandIn(backbone, config.input_shape)
         found = {name: one for name, one in found.items() if not name.startswith("backbone.")}
-    expected = layouts_of(_build(config, samples, given).state_dict())
+    network = _build(config, samples, given)
+    _open_looks(network, found)
+    expected = layouts_of(network.state_dict())
     _compare_head(found, expected, len(samples), "network")
     try:
         compare_layouts(found, expected, "the network")
@@ -168,6 +174,13 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         raise IntegrityError(f"config.json describes a network that cannot be built: {error}") from None
     network.normalise = Normalise(config)  # small, and not among the weights: real values
     return network
+
+
+def _open_looks(network: ProvenanceNet, found: Mapping[str, Layout]) -> None:
+    """Make room for the spread of the pictures' looks, where the run has it."""
+    if any(name.startswith(_LOOKS) for name in found):
+        with float32_default():
+            network.support.looks = Support(1, LOOKS)
 
 
 def _compare_backbone(found: Mapping[str, Layout], expected: Mapping[str, Layout]) -> None:

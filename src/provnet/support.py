@@ -3,6 +3,10 @@
 After training the features of training samples are measured (`models.support`), then a threshold is set on distorted
 copies of training samples (noise and one-pixel shifts), each measured without the sample that it is a copy of: means
 and spread are nearer to their own samples than to any other. The level is the share of such copies turned away.
+
+The looks of pictures are measured in the same way. Their distance gets the scale of the features' distance such that
+looks alone turn away a half of the level, and the threshold is set on the larger of the two distances: the level holds
+for both together.
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ from provnet.chunks import at_once
 from provnet.data.batches import fold, keyed_generator
 from provnet.data.distort import add_noise, shift
 from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
-from provnet.models.support import held_out, place_in_class
+from provnet.models.support import LOOKS, Support, held_out, place_in_class
 
 LEVEL = 0.05
 MEASURED = 10_000
 LEAST = 5  # of each class at least, or all that it has: a mean of none, or of one, would not support its own samples
 CALIBRATED = 2_000
+BY_LOOKS = 0.5  # of the level
+NEAR = 1e-6  # limits of distances lie at least so far away: one is divided by the other
 Columns = tuple[Tensor, ...]
 Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]  # title, total -> (done, text)
 
@@ -65,7 +71,8 @@ def calibrate(
                     update(done, "")
                 return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
-        (features,) = passed(images, chosen, lambda output: (output.support_features,))
+        net.support.looks = None
+        features, *looks = passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(fold(seed, 6))
@@ -73,23 +80,58 @@ def calibrate(
             every = torch.arange(len(distorted))
             pictures = (copier(images[distorted], seed) for copier in copiers)  # one at a time: they may be large
             parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
-            seen, copies, claimed = (torch.cat(column) for column in zip(*parts, strict=True))
+            seen, claimed, copies, *copied = (torch.cat(column) for column in zip(*parts, strict=True))
             of = every.repeat(len(copiers)).to(device)
             unseen, measured = held_out(features, own, copies, claimed, of, len(net.support.mean))
-    support = (unseen[measured] if bool(measured.any()) else seen).cpu()
+            rows = measured if bool(measured.any()) else None
+            support = seen if rows is None else unseen[rows]
+            if looks:
+                support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
+    support = support.cpu()
     kinds = "distorted training samples (noise, shift)" if len(copiers) == 2 else "noisy training samples"
     return {
-        "statistic": "minus the Mahalanobis distance from the training samples of the predicted class",
+        "statistic": "minus the Mahalanobis distance from the training samples of the predicted class"
+        + (", or that of the picture's looks from all of them where it is larger" if looks else ""),
         "threshold": float(torch.quantile(support.double(), level)),
         "level": level,
-        "calibrated_on": kinds + (", each held out" if bool(measured.any()) else ""),
+        "calibrated_on": kinds + (", each held out" if rows is not None else ""),
         "n": len(support),
     }
 
 
+def _features(output: ProvenanceOutput) -> Columns:
+    """Features, and the looks of pictures."""
+    return (output.support_features,) if output.looks is None else (output.support_features, output.looks)
+
+
 def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
-    """Support as it will be measured, features and predicted class; what is not finite is refused."""
-    return attribute(net, output, 1).support, output.support_features, output.classes
+    """Support by the features, predicted class, and what is measured; what is not finite is refused."""
+    return attribute(net, output, 1).support, output.classes, *_features(output)
+
+
+def _with_looks(
+    fitted: Support, support: Tensor, looks: Tensor, copies: Tensor, of: Tensor, held: Tensor | None, level: float
+) -> Tensor:
+    """Measure the looks (n, 3) of training pictures; (B,) support of copies by their features -> by features and looks.
+
+    `copies` (B, 3) are the looks of copies of the pictures `of`. `held` (B,) says which of them were measured without
+    the picture that they are copies of; None where none could be.
+    """
+    own = torch.zeros(len(looks), dtype=torch.int64, device=looks.device)  # all pictures are one class
+    claimed = torch.zeros_like(of)
+    fitted.looks = Support(1, LOOKS).to(looks.device)
+    fitted.looks.fit(looks.clone(), own)
+    by_looks = fitted.looks(copies, claimed)
+    if held is not None:
+        by_looks = held_out(looks, own, copies, claimed, of, 1)[0][held]
+    factor = _limit(support, level) / _limit(by_looks, level * BY_LOOKS)
+    fitted.looks.stretch(factor)
+    return torch.minimum(support, by_looks * factor)
+
+
+def _limit(support: Tensor, level: float) -> float:
+    """The distance beyond which this share lies."""
+    return max(NEAR, -float(torch.quantile(support.double(), level)))
 
 
 def _unseen(done: int, text: str) -> None:

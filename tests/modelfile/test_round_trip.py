@@ -18,6 +18,7 @@ from provnet.modelfile import Run, RunConfig, has_run, read_run, read_samples, v
 from provnet.models.config import NetworkConfig
 from provnet.models.exemplar import ExemplarHead
 from provnet.models.provenance import build
+from provnet.models.support import LOOKS, Support
 from provnet.rebuild import rebuild
 from provnet.safefile import open_checked, read_tensors, sha256_file
 from provnet.safejson import read_json, write_json
@@ -48,10 +49,32 @@ def test_a_network_comes_back_bit_equal(tmp_path: Path, network: str, backbone: 
     assert_same(run, again)
     assert not again.network.training
     images = torch.randint(0, 256, (5, *shape)).float()
-    for one, other in zip(run.network(images)[:-1], again.network(images)[:-1], strict=True):  # `made` is None
-        assert torch.equal(one, other)
+    for one, other in zip(run.network(images), again.network(images), strict=True):
+        assert one is other is None or torch.equal(one, other)
     assert [check.why for check in verify_files(tmp_path)] == ["ok"] * 6
     assert_same(run, Run(again.network, *read_samples(tmp_path), again.history))
+
+
+def test_looks_are_kept_and_a_run_from_before_they_were_measured_is_judged_by_features_alone(tmp_path: Path) -> None:
+    before = make_run(backbone="small", shape=(1, 8, 8))
+    write_run(before, tmp_path / "before")
+    run = make_run(backbone="small", shape=(1, 8, 8))
+    run.network.support.looks = Support(1, LOOKS)
+    run.network.support.looks.fit(torch.randn(30, LOOKS), torch.zeros(30, dtype=torch.int64))
+    write_run(run, tmp_path / "now")
+    images = torch.full((4, 1, 8, 8), 1e5)  # far by its looks
+    supports = []
+    for name in ("before", "now"):
+        again = read_run(tmp_path / name)
+        write_run(again, tmp_path / "again" / name)
+        assert_same(again, read_run(tmp_path / "again" / name))
+        out = again.network(images)
+        supports.append(again.network.support(out.support_features, out.classes, out.looks))
+        known = again.network.support.looks is not None
+        assert known == (name == "now")
+        if not known:
+            assert torch.equal(supports[0], again.network.support(out.support_features, out.classes))
+    assert bool((supports[1] < supports[0]).all())
 
 
 @pytest.mark.parametrize("backbone", ["mlp", "small", "sharing-small", "sharing-medium"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import mahalanobis
 
-from provnet.models.support import ALONE, FLOOR, MANY, RANK, Support, held_out, place_in_class
+from provnet.models.support import ALONE, DIM, FLOOR, LOOKS, MANY, RANK, Support, held_out, looks_of, place_in_class
 
 from .made import LAWS
 
@@ -230,3 +230,35 @@ def test_the_only_sample_of_its_class_is_not_measured_and_two_are() -> None:
 def test_the_place_in_its_class_counts_the_samples_before(labels: list[int]) -> None:
     wanted = [labels[:i].count(label) for i, label in enumerate(labels)]
     assert place_in_class(torch.tensor(labels)).tolist() == wanted
+
+
+def test_looks_are_brightness_contrast_and_detail() -> None:
+    pictures = np.random.default_rng(0).normal(size=(5, 3, 6, 7)).astype(np.float32) * 2 + 1
+    found = looks_of(torch.from_numpy(pictures)).numpy()
+    for row, picture in zip(found, pictures.astype(np.float64), strict=True):
+        contrast = np.mean([channel.var() for channel in picture])
+        steps = np.concatenate([np.diff(picture, axis=1).ravel(), np.diff(picture, axis=2).ravel()])
+        wanted = [picture.mean(), np.log(contrast + DIM), np.log((steps**2).mean() + DIM)]
+        np.testing.assert_allclose(row, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 1, 9), (3, 9, 1)])
+def test_looks_of_narrow_pictures_are_numbers(shape: tuple[int, ...]) -> None:
+    found = looks_of(torch.randn(4, *shape, generator=torch.Generator().manual_seed(0)))
+    assert found.shape == (4, LOOKS)
+    assert bool(torch.isfinite(found).all())
+
+
+def test_the_larger_distance_counts_where_the_looks_were_measured() -> None:
+    x, labels = clouds(100, 6, 2)
+    support = fitted(x, labels, 2)
+    features, claimed = torch.from_numpy(x[:4]), torch.from_numpy(labels[:4])
+    looks = torch.tensor([[0.0] * LOOKS, [1.0] * LOOKS, [50.0] * LOOKS, [1e6] * LOOKS])
+    by_features = support(features, claimed)
+    assert torch.equal(support(features, claimed, looks), by_features)  # a run from before
+    support.looks = fitted(*clouds(100, LOOKS, 1), 1)
+    by_looks = support.looks(looks, torch.zeros(4, dtype=torch.int64))
+    assert torch.equal(support(features, claimed, looks), torch.minimum(by_features, by_looks))
+    assert torch.equal(support(features, claimed), by_features)  # latents have no looks
+    support.looks.stretch(3.0)
+    torch.testing.assert_close(support.looks(looks, torch.zeros(4, dtype=torch.int64)), 3 * by_looks)

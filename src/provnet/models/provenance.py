@@ -20,7 +20,7 @@ from provnet.models.exemplar import ExemplarHead
 from provnet.models.heads import INDEX_HEADS, PlainHead
 from provnet.models.made import GENERATORS, Made
 from provnet.models.sharing import SHARING, cut_at
-from provnet.models.support import Support
+from provnet.models.support import Support, looks_of
 
 WIDEST_KEY, NARROW_KEY = 512, 128
 NEVER = -1e4  # the score of a class that cannot be, or less: finite, and its probability is exactly zero
@@ -34,6 +34,7 @@ class ProvenanceOutput(NamedTuple):
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
     index_scores: Tensor | None  # (B, slots), only the head knows what a slot is; None where keys stand for outputs
+    looks: Tensor | None = None  # (B, 3) of pictures, see `models.support`; not in training
     made: Made | None = None  # what a generator made, while it is trained
 
     @property
@@ -130,7 +131,9 @@ class ProvenanceNet(nn.Module):
 
     def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
         """Raw images (B, ...) -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
-        return self.answer(self.backbone(self.normalise(images)), classes)
+        values = self.normalise(images)
+        output = self.answer(self.backbone(values), classes)
+        return output if self.training or values.ndim != 4 else output._replace(looks=looks_of(values))
 
     def answer(self, features: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
         """The same from the backbone's features (B, D)."""
@@ -184,7 +187,8 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     by_keys = config.head != "plain"  # keys of all classes share one space: the class is not concatenated
     concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)
-    head = (_exemplar_head if by_keys else _plain_head)(parts.index_width, config, kind, index_map)
+    width = parts.index_width
+    head = _exemplar_head(width, config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](width, index_map)
     task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
@@ -201,10 +205,6 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
         index_map=index_map,
         support=Support(config.classes, parts.support_width),
     )
-
-
-def _plain_head(width: int, _: NetworkConfig, kind: Kind, index_map: IndexMap) -> PlainHead:
-    return INDEX_HEADS[kind.head](width, index_map)
 
 
 def _exemplar_head(width: int, config: NetworkConfig, kind: Kind, index_map: IndexMap) -> ExemplarHead:

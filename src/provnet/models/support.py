@@ -3,6 +3,9 @@
 Index scores cannot say "nothing like this was in the training set": noise excites some neuron of the head as strongly
 as a digit does. A Mahalanobis distance over the backbone's features can, measured within the class that is claimed.
 
+Features alone are not enough: a network that never saw noise or a blank picture may map them among its training
+samples. So the looks of a picture (brightness, contrast, fine detail) are measured too, and the larger distance counts.
+
 Few samples span few directions, and in these each one looks as far away as any other: their own spread was fitted to
 them. So the spread is measured as if as many samples more as there are directions kept had been seen, spread evenly,
 which hardly counts among thousands; and what is said of a sample is measured without it (`held_out`).
@@ -18,11 +21,16 @@ from torch import Tensor, nn
 RANK = 128
 FLOOR = 1e-3  # of the mean variance: directions without spread must not divide by zero
 ALONE = 1e-9  # of the mean square: one sample, or equal ones, have no spread at all
+LOOKS = 3  # brightness, contrast, detail
+DIM = 1e-3  # of the variance of all training pixels: contrast below this is no contrast
 FOLDS, FEWER, MANY = 10, 4, 2_000  # parts held out in turn; fewer of them from so many samples on
 
 
 class Support(nn.Module):
     """Class means and the main directions of spread within classes; `fit` sets them once after training.
+
+    `looks` measures the looks of pictures (`looks_of`), as a support of one class, in the unit of the features'
+    distance; it is None for other data, and for runs written before looks were measured.
 
     >>> support = Support(classes=1, width=4)
     >>> _ = torch.manual_seed(0)
@@ -36,6 +44,7 @@ class Support(nn.Module):
     basis: Tensor
     spread: Tensor
     rest: Tensor
+    looks: Support | None
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
@@ -44,13 +53,20 @@ class Support(nn.Module):
         self.register_buffer("basis", torch.zeros(width, rank))
         self.register_buffer("spread", torch.ones(rank))  # variance along each direction
         self.register_buffer("rest", torch.ones(()))  # mean variance of all other directions
+        self.register_module("looks", None)
 
-    def forward(self, features: Tensor, classes: Tensor) -> Tensor:
-        """(B, D) and the claimed classes (B,) -> (B,) support: minus the distance, 0 at the class mean."""
+    def forward(self, features: Tensor, classes: Tensor, looks: Tensor | None = None) -> Tensor:
+        """(B, D), the claimed classes (B,) -> (B,) support: minus the distance, 0 at the class mean.
+
+        With the looks (B, 3) of the pictures, minus the larger of the two distances.
+        """
         away = features.float() - self.mean[classes]
         along = away @ self.basis
         beside = (away.square().sum(1) - along.square().sum(1)).clamp_min(0)
-        return -((along.square() / self.spread).sum(1) + beside / self.rest).sqrt()
+        support = -((along.square() / self.spread).sum(1) + beside / self.rest).sqrt()
+        if self.looks is None or looks is None:
+            return support
+        return torch.minimum(support, self.looks(looks, torch.zeros_like(classes)))
 
     @torch.no_grad()
     def fit(self, features: Tensor, labels: Tensor) -> None:
@@ -73,6 +89,29 @@ class Support(nn.Module):
         self.spread.fill_(1.0)
         self.spread[:keep] = torch.lerp(variance, total / width, even).clamp_min(floor)
         self.rest.copy_(torch.lerp(rest, total / width, even).clamp_min(floor))
+
+    @torch.no_grad()
+    def stretch(self, factor: float) -> None:
+        """Multiply every distance by a factor above 0."""
+        self.spread.div_(factor**2)
+        self.rest.div_(factor**2)
+
+
+def looks_of(pictures: Tensor) -> Tensor:
+    """(B, C, H, W) normalised pictures -> (B, 3) brightness, log contrast and log detail.
+
+    Brightness is the mean of the pixels, contrast their variance, detail the mean squared difference of neighbours.
+    Noise has more detail than a real picture of the same contrast; a picture of one colour has neither.
+
+    >>> flat, noise = torch.ones(1, 1, 8, 8), torch.randn(1, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    >>> [[round(x) for x in looks_of(picture)[0].tolist()] for picture in (flat, noise)]
+    [[1, -7, -7], [0, 0, 1]]
+    """
+    values = pictures.float()
+    down, across = (values.diff(dim=d).square().sum((1, 2, 3)) for d in (2, 3))
+    steps = max(1, values[0].diff(dim=1).numel() + values[0].diff(dim=2).numel())
+    contrast = values.flatten(2).var(2, correction=0).mean(1)
+    return torch.stack([values.mean((1, 2, 3)), (contrast + DIM).log(), ((down + across) / steps + DIM).log()], 1)
 
 
 @torch.no_grad()
