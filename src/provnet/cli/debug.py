@@ -81,7 +81,7 @@ def debug(
     changes = [one for one in decided(result, threshold) if one.kind == "relabel"]
     decisions = out / (DECISIONS if review else RELABEL)
     decided_there = review or (out / DECISIONS).exists()
-    doubt = "" if result.mislabels.cannot_tell else memorised_words(loaded, result, threshold)
+    doubt = memorised_words(loaded, result, threshold)
     to_edit = {DECISIONS: decisions_for(result, threshold, bar)} if review else {}
     rows = to_edit[DECISIONS].count(b"\n") - 1 if review else 0
     how, applies, why = next_command(
@@ -230,17 +230,17 @@ def _show(
     suspects = result.suspects(threshold)
     if not len(suspects):
         say(f"no label reaches {100 * threshold:g} %; these come nearest to it")
-    rows_shown = (suspects if len(suspects) else result.ranking())[:5].tolist()
+    whole = not len(suspects) or result.expected is None  # the order says more than the flags
+    rows_shown = (result.ranking() if whole else suspects)[:5].tolist()
     scores = [probability(float(result.mislabels.score[row])) for row in rows_shown]
-    chance = "probably" if len(suspects) else "or else"
-    advised = result.advised(threshold)
+    advised, flags = result.advised(threshold), result.flagged(threshold)
     for row, score in zip(rows_shown, scores, strict=True):
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
         words = f"{result.samples.sample_ids[row]}  {brief(label)}"
         if advised[row] == DROP:
             words += f"; the same picture has the label {brief(other)}, and at least one of the two is wrong"
         elif other != label:  # of one class there is no other
-            words += f", {chance} {brief(other)}"
+            words += f", {'probably' if flags[row] else 'or else'} {brief(other)}"
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if DECISIONS in how:

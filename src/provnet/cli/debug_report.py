@@ -47,6 +47,8 @@ def debug_page(
     suspects = result.suspects(threshold)
     names = result.samples.class_names
     labels, other, advised = result.samples.labels, result.mislabels.suggested, result.advised(threshold)
+    ranking = result.ranking() if not len(suspects) or result.expected is None else suspects
+    nearest = ranking[~result.flagged(threshold)[ranking]]
     labels_of = "decisions.csv, once you have edited it" if "decisions.csv" in how else "the suggested labels"
     report = DebugReport(
         run=run_name,
@@ -62,7 +64,7 @@ def debug_page(
         most=result.most_wrong,
         odd=int((result.anomalies.score >= 0.5).sum()),
         suspects=tuple(_suspect(result, maker, row, int(advised[row])) for row in suspects[:top].tolist()),
-        nearest=() if len(suspects) else maker.tiles(result.ranking()[:NEAREST], result.mislabels.score),
+        nearest=maker.tiles(nearest[:NEAREST], result.mislabels.score),
         confusions=confusions([names[c] for c in labels[suspects]], [names[c] for c in other[suspects]]),
         signals=_signals(result, threshold),
         base=float(result.mislabels.base),

@@ -106,7 +106,7 @@ class DebugReport:
         certain, most: the least number of wrong labels, of equal pictures under several, and about the largest.
         odd: how many samples have an anomaly score of at least .5.
         suspects: the first of the flagged, most suspicious first.
-        nearest: where none is flagged, the samples that come nearest to it.
+        nearest: where none is flagged or it cannot tell, the samples that come nearest to it.
         confusions: (given, suggested, how often) among the flagged.
         signals, base, fitted: see `applications.mislabels`.
         classes, anomalies, duplicates: findings; `groups`, `conflicts` count all of them.
