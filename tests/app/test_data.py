@@ -6,11 +6,13 @@ import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from provnet.app.data_api import _summary
 from provnet.app.keeping import Keeping
 from provnet.app.served import Served
 from provnet.data.apply import apply_decisions
@@ -66,6 +68,23 @@ def test_duplicates_are_grouped_and_conflicts_named(live: Live) -> None:
     summary = live.get("/summary").json()
     assert summary["duplicate_groups"] == groups["total"]
     assert [sum(counts) for counts in summary["histograms"].values()] == [82, 82, 82]
+
+
+def test_what_cannot_be_told_is_said(served: Served, live: Live) -> None:
+    summary = live.get("/summary").json()
+    assert summary["expected_wrong"] is None and summary["cannot_tell"].startswith("the signals have a power of")
+    assert (summary["flagged"]["low"], summary["flagged"]["high"]) == (None, None)
+    assert summary["certainly_wrong"] == 1 and 41 < summary["most_wrong"] <= 82
+    strong = replace(live.state.jobs.results["scores"], cannot_tell="")
+    told = _summary(SimpleNamespace(jobs=SimpleNamespace(result=lambda name: strong), served=served))
+    assert told.cannot_tell is None and told.expected_wrong is not None and told.flagged.low is not None
+
+
+def test_pictures_under_two_labels_come_first(live: Live) -> None:
+    first = live.get("/samples?sort=mislabel&order=desc&limit=2").json()["items"]
+    assert all(item["conflict"] for item in first)
+    pair = [item for item in live.get("/samples?flag=conflict&limit=500").json()["items"] if item["exact"]]
+    assert pair and all(item["advised"] == "drop" and item["suggested"] is None for item in pair)
 
 
 def test_scores_that_are_not_there_are_said_to_be_missing(fresh: Live) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.applications.debugging import debug
+import provnet
+from provnet.applications.debugging import DROP, debug
 from provnet.applications.signals import index_entropy
 from provnet.bank import add, withhold
 from provnet.curves import auc, average_precision
@@ -51,7 +52,7 @@ def test_contributions_add_up_to_the_score() -> None:
     wrong = found().mislabels
     odds = wrong.base + sum(wrong.contributions.values())
     assert np.allclose(1 / (1 + np.exp(-odds)), wrong.score)
-    assert set(wrong.contributions) == {"course", "neighbours", "margin"}
+    assert set(wrong.contributions) == {"course", "neighbours", "margin", "equal"}
 
 
 def test_witnesses_are_other_samples_with_the_suggested_label() -> None:
@@ -69,6 +70,44 @@ def test_a_suspect_is_not_typical() -> None:
     for label in range(10):
         mine = result.anomalies.typicality[result.samples.labels == label]
         assert sorted(mine.tolist()) == pytest.approx(np.linspace(0, 1, len(mine)))
+
+
+def test_a_run_that_learned_its_labels_can_tell_how_many_are_wrong() -> None:
+    assert found().mislabels.cannot_tell == ""
+    assert found().expected == pytest.approx(found().mislabels.score.sum())
+
+
+def test_a_run_that_learned_nothing_cannot_tell() -> None:
+    data = small.training()
+    result = debug(fit(data, config=train_config(epochs=12, batch_size=16)), data)  # memorised
+    assert result.expected is None
+    assert "cannot tell how many are wrong" in repr(result)
+    assert "the signals have a power of" in result.mislabels.cannot_tell
+    assert set(result.mislabels.off) <= {"course", "neighbours", "margin"}
+
+
+@pytest.mark.parametrize("strong", [True, False])
+def test_equal_pictures_under_two_labels_come_first_and_are_not_all_kept(strong: bool) -> None:
+    data, truth = digits()
+    rows = np.append(np.arange(len(data)), [5, 5])  # once more under its label, and under another
+    labels = np.append(data.samples.labels, [truth[5], (truth[5] + 1) % 10])
+    labels[[5, 6]] = truth[[5, 6]]
+    pair = np.array([6, len(rows)])  # and a pair of which nothing says which is right
+    rows, labels = np.append(rows, 6), np.append(labels, (truth[6] + 1) % 10)
+    more = provnet.open_data(data.images[torch.tensor(rows)].numpy(), labels)
+    config = train_config("robust", epochs=8, batch_size=32) if strong else train_config(epochs=1)
+    result = debug(fit(more, network="class-independent", head="exemplar", config=config), more)
+    wrong = len(data) + 1
+    assert result.certainly_wrong == 2
+    assert {wrong, *pair.tolist()} >= set(result.ranking()[:2].tolist())
+    assert wrong in result.ranking()[:3] and wrong in result.suspects(0.999)
+    assert result.mislabels.score[pair].sum() > 0.999 and result.mislabels.score[wrong] > 0.9
+    advised = result.advised()
+    assert advised[[5, len(data), wrong]].tolist() == [truth[5]] * 3
+    assert (advised[pair] != labels[pair]).any()
+    assert (result.expected is not None) == strong
+    if not strong:
+        assert advised[pair].tolist() == [DROP, DROP]
 
 
 @pytest.mark.parametrize("network", small.NETWORKS)

@@ -44,6 +44,24 @@ def test_wrong_labels_are_found_also_when_memorised(memorised: bool) -> None:
     assert abs(result.score.sum() - wrong.sum()) < 0.4 * wrong.sum()
 
 
+def test_where_labels_are_predicted_only_once_memorised_the_number_of_wrong_ones_cannot_be_told() -> None:
+    labels, _, logits, _, _ = made(0.1, memorised=True)
+    chance = torch.Generator().manual_seed(0)
+    near = others(F.normalize(torch.randn(N, 8, generator=chance), dim=1), 20)
+    course = np.linspace(1.6, 0, 10)[:, None] * np.random.default_rng(0).uniform(0.8, 1.2, N)  # all learned late
+    result = mislabels(labels, logits, near, course.astype(np.float32))
+    assert result.power < 0.1 and "so wrong labels do not stand out from right ones" in result.cannot_tell
+    assert "the signal 'neighbours' is off: it agrees with no other signal" in result.cannot_tell
+    assert mislabels(labels, logits, near, None).cannot_tell
+    assert mislabels(np.zeros(N, np.int64), logits[:, :1], near, None).cannot_tell  # one class
+
+
+@pytest.mark.parametrize("memorised", [False, True])
+def test_where_right_labels_are_predicted_early_it_can_be_told(memorised: bool) -> None:
+    labels, _, logits, near, course = made(0.1, memorised)
+    assert mislabels(labels, logits, near, course).cannot_tell == ""
+
+
 def test_a_memorised_margin_says_nothing() -> None:
     labels, _, logits, near, course = made(0.1, memorised=True)
     assert np.abs(mislabels(labels, logits, near, course).contributions["margin"]).max() < 0.1

@@ -7,10 +7,14 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import provnet
+from provnet.cli.debug import _summary
+from provnet.cli.rundata import Resolved
+from tests.applications import planted
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
 
 LOW = "0.000001"  # flags every label
@@ -49,10 +53,44 @@ def test_the_page_stands_alone(call: Call, run: Path, tmp_path: Path) -> None:
 
 def test_an_idle_terminal_gets_a_summary(call: Call, run: Path, tmp_path: Path) -> None:
     found = call("debug", run, "--out", tmp_path / "d")
-    assert "labels flagged         0 (0 %" in found.out
+    assert "labels flagged         0 of 24, which does not say how many are wrong" in found.out
     assert "next:" not in found.out  # the same labels once more would change nothing
     found = call("debug", run, "--out", tmp_path / "d", "--threshold", LOW)
     assert "next: provnet train" in found.out
+
+
+def test_what_cannot_be_told_is_said_everywhere(call: Call, run: Path, tmp_path: Path) -> None:
+    found = call("debug", run, "--out", tmp_path / "d")
+    assert "wrong labels expected  cannot tell; at least 0" in found.out
+    assert "cannot tell how many labels are wrong: the signals have a power of" in " ".join(found.err.split())
+    told = call("debug", run, "--out", tmp_path / "e", "--json").json
+    assert told["expected_wrong"] is None and told["cannot_tell"].startswith("the signals have a power of")
+    assert (told["flagged"]["low"], told["flagged"]["high"], told["certainly_wrong"]) == (None, None, 0)
+    page = (tmp_path / "d" / "report.html").read_text("utf-8")
+    assert "Cannot tell how many labels are wrong." in page and told["cannot_tell"].split(";")[0] in page
+    assert "the sum of all probabilities" not in page
+
+
+def test_what_can_be_told_is_told() -> None:
+    told = _summary(planted.found(), 0.5, Resolved(planted.digits()[0], np.arange(planted.SAMPLES), [], 0))
+    assert told["cannot_tell"] is None and told["flagged"]["low"] > 0
+    assert told["expected_wrong"] == round(float(planted.found().mislabels.score.sum()), 3)
+
+
+def test_equal_pictures_under_two_labels_are_not_both_kept(call: Call, own_data: Path, tmp_path: Path) -> None:
+    shutil.copy(own_data / "train" / "digit-0" / "0.png", own_data / "train" / "digit-1" / "same.png")
+    assert call("train", own_data, "--out", tmp_path / "r", "--epochs", "1", "--batch-size", "8").code == 0
+    found = call("debug", tmp_path / "r", "--out", tmp_path / "d", "--review")
+    assert found.code == 0, found.err
+    assert "wrong labels expected  cannot tell; at least 1" in found.out
+    first = rows(tmp_path / "d" / "decisions.csv")[:2]
+    names = {"train/digit-0/0.png", "train/digit-1/same.png"}
+    assert {row["sample_id"] for row in first} == names
+    assert [(row["decision"], row["reason"]) for row in first] == [("drop", "conflict")] * 2
+    assert set(re.findall(r"train/digit-\d/\w+\.png", found.out)[:2]) == names
+    page = (tmp_path / "d" / "report.html").read_text("utf-8")
+    assert set(re.findall(r'class="suspect"[^>]* data-id="([^"]+)"', page)[:2]) == names
+    assert page.count('value="drop" checked') == 2
 
 
 def test_the_next_command_opens_the_data_as_they_were(call: Call, tmp_path: Path) -> None:

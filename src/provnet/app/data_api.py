@@ -15,8 +15,7 @@ from provnet.app.limits import PAGE
 from provnet.app.routes import gives, router
 from provnet.app.sample_query import ODD, SCORED, SampleRecord, Wanted, chosen, sample_records, scores_of
 from provnet.app.state import State
-from provnet.applications.debugging import FLAGGED
-from provnet.stats import wilson
+from provnet.applications.debugging import FLAGGED, share_flagged
 
 BINS = 20
 
@@ -88,6 +87,9 @@ class Summary(BaseModel):
     scores: bool
     flagged: Interval | None = None
     expected_wrong: float | None = None
+    certainly_wrong: int | None = None
+    most_wrong: int | None = None
+    cannot_tell: str | None = None
     odd: int | None = None
     duplicate_groups: int | None = None
     conflicts: int | None = None
@@ -179,8 +181,11 @@ def _summary(state: State) -> Summary:
     groups = scores.group[known]
     return Summary(
         scores=True,
-        flagged=Interval(**wilson(int((wrong >= FLAGGED).sum()), len(wrong)).to_json()),
-        expected_wrong=rounded(float(wrong.sum()), 3),
+        flagged=Interval(**share_flagged(int((wrong >= FLAGGED).sum()), len(wrong), scores.cannot_tell).to_json()),
+        expected_wrong=None if scores.cannot_tell else rounded(float(wrong.sum()), 3),
+        certainly_wrong=scores.certain,
+        most_wrong=scores.most,
+        cannot_tell=scores.cannot_tell or None,
         odd=int((scores.anomaly[known] >= ODD).sum()),
         duplicate_groups=len(np.unique(groups[groups >= 0])),
         conflicts=len(np.unique(groups[scores.conflict[known]])),

@@ -12,7 +12,7 @@ from provnet.app.fields import DIGITS, Name, Strict, rounded
 from provnet.app.limits import PAGE
 from provnet.app.state import State
 from provnet.app.work import Scores
-from provnet.applications.debugging import FLAGGED
+from provnet.applications.debugging import DROP, FLAGGED
 
 Sort = Literal["index", "mislabel", "anomaly", "typicality", "label", "group"]
 Flag = Literal["mislabel", "anomaly", "duplicate", "conflict", "added"]
@@ -52,6 +52,7 @@ class SampleRecord(BaseModel):
     mislabel: float | None
     suggested: str | None
     suggested_class: int | None
+    advised: Literal["keep", "relabel", "drop"] | None
     anomaly: float | None
     typicality: float | None
     group: int | None
@@ -110,6 +111,10 @@ def _sorted(state: State, rows: np.ndarray, wanted: Wanted) -> np.ndarray:
         state.served.run.samples.labels if wanted.sort == "label" else getattr(_needed(scores_of(state)), wanted.sort)
     )
     by = values[rows].astype(np.float64)
+    if (
+        wanted.sort == "mislabel"
+    ):  # pictures under several labels, of which at least one is wrong, are the most suspicious
+        by += _needed(scores_of(state)).conflict[rows] & (by >= FLAGGED)
     return rows[np.argsort(by if wanted.order == "asc" else -by, kind="stable")]
 
 
@@ -152,7 +157,7 @@ def _record(state: State, row: int, scores: Scores | None, sizes: np.ndarray | N
     known = scores is not None and bool(scores.known[row])
     flags = ["added"] if samples.added[row] else []
     found: dict[str, object] = dict.fromkeys(
-        ("mislabel", "suggested", "suggested_class", "anomaly", "typicality", "group")
+        ("mislabel", "suggested", "suggested_class", "advised", "anomaly", "typicality", "group")
     )
     found |= {"group_size": 1, "exact": False, "conflict": False}
     if scores is not None and known:
@@ -160,8 +165,9 @@ def _record(state: State, row: int, scores: Scores | None, sizes: np.ndarray | N
         suggested = int(scores.suggested[row])
         found = {
             **{name: rounded(float(getattr(scores, name)[row]), 4) for name in SCORED},
-            "suggested": names[suggested],
-            "suggested_class": suggested,
+            "suggested": names[suggested] if suggested != DROP else None,
+            "suggested_class": suggested if suggested != DROP else None,
+            "advised": "drop" if suggested == DROP else "relabel" if scores.mislabel[row] >= FLAGGED else "keep",
             "group": group if group >= 0 else None,
             "group_size": int(sizes[group]) if sizes is not None and group >= 0 else 1,
             "exact": bool(scores.exact[row]),

@@ -11,7 +11,7 @@ import numpy as np
 
 from provnet.app.served import Served
 from provnet.applications.audit import audit
-from provnet.applications.debugging import debug
+from provnet.applications.debugging import DROP, debug
 from provnet.applications.embedding import Cluster
 from provnet.applications.mapping import sample_map
 from provnet.applications.member import Heldout
@@ -30,9 +30,12 @@ class Scores:
 
     Attributes:
         mislabel, anomaly, typicality: (N,) float32 in 0..1.
-        suggested: (N,) int64 class; the given one where nothing speaks against it.
+        suggested: (N,) int64 class; the given one where nothing speaks against it, `DROP` where no label that its
+            picture has is known to be right.
         group: (N,) int64 duplicate group, -1 for none.
         exact, conflict: (N,) bool.
+        certain, most: the least number of labels that are wrong, and about the largest.
+        cannot_tell: why it cannot be told how many labels are wrong; else empty.
     """
 
     mislabel: np.ndarray
@@ -42,6 +45,9 @@ class Scores:
     group: np.ndarray
     exact: np.ndarray
     conflict: np.ndarray
+    certain: int
+    most: int
+    cannot_tell: str
 
     @property
     def known(self) -> np.ndarray:
@@ -90,6 +96,9 @@ class Work:
     why_not: Callable[[Served], str]
 
 
+_COLUMNS = ("mislabel", "anomaly", "typicality", "suggested", "group", "exact", "conflict")
+
+
 def _needs_training(served: Served) -> str:
     return "" if served.training is not None else "the training pictures are not there: " + "; ".join(served.facts)
 
@@ -111,7 +120,7 @@ def _score(served: Served) -> Scores:
         return out
 
     suggested = served.run.samples.labels.copy()
-    suggested[found.index] = found.mislabels.suggested
+    suggested[found.index] = np.where(found.advised() == DROP, DROP, found.mislabels.suggested)
     return Scores(
         mislabel=spread(found.mislabels.score, -1, np.float32),
         anomaly=spread(found.anomalies.score, 0, np.float32),
@@ -120,15 +129,23 @@ def _score(served: Served) -> Scores:
         group=spread(found.duplicates.group, -1, np.int64),
         exact=spread(found.duplicates.exact, 0, np.bool_),
         conflict=spread(found.duplicates.conflict, 0, np.bool_),
+        certain=found.certainly_wrong,
+        most=found.most_wrong,
+        cannot_tell=found.mislabels.cannot_tell,
     )
 
 
-def _scores_back(served: Served, arrays: dict[str, np.ndarray], _: dict[str, Any]) -> Scores:
+def _scores_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Scores:
     n = len(served.run.samples)
-    found = Scores(**{name: arrays[name] for name in Scores.__dataclass_fields__})
-    _want(all(getattr(found, name).shape == (n,) for name in Scores.__dataclass_fields__))
+    found = Scores(
+        **{name: arrays[name] for name in _COLUMNS},
+        certain=int(about["certain"]),
+        most=int(about["most"]),
+        cannot_tell=str(about["cannot_tell"]),
+    )
+    _want(all(getattr(found, name).shape == (n,) for name in _COLUMNS))
     _want(bool(np.isfinite([found.mislabel, found.anomaly, found.typicality]).all()))
-    _want(found.suggested.min() >= 0 and found.suggested.max() < len(served.run.samples.class_names))
+    _want(found.suggested.min() >= DROP and found.suggested.max() < len(served.run.samples.class_names))
     return found
 
 
@@ -229,7 +246,10 @@ def _want(fits: bool | np.bool_) -> None:
 WORK: dict[str, Work] = {
     "scores": Work(
         _score,
-        lambda found: ({name: getattr(found, name) for name in Scores.__dataclass_fields__}, {}),
+        lambda found: (
+            {name: getattr(found, name) for name in _COLUMNS},
+            {name: getattr(found, name) for name in ("certain", "most", "cannot_tell")},
+        ),
         _scores_back,
         _needs_training,
     ),

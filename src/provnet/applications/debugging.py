@@ -7,8 +7,9 @@ Letters: N samples, K neighbours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from provnet.applications.anomalies import Anomalies, anomalies
 from provnet.applications.mislabels import Mislabels, mislabels
 from provnet.applications.near_duplicates import Duplicates, duplicates
 from provnet.applications.neighbours import NEIGHBOURS, Neighbours, others
+from provnet.applications.one_picture import groups_of, of_one_picture
 from provnet.applications.signals import Signals, sample_signals
 from provnet.data.identity import SampleTable
 from provnet.data.imagedata import ImageData, image_data
@@ -24,9 +26,12 @@ from provnet.evaluation import trained_rows
 from provnet.explanation import active_network
 from provnet.inputs import Fitted, run_of
 from provnet.modelfile import Run
+from provnet.stats import Interval, wilson
 
 FLAGGED = 0.5  # a label that is more probably wrong than right
 SURE = 0.5  # share of the other votes that a suggestion needs to be written into a corrected manifest
+RIGHT = 0.9  # probability from which a label of one picture is taken for all samples of it
+DROP = -1  # in place of a label: none of those that the picture has is known to be right
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +61,55 @@ class Debugging:
     def __repr__(self) -> str:
         """One line: arrays would fill a page."""
         flagged, copies = (int(which.sum()) for which in (self.flagged(), self.duplicates.group >= 0))
-        return f"Debugging({len(self):,} samples, {flagged:,} labels flagged, {copies:,} with duplicates)"
+        known = "" if self.expected is not None else ", cannot tell how many are wrong"
+        return f"Debugging({len(self):,} samples, {flagged:,} labels flagged{known}, {copies:,} with duplicates)"
 
     def flagged(self, threshold: float = FLAGGED) -> np.ndarray:
-        """(N,) bool: labels whose probability of being wrong reaches the threshold."""
-        return np.asarray(self.mislabels.score >= threshold)
+        """(N,) bool: labels whose probability of being wrong reaches the threshold.
+
+        Where one picture has several labels at least one is wrong: there `FLAGGED` is enough, whatever the threshold.
+        """
+        return np.asarray(
+            self.mislabels.score >= np.where(self.duplicates.conflict, min(threshold, FLAGGED), threshold)
+        )
 
     def suggested(self, threshold: float = FLAGGED) -> np.ndarray:
         """(N,) int64: the suggested class of flagged samples, the given label of all others."""
         return np.where(self.flagged(threshold), self.mislabels.suggested, self.samples.labels)
+
+    def advised(self, threshold: float = FLAGGED) -> np.ndarray:
+        """(N,) int64: the label that each sample should have, or `DROP`.
+
+        That is the suggested class of a flagged sample, if most of the votes for other labels than its own are for it.
+        Of one picture under several labels it is the one label that is probably right; where there is none, no sample
+        of the picture should be used with the label that it has.
+        """
+        sure = self.flagged(threshold) & (self.mislabels.agreement >= SURE)
+        found = np.where(sure, self.mislabels.suggested, self.samples.labels)
+        conflict = self.duplicates.conflict
+        for rows in groups_of(np.where(conflict, self.duplicates.group, -1)):
+            best = rows[self.mislabels.score[rows].argmin()]
+            right = 1 - self.mislabels.score[best] >= RIGHT
+            found[rows] = self.samples.labels[best] if right else DROP
+        return np.asarray(found)
+
+    @property
+    def certainly_wrong(self) -> int:
+        """The least number of wrong labels: samples of equal pixels under other labels than most of them have."""
+        found = 0
+        for rows in groups_of(np.where(self.duplicates.certain, self.samples.groups, -1)):
+            found += len(rows) - int(np.bincount(self.samples.labels[rows]).max())
+        return found
+
+    @property
+    def most_wrong(self) -> int:
+        """About how many labels are wrong at most: those that are not predicted unless they are memorised."""
+        return max(math.ceil(len(self) * (1 - self.mislabels.predicted)), self.certainly_wrong)
+
+    @property
+    def expected(self) -> float | None:
+        """How many labels are probably wrong: the sum of all probabilities; None where that cannot be told."""
+        return None if self.mislabels.cannot_tell else float(self.mislabels.score.sum())
 
     def suspects(self, threshold: float = FLAGGED) -> np.ndarray:
         """Rows of the flagged samples, the most suspicious first."""
@@ -73,8 +118,14 @@ class Debugging:
         return flagged
 
     def ranking(self) -> np.ndarray:
-        """Rows of all samples, the most suspicious first: the order can be right where probabilities are too low."""
-        return np.argsort(-self.mislabels.odds, kind="stable")
+        """Rows of all samples, the most suspicious first: the order can be right where probabilities are too low.
+
+        Flagged samples whose picture has several labels come before all others, those of one picture together, equal
+        pictures before nearly equal ones.
+        """
+        first = self.duplicates.conflict & (self.mislabels.score >= FLAGGED)
+        group = np.where(first, self.duplicates.group, 0)
+        return np.lexsort((-self.mislabels.odds, group, ~(first & self.duplicates.certain), ~first))
 
     def witnesses(self, row: int, k: int = 5) -> list[tuple[int, float]]:
         """Rows of the nearest trusted samples that carry the suggested label, and each one's share of all votes."""
@@ -110,6 +161,15 @@ class Debugging:
         }
 
 
+def share_flagged(flagged: int, n: int, cannot_tell: str) -> Interval:
+    """The share of labels that are flagged; without an interval where it says nothing about how many are wrong.
+
+    >>> share_flagged(0, 100, "").high < 0.04, share_flagged(0, 100, "the features are weak").high
+    (True, None)
+    """
+    return replace(wilson(flagged, n), low=None, high=None, why=cannot_tell) if cannot_tell else wilson(flagged, n)
+
+
 def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None, progress: bool = False) -> Debugging:
     """Look at a run's training samples; `data` holds their pictures, in the run's order and under its labels.
 
@@ -137,13 +197,15 @@ def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None
     signals = sample_signals(run, net, data.images, labels, own, progress=progress)
     near = others(signals.features, NEIGHBOURS, progress=progress)
     branch = net.task_head is not None
+    twice = duplicates(samples, data.images, near, device=signals.features.device)
     wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
+    wrong = of_one_picture(wrong, labels, twice.group)
     return Debugging(
         samples=samples,
         index=own,
         mislabels=wrong,
         anomalies=anomalies(labels, signals, near, wrong.score),
-        duplicates=duplicates(samples, data.images, near, device=signals.features.device),
+        duplicates=twice,
         near=near,
         signals=signals,
         withheld=withheld,

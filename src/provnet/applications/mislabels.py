@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from provnet.applications.neighbours import Neighbours, votes
+from provnet.stats import wilson
 
 WEIGHTS = {"course": 1.0, "neighbours": 0.3, "margin": 0.3}
 WITHOUT_CLASSES = {
@@ -31,7 +32,11 @@ MEMORISED = 0.85  # share of fitted suspects from which the neighbours' votes, t
 ROUNDS = 4  # each counts a neighbour by the trust that the one before leaves in its label
 PRIOR_VOTES = 0.05  # for each class, against shares of exactly none or all
 LEAST_LOSS = 0.01
+SILENT = 1e-6  # log-odds: a signal that adds the same to all labels within this says nothing
 FEWEST, MOST = 1e-3, 0.5  # shares of wrong labels that are thinkable
+EARLY = 2  # how often a network has seen a sample when its loss tells what it learned from the others
+BAR = 1 / 3  # power that is needed; with less, wrong labels are not told from right ones
+MEMORISES = 0.25  # share of fitted suspects from which the neighbours' labels may be memorised, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,10 @@ class Mislabels:
         contributions: name of a signal -> (N,) what it adds to the log-odds; their sum and `base` are the score's.
         base: log-odds of a label about which nothing is known.
         fitted: share of the suspects whose given label the network predicts at the end of training: what it memorised.
+        predicted: share of the labels that are predicted without having been memorised, see `_predicted`.
+        power: the same beyond chance: 0 where the largest class alone explains it, 1 where all are predicted.
+        off: name of a signal -> why it says nothing, for those that do not.
+        cannot_tell: why the number of wrong labels cannot be told, else empty; the order may be useful all the same.
     """
 
     score: np.ndarray
@@ -53,6 +62,10 @@ class Mislabels:
     contributions: Mapping[str, np.ndarray]
     base: float
     fitted: float
+    predicted: float = 1.0
+    power: float = 1.0
+    off: Mapping[str, str] = field(default_factory=dict)
+    cannot_tell: str = ""
 
     @property
     def odds(self) -> np.ndarray:
@@ -81,7 +94,11 @@ def mislabels(
     rows = np.arange(n)
     if classes < 2 or n < 2:
         nothing = dict.fromkeys(WEIGHTS, np.zeros(n))
-        return Mislabels(np.zeros(n), labels.copy(), np.zeros(n), nothing, _logit(FEWEST), 0.0)
+        alone = "there is nothing to compare a label with: a second class and a second sample are needed"
+        off = dict.fromkeys(WEIGHTS, alone)
+        return Mislabels(np.zeros(n), labels.copy(), np.zeros(n), nothing, _logit(FEWEST), 0.0, 0.0, 0.0, off, alone)
+    whole = votes(near, labels, np.ones(n), classes)
+    agreeing = float((whole.argmax(1) == labels).mean())
     margin = _margin(logits, labels)
     fits = margin < 0
     known, level = course_level(course, n)
@@ -104,7 +121,52 @@ def mislabels(
     total = said.sum(1)
     suggested = np.where(total > 0, said.argmax(1), _second(logits, labels))
     agreement = np.where(total > 0, said.max(1) / np.maximum(total, 1e-12), 0.0)
-    return Mislabels(score, suggested.astype(np.int64), agreement, parts, base, fitted)
+    learned = wilson(int((fits & suspect).sum()), int(suspect.sum())).high  # few suspects are no evidence
+    predicted = _predicted(course, agreeing if learned is not None and learned < MEMORISES else 0.0)
+    chance = float(np.bincount(labels).max()) / n  # naming the largest class always
+    power = max(predicted - chance, 0.0) / (1 - chance) if chance < 1 else 0.0
+    off = _off(parts, course, fitted)
+    doubt = _doubt(power, off) if power < BAR else ""
+    return Mislabels(score, suggested.astype(np.int64), agreement, parts, base, fitted, predicted, power, off, doubt)
+
+
+def _predicted(course: np.ndarray | None, agreeing: float) -> float:
+    """The share of labels that are predicted by what was learned from other samples; few of these are wrong.
+
+    In its first epochs a network has seen each sample too seldom to know its label by heart: there a loss below log(2)
+    says that the label is predicted. Labels that the neighbours predict (`agreeing`) count where nothing was memorised.
+
+    >>> _predicted(np.array([[2.0, 2.0], [1.5, 1.5], [0.1, 2.0], [0.0, 0.0]]), 0.0)
+    0.5
+    """
+    if course is None or len(course) == 0:
+        return agreeing
+    early = course[min(EARLY, len(course) - 1)]
+    known = early[np.isfinite(early)]
+    return max(agreeing, float((known < math.log(2)).mean()) if len(known) else 0.0)
+
+
+def _doubt(power: float, off: Mapping[str, str]) -> str:
+    """Why wrong labels do not stand out from right ones.
+
+    >>> _doubt(0.1, {"margin": "the network memorised the labels"}).split(", so ")[0]
+    'the signals have a power of 10 % (labels that are predicted beyond chance before they are memorised; 33 % needed)'
+    """
+    return (
+        f"the signals have a power of {100 * power:.0f} % (labels that are predicted beyond chance before they are "
+        f"memorised; {100 * BAR:.0f} % needed), so wrong labels do not stand out from right ones"
+        + "".join(f"; the signal '{name}' is off: {why}" for name, why in off.items())
+    )
+
+
+def _off(parts: Mapping[str, np.ndarray], course: np.ndarray | None, fitted: float) -> dict[str, str]:
+    """Why signals add the same to every label."""
+    why = dict.fromkeys(parts, "it agrees with no other signal")
+    if course is None or len(course) < 2:
+        why["course"] = "the run kept no losses of more than one epoch"
+    if fitted > 1 - SILENT:
+        why["margin"] = "the network memorised the labels"
+    return {name: why[name] for name, part in parts.items() if np.ptp(part) < SILENT}
 
 
 def _against(said: np.ndarray, labels: np.ndarray, fitted: float, agreed: float) -> np.ndarray:

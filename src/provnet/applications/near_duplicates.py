@@ -40,11 +40,13 @@ class Duplicates:
         group: (N,) int64, samples of one picture share a number, counted from 0; -1 where there is no other.
         exact: (N,) bool, whether another sample has exactly the same pixels.
         conflict: (N,) bool, whether a sample of its group carries another label.
+        certain: (N,) bool, whether a sample with exactly the same pixels carries another label.
     """
 
     group: np.ndarray
     exact: np.ndarray
     conflict: np.ndarray
+    certain: np.ndarray
 
     def members(self, group: int) -> np.ndarray:
         """The rows of a group."""
@@ -74,7 +76,8 @@ def duplicates(
     if images.ndim == 4 and min(images.shape[2:]) >= SMALLEST:
         pairs.append(_near_pairs(samples, images, near, torch.device(device)))
     group = _joined(n, np.concatenate(pairs))
-    return Duplicates(group, exact, _conflicts(group, samples.labels))
+    certain = _conflicts(np.where(exact, exact_group, -1), samples.labels)
+    return Duplicates(group, exact, _conflicts(group, samples.labels), certain)
 
 
 def _chained(groups: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
 SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
+CANNOT_TELL = "few flags do not mean few wrong labels, but the order in samples.csv may still help"
 FEW = 20  # samples of a class, below which its neighbours know little (docs/debugging.md, Limits)
 
 
@@ -118,19 +119,21 @@ def debug(
         note(f"no command to train again is suggested: {why}")
     if review:
         _warn_of_edits(passed_over=bool(how) and not applies, why=bar.why)
-    if doubt:
-        note(doubt)
-    _warn_of_few(result, threshold)
+    _note_doubts(result, threshold, doubt)
     if json:
         emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
     else:
         _show(result, summary, threshold, out, files, how)
 
 
-def _warn_of_few(result: Debugging, threshold: float) -> None:
-    """Labels of classes with too few samples for their neighbours to know much."""
+def _note_doubts(result: Debugging, threshold: float, memorised: str) -> None:
+    """What the figures do not say: signals that are too weak, memorised labels, and classes with too few samples."""
     import numpy as np
 
+    if result.mislabels.cannot_tell:
+        note(f"cannot tell how many labels are wrong: {result.mislabels.cannot_tell}; {CANNOT_TELL}", "warning")
+    if memorised:
+        note(memorised)
     labels = result.samples.labels
     few = int((result.flagged(threshold) & (np.bincount(labels)[labels] < FEW)).sum())
     if few:
@@ -175,18 +178,23 @@ def _samples(count: int) -> str:
 
 
 def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[str, Any]:
-    from provnet.stats import wilson
+    from provnet.applications.debugging import share_flagged
 
-    flagged = result.flagged(threshold)
+    flagged, wrong = result.flagged(threshold), result.mislabels
     groups = result.duplicates.group
     return {
         "samples": len(result),
         "left_out": resolved.left_out,
         "withheld": result.withheld,
         "threshold": threshold,
-        "flagged": wilson(int(flagged.sum()), len(result)).to_json(),
-        "expected_wrong": round(float(result.mislabels.score.sum()), 3),
-        "memorised": round(result.mislabels.fitted, 4),
+        "flagged": share_flagged(int(flagged.sum()), len(result), wrong.cannot_tell).to_json(),
+        "expected_wrong": None if result.expected is None else round(result.expected, 3),
+        "certainly_wrong": result.certainly_wrong,
+        "most_wrong": result.most_wrong,
+        "cannot_tell": wrong.cannot_tell or None,
+        "power": round(wrong.power, 4),
+        "signals_off": dict(wrong.off),
+        "memorised": round(wrong.fitted, 4),
         "odd": int((result.anomalies.score >= 0.5).sum()),
         "duplicate_groups": int(groups.max()) + 1 if len(groups) else 0,
         "exact_duplicates": int(result.duplicates.exact.sum()),
@@ -197,13 +205,21 @@ def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[st
 def _show(
     result: Debugging, summary: dict[str, Any], threshold: float, out: Path, files: dict[str, bytes], how: str
 ) -> None:
+    from provnet.applications.debugging import DROP
     from provnet.cli.output import interval_cells
     from provnet.report.debugging import probability
 
-    value, ends, n = interval_cells(summary["flagged"])
+    flagged = f"{int(result.flagged(threshold).sum()):,}"
+    if result.expected is None:
+        flagged += f" of {len(result):,}, which does not say how many are wrong"
+        expected = f"cannot tell; at least {result.certainly_wrong:,}, at most about {result.most_wrong:,}"
+    else:
+        value, ends, n = interval_cells(summary["flagged"])
+        flagged += f" ({value}, 95 %: {ends}, n = {n})"
+        expected = f"{result.expected:,.1f}, at most about {result.most_wrong:,}"
     rows = [
-        ("labels flagged", f"{int(result.flagged(threshold).sum()):,} ({value}, 95 %: {ends}, n = {n})"),
-        ("wrong labels expected", f"{summary['expected_wrong']:,.1f}"),
+        ("labels flagged", flagged),
+        ("wrong labels expected", expected),
         ("odd samples", f"{summary['odd']:,}"),
         ("duplicate groups", f"{summary['duplicate_groups']:,}, {summary['conflicts']:,} with different labels"),
     ]
@@ -214,13 +230,17 @@ def _show(
     suspects = result.suspects(threshold)
     if not len(suspects):
         say(f"no label reaches {100 * threshold:g} %; these come nearest to it")
-    rows_shown = (suspects if len(suspects) else result.ranking())[:5].tolist()
+    whole = not len(suspects) or result.expected is None  # the order says more than the flags
+    rows_shown = (result.ranking() if whole else suspects)[:5].tolist()
     scores = [probability(float(result.mislabels.score[row])) for row in rows_shown]
-    chance = "probably" if len(suspects) else "or else"
+    advised, flags = result.advised(threshold), result.flagged(threshold)
     for row, score in zip(rows_shown, scores, strict=True):
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
         words = f"{result.samples.sample_ids[row]}  {brief(label)}"
-        words += "" if other == label else f", {chance} {brief(other)}"  # of one class there is no other
+        if advised[row] == DROP:
+            words += f"; the same picture has the label {brief(other)}, and at least one of the two is wrong"
+        elif other != label:  # of one class there is no other
+            words += f", {'probably' if flags[row] else 'or else'} {brief(other)}"
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if DECISIONS in how:

@@ -151,38 +151,44 @@ def _manifest(
 
 
 def decided(result: Debugging, threshold: float) -> list[Decision]:
-    """A decision for every flagged sample: the suggested label where it is sure, else keep."""
+    """A decision for every flagged sample, see `_decisions`."""
+    return list(_decisions(result, threshold, _trained_suspects(result, threshold)).values())
+
+
+def _decisions(result: Debugging, threshold: float, rows: Iterable[int]) -> dict[int, Decision]:
+    """What is suggested for rows: the label that is advised, drop where none is right, else keep."""
+    from provnet.applications.debugging import DROP
     from provnet.data.decisions_file import Decision
 
     names, samples = result.samples.class_names, result.samples
-    corrected = _corrected(result, threshold)
-    found = []
-    for row in _trained_suspects(result, threshold):
-        sure = corrected[row] != samples.labels[row]
-        label = names[int(corrected[row])] if sure else ""
-        found.append(Decision(samples.sample_ids[row], samples.hex(row), "relabel" if sure else "keep", label))
+    advised = result.advised(threshold)
+    found = {}
+    for row in rows:
+        better = int(advised[row])
+        kind = "drop" if better == DROP else "keep" if better == samples.labels[row] else "relabel"
+        label = names[better] if kind == "relabel" else ""
+        found[row] = Decision(samples.sample_ids[row], samples.hex(row), kind, label)
     return found
 
 
 def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
-    """decisions.csv: flagged labels first, then odd samples and conflicts; a person decides about those.
+    """decisions.csv: pictures under several labels first, then flagged labels, then odd samples to decide about.
 
     Last what must not be trained on again: of these samples nothing but id and hash is written.
     """
     import numpy as np
 
-    from provnet.data.decisions_file import Decision, decisions_csv
+    from provnet.data.decisions_file import decisions_csv
 
-    samples, names = result.samples, result.samples.class_names
-    chosen = dict(zip(_trained_suspects(result, threshold), decided(result, threshold), strict=True))
-    why = dict.fromkeys(chosen, "label")
+    samples, names, twice = result.samples, result.samples.class_names, result.duplicates
+    same = np.flatnonzero(twice.conflict)
+    same = same[np.lexsort((-result.mislabels.score[same], twice.group[same], ~twice.certain[same]))]
     odd = np.flatnonzero(result.anomalies.score >= 0.5)
     odd = odd[np.argsort(-result.anomalies.score[odd], kind="stable")]
-    for reason, more in (("anomaly", odd), ("conflict", np.flatnonzero(result.duplicates.conflict))):
-        for row in more.tolist():
-            if row not in chosen and not samples.added[row]:
-                chosen[row] = Decision(samples.sample_ids[row], samples.hex(row), "keep")
-                why[row] = reason
+    why: dict[int, str] = {}
+    for reason, more in (("conflict", same), ("label", result.suspects(threshold)), ("anomaly", odd)):
+        why |= {row: reason for row in more.tolist() if row not in why and not samples.added[row]}
+    chosen = _decisions(result, threshold, why)
     dropped = {one.sample_id for one in bar.drops}  # such a name stands for other content now
     rows = [row for row, one in chosen.items() if one.sample_id not in dropped]
     columns: dict[str, list[str]] = {
@@ -202,13 +208,13 @@ def _trained_suspects(result: Debugging, threshold: float) -> list[int]:
 
 
 def _corrected(result: Debugging, threshold: float) -> np.ndarray:
-    """(N,) labels, the suggested one where it is sure."""
+    """(N,) labels, the advised one where there is one."""
     import numpy as np
 
-    from provnet.applications.debugging import SURE
+    from provnet.applications.debugging import DROP
 
-    sure = result.mislabels.agreement >= SURE
-    return np.where(sure, result.suggested(threshold), result.samples.labels)
+    advised = result.advised(threshold)
+    return np.where(advised == DROP, result.samples.labels, advised)
 
 
 def _relative_to(root: Path, out: Path) -> tuple[str, str]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from provnet.applications.mislabels import WEIGHTS
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -22,6 +20,7 @@ MEANING = {
     "course": "mean class loss over the epochs, kept while training",
     "neighbours": "labels of the most similar other samples, each counted by the trust in it",
     "margin": "how far another class scores above the given one at the end",
+    "equal": "the same picture under another label",
 }
 
 
@@ -47,7 +46,9 @@ def debug_page(
     maker = _Tiles(run, result, parts)
     suspects = result.suspects(threshold)
     names = result.samples.class_names
-    labels, other = result.samples.labels, result.mislabels.suggested
+    labels, other, advised = result.samples.labels, result.mislabels.suggested, result.advised(threshold)
+    ranking = result.ranking() if not len(suspects) or result.expected is None else suspects
+    nearest = ranking[~result.flagged(threshold)[ranking]]
     labels_of = "decisions.csv, once you have edited it" if "decisions.csv" in how else "the suggested labels"
     report = DebugReport(
         run=run_name,
@@ -57,10 +58,13 @@ def debug_page(
         left_out=lost,
         threshold=threshold,
         flagged=len(suspects),
-        expected=float(result.mislabels.score.sum()),
+        expected=result.expected,
+        cannot_tell=result.mislabels.cannot_tell,
+        certain=result.certainly_wrong,
+        most=result.most_wrong,
         odd=int((result.anomalies.score >= 0.5).sum()),
-        suspects=tuple(_suspect(result, maker, row) for row in suspects[:top].tolist()),
-        nearest=() if len(suspects) else maker.tiles(result.ranking()[:NEAREST], result.mislabels.score),
+        suspects=tuple(_suspect(result, maker, row, int(advised[row])) for row in suspects[:top].tolist()),
+        nearest=maker.tiles(nearest[:NEAREST], result.mislabels.score),
         confusions=confusions([names[c] for c in labels[suspects]], [names[c] for c in other[suspects]]),
         signals=_signals(result, threshold),
         base=float(result.mislabels.base),
@@ -124,8 +128,8 @@ def _first(scores: np.ndarray, most: int, least: float) -> list[int]:
     return [int(row) for row in best if scores[row] >= least]
 
 
-def _suspect(result: Debugging, maker: _Tiles, row: int) -> Suspect:
-    from provnet.applications.debugging import SURE
+def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspect:
+    from provnet.applications.debugging import DROP
     from provnet.report.debugging import Contribution, Suspect
     from provnet.report.records import ExemplarCard
 
@@ -141,9 +145,10 @@ def _suspect(result: Debugging, maker: _Tiles, row: int) -> Suspect:
         sample=maker.tile(row, float(wrong.score[row])),
         suggested=samples.class_names[int(wrong.suggested[row])],
         agreement=float(wrong.agreement[row]),
-        contributions=tuple(Contribution(name, float(wrong.contributions[name][row])) for name in WEIGHTS),
+        contributions=tuple(Contribution(name, float(part[row])) for name, part in wrong.contributions.items()),
         exemplars=tuple(cards),
-        relabel=bool(wrong.agreement[row] >= SURE),
+        decision="drop" if advised == DROP else "keep" if advised == samples.labels[row] else "relabel",
+        conflict=bool(result.duplicates.conflict[row]),
     )
 
 
@@ -152,10 +157,9 @@ def _signals(result: Debugging, threshold: float) -> tuple[SignalRow, ...]:
 
     flagged = result.flagged(threshold)
     rows = []
-    for name in WEIGHTS:
-        part = result.mislabels.contributions[name]
-        means = [float(part[mine].mean()) if mine.any() else 0.0 for mine in (flagged, ~flagged)]
-        rows.append(SignalRow(name, MEANING[name], *means))
+    for name, part in result.mislabels.contributions.items():
+        mean, others = (float(part[mine].mean()) if mine.any() else 0.0 for mine in (flagged, ~flagged))
+        rows.append(SignalRow(name, MEANING[name], mean, others, result.mislabels.off.get(name, "")))
     return tuple(rows)
 
 

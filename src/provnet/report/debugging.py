@@ -43,7 +43,8 @@ class Suspect:
         agreement: share of the other votes that the suggestion has.
         contributions: what each signal adds.
         exemplars: trusted training samples with the suggested label that are most like it.
-        relabel: whether the suggestion is sure enough to be filled in.
+        decision: what is filled in: keep, relabel (as suggested) or drop.
+        conflict: whether the same picture is there under another label.
     """
 
     sample: SampleTile
@@ -51,7 +52,8 @@ class Suspect:
     agreement: float
     contributions: tuple[Contribution, ...]
     exemplars: tuple[ExemplarCard, ...] = ()
-    relabel: bool = True
+    decision: str = "relabel"
+    conflict: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +80,16 @@ class DuplicateRow:
 
 @dataclass(frozen=True)
 class SignalRow:
-    """A signal over all samples: what it is, its mean contribution to flagged labels and to all others."""
+    """A signal over all samples: what it is, its mean contribution to flagged labels and to all others.
+
+    `off` says why it says nothing; else empty.
+    """
 
     name: str
     meaning: str
     flagged: float
     others: float
+    off: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +101,12 @@ class DebugReport:
         count: samples looked at.
         withheld, left_out: samples that were not: withheld, or edited or missing since training.
         threshold: the probability from which a label is flagged.
-        flagged, expected: how many labels reach it, and the sum of all probabilities.
+        flagged, expected: how many labels reach it, and the sum of all probabilities; None where that says nothing.
+        cannot_tell: why it says nothing; else empty.
+        certain, most: the least number of wrong labels, of equal pictures under several, and about the largest.
         odd: how many samples have an anomaly score of at least .5.
         suspects: the first of the flagged, most suspicious first.
-        nearest: where none is flagged, the samples that come nearest to it.
+        nearest: where none is flagged or it cannot tell, the samples that come nearest to it.
         confusions: (given, suggested, how often) among the flagged.
         signals, base, fitted: see `applications.mislabels`.
         classes, anomalies, duplicates: findings; `groups`, `conflicts` count all of them.
@@ -116,7 +124,7 @@ class DebugReport:
     left_out: int
     threshold: float
     flagged: int
-    expected: float
+    expected: float | None
     odd: int
     suspects: tuple[Suspect, ...]
     nearest: tuple[SampleTile, ...]
@@ -134,6 +142,9 @@ class DebugReport:
     barred: bool = False
     no_command: str = ""
     unsure: str = ""
+    cannot_tell: str = ""
+    certain: int = 0
+    most: int = 0
 
 
 def debug_html(report: DebugReport) -> str:

@@ -59,10 +59,11 @@ export function filters(context, changed) {
   const range = el("div", { class: "range", role: "group", "aria-label": "Range of the score" }, el("div", { class: "range-words small muted" }, el("span", {}, "Score "), said), bins, low, high);
   const quick = el("div", { class: "quick", role: "group", "aria-label": "Quick filters" });
   const fixed = el("div", { class: "row fixed-filters" });
+  const doubt = el("p", { class: "note small", role: "note", hidden: true });
   const fields = el("details", { class: "filters", open: matchMedia("(min-width: 861px)").matches },
     el("summary", { class: "button small" }, "Filter and sort"),
     el("div", { class: "filter-fields" }, sortField, order, classField, flagField, decisionField, el("label", { class: "field grow" }, "Sample id", text), range));
-  const node = el("div", { class: "filter-bar" }, quick, fields, fixed);
+  const node = el("div", { class: "filter-bar" }, quick, doubt, fields, fixed);
 
   function slider(name, words) {
     const box = el("input", { type: "range", min: "0", max: "1", step: "0.01", "aria-label": words, onInput: () => {
@@ -103,6 +104,8 @@ export function filters(context, changed) {
         chip("Least typical", null, { sort: "typicality", order: "asc" }),
       );
     }
+    doubt.hidden = !record?.cannot_tell;
+    doubt.textContent = record?.cannot_tell ? `Cannot tell how many labels are wrong; at least ${count(record.certainly_wrong)}, at most about ${count(record.most_wrong)}. Why: ${record.cannot_tell}. Few flags do not mean few wrong labels.` : "";
     chips.push(chip("Decided", null, { decision: "any" }));
     clear(quick).append(...chips);
   }

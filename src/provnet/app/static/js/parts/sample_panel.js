@@ -26,6 +26,8 @@ export function samplePanel(context, decide) {
   }
 
   function suggestion(item) {
+    if (item.advised === "drop") return el("button", { type: "button", class: "button suggestion", title: "The same picture has another label: at least one of the two is wrong, and nothing says which (key D)", onClick: () => decide("drop") },
+      "Drop", el("kbd", { "aria-hidden": "true" }, "D"));
     if (item.suggested === null || !item.flags.includes("mislabel")) return null;
     return el("button", { type: "button", class: "button suggestion", title: `Relabel to ${item.suggested} (key S)`, onClick: () => decide("relabel", item.suggested) },
       "Relabel to ", named(item.suggested), el("kbd", { "aria-hidden": "true" }, "S"));
