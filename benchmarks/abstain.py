@@ -118,7 +118,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         for kind in COLUMNS:
             counts = np.sum([row["unsupported"][kind] for row in some], axis=0)
             rate = wilson(int(counts[0]), int(counts[1]))
-            words.append(f"{100 * rate.value:.1f} ({100 * rate.low:.1f} to {100 * rate.high:.1f})")
+            words.append(f"{100 * rate.value:.1f} ({100 * rate.low:.1f}–{100 * rate.high:.1f})")
         network = backbone if head == "default" else f"{backbone}, {head}"
         lines.append(f"| {name}, {network}, {samples:,}, {len(some)} | {' | '.join(words)} |")
     return "\n".join(lines)
