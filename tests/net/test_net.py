@@ -29,6 +29,9 @@ HOW = pytest.mark.parametrize(
     "exact", [pytest.param(SAME, id="exact" if SAME else "tolerance-as-this-CPU-rounds-otherwise")]
 )
 RELATIVE, ABSOLUTE = 0.05, 0.1
+TURNING = ("json", "tables")  # hold ranks, counts and maps of few samples: a tenth of the numbers may turn
+SHARE = 0.1
+NUMBERS = re.compile(r": '-?[\d.e-]+' became '-?[\d.e-]+'$")
 RANKED = re.compile(r"[0-9a-f]{64}|(?:train/|test/|\d+/)\d+(?:\.bmp)?|\d")  # hashes, ids, class names
 
 
@@ -91,12 +94,23 @@ def differences(was: Any, now: Any, exact: bool, where: str = "") -> Iterator[st
 def close(was: Any, now: Any) -> bool:
     """Alike but for rounding: numbers within the tolerance, names of samples and hashes of any value, texts alike."""
     if isinstance(was, bool) or isinstance(now, bool):
-        return True  # an answer that may turn
-    if isinstance(was, int | float) and isinstance(now, int | float):
+        return isinstance(was, bool) and isinstance(now, bool)  # an answer that may turn
+    if is_number(was) and is_number(now):
         return math.isclose(was, now, rel_tol=RELATIVE, abs_tol=ABSOLUTE)
     if isinstance(was, str) and isinstance(now, str):
         return re.sub(r"-?[\d.,]+", "#", RANKED.sub("#", was)) == re.sub(r"-?[\d.,]+", "#", RANKED.sub("#", now))
     return isinstance(was, list) and isinstance(now, list)  # of other lengths: what was flagged
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def numbers(value: Any) -> int:
+    """How many numbers a value holds."""
+    if isinstance(value, dict):
+        return sum(map(numbers, value.values()))
+    return sum(map(numbers, value)) if isinstance(value, list) else is_number(value)
 
 
 def compare(made: Path, kind: str, exact: bool) -> None:
@@ -107,12 +121,15 @@ def compare(made: Path, kind: str, exact: bool) -> None:
     )
     assert sorted(was) == sorted(now)
     assert was, kind
-    found = []
+    found, held = [], 0
     for name, path in was.items():
         if not exact or path.read_bytes() != now[name].read_bytes():
-            found += list(differences(read(path), read(now[name]), exact, name)) or (
-                [f"{name}: other bytes"] if exact else []
-            )
+            held += numbers(read(path))
+            more = list(differences(read(path), read(now[name]), exact, name))
+            found += more or ([f"{name}: other bytes"] if exact else [])
+    turned = [line for line in found if NUMBERS.search(line)]
+    if not exact and kind in TURNING and len(turned) <= held * SHARE:
+        found = [line for line in found if line not in turned]
     assert not found, "\n".join([f"{len(found)} differences:", *found[:20]])
 
 
