@@ -25,9 +25,9 @@ from machine import machine
 from torch import Tensor
 
 from provnet import explain, open_data
-from provnet.applications.strangers import strangers
-from provnet.data.imagedata import ImageData
-from provnet.stats import wilson
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.tools.trust.compute import strangers
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -29,14 +29,12 @@ from machine import machine
 from torch import Tensor, nn
 
 from provnet import open_data
-from provnet.applications.embedding import index_features
-from provnet.applications.near_copies import copy_ratios
-from provnet.applications.near_copy_threshold import FALSE_ALARMS, calibrate_copies
-from provnet.applications.near_copy_views import blurred
-from provnet.applications.nearest_training import nearest_features, nearest_pixels
-from provnet.data.distort import add_noise, jpeg, shift
-from provnet.metrics_generation import copy_rate
-from provnet.modelfile import Run
+from provnet.answers.metrics import copy_rate
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.runs.run import Run
+from provnet.tools.copies.compute import nearest_features, nearest_pixels
+from provnet.tools.copies.near_copies import FALSE_ALARMS, blurred, calibrate_copies, copy_ratios
+from provnet.tools.map.compute import index_features
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

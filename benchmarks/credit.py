@@ -27,9 +27,9 @@ from machine import machine
 from torch import Tensor
 
 from provnet import open_data
-from provnet.applications.credit import Credit, credit
-from provnet.modelfile import Run, has_run, read_run
-from provnet.stats import Interval, wilson
+from provnet.base.stats import Interval, wilson
+from provnet.runs.run import Run, has_run, read_run
+from provnet.tools.credit.compute import Credit, credit
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.applications.neighbours import others
 from provnet.models.backbones import BACKBONES, auto_backbone, branch
+from provnet.tools.debug.signals import others
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,14 +25,13 @@ from machine import machine
 from torch import nn
 
 import provnet
-from provnet.applications.debugging import FLAGGED, debug
-from provnet.bootstrap import difference, measured
-from provnet.curves import auc, calibration_error
-from provnet.data.imagedata import ImageData
-from provnet.experiments.planted import wrong_labels
-from provnet.stats import wilson
+from provnet.answers.curves import auc, calibration_error, difference, measured
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.tools.debug.compute import FLAGGED, debug
 from provnet.training.config import train_config
 from provnet.training.fit import fit
+from provnet_paper.samples import wrong_labels
 
 SAMPLES = {"embedded": 4_000, "mnist": 5_000, "fashion-mnist": 5_000, "cifar10": 5_000}
 NONE, FEW, SOME, MANY = ("random", 0.0), ("random", 0.02), ("random", 0.05), ("random", 0.2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.stats import wilson
+from provnet.base.stats import wilson
 
 BARS = {
     "mnist": {"auroc": 0.998, "ap": 0.98, "suggested": 0.95, "seconds": 180.0},

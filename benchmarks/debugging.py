@@ -26,16 +26,16 @@ from debug_table import calibration_table, judged, show
 from machine import machine
 
 from provnet import open_data
-from provnet.applications.debugging import Debugging, debug
-from provnet.bootstrap import difference, measured
-from provnet.curves import auc, calibration_error
-from provnet.data.imagedata import ImageData
-from provnet.experiments.planted import KINDS, odd_pictures
-from provnet.experiments.planted import wrong_labels as with_wrong_labels
-from provnet.modelfile import Run
-from provnet.stats import wilson
+from provnet.answers.curves import auc, calibration_error, difference, measured
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.tools.debug.compute import Debugging, debug
 from provnet.training.config import train_config
 from provnet.training.fit import fit
+from provnet_paper.samples import ODD_KINDS as KINDS
+from provnet_paper.samples import odd_pictures
+from provnet_paper.samples import wrong_labels as with_wrong_labels
 
 CASES = {
     "mnist": ("mnist", 10_000, 0.10),

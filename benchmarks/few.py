@@ -20,12 +20,12 @@ import torch
 from machine import machine
 
 from provnet import explain, open_data
-from provnet.applications.debugging import debug
-from provnet.applications.strangers import strangers
-from provnet.curves import auc
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run
-from provnet.stats import wilson
+from provnet.answers.curves import auc
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.tools.debug.compute import debug
+from provnet.tools.trust.compute import strangers
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

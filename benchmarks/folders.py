@@ -24,13 +24,12 @@ import PIL
 from machine import machine
 from PIL import Image
 
-from provnet.data.files import read_file
-from provnet.data.folder import _class_folders, _Walk, open_folder
-from provnet.data.hashcache import open_cache
-from provnet.data.hashing import hash_bytes, hash_pixels
-from provnet.data.images import decode_frame
-from provnet.data.pictures import planes
+from provnet.base.files import read_file
+from provnet.data.cache import open_cache
+from provnet.data.modalities.image import decode_frame
 from provnet.data.rules import OpenOptions, make_options
+from provnet.data.sources.folder import _class_folders, _Walk, open_folder, planes
+from provnet.samples.identity import hash_bytes, hash_pixels
 
 
 def make_small(root: Path, count: int) -> None:

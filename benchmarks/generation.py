@@ -29,17 +29,16 @@ from machine import machine
 from torch import Tensor
 
 from provnet import open_data
-from provnet.cli.generating import source_cards
+from provnet.answers.metrics import agreement_by_class, class_agreement, frechet
+from provnet.base.stats import wilson
+from provnet.cli.generate import source_cards
 from provnet.cli.inputs import Query
-from provnet.data.imagedata import ImageData
-from provnet.generation import fit_generator, generate, sources
-from provnet.generation.measures import index_hits, rebuilt
-from provnet.generation.recipes import GENERATOR_NAMES
-from provnet.metrics_generation import agreement_by_class, class_agreement, frechet
-from provnet.modelfile import Run
-from provnet.report.generation import sheet_png
-from provnet.report.generation_plots import course_png
-from provnet.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.tools.generate import fit_generator, generate, sources
+from provnet.tools.generate.measures import index_hits, rebuilt
+from provnet.tools.generate.page import course_png, sheet_png
+from provnet.tools.generate.recipes import GENERATOR_NAMES
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.data.imagedata import ImageData
-from provnet.generation import recipe
-from provnet.models.generators import build_generator
-from provnet.models.made import Made
-from provnet.models.vae import ProvenanceVAE, sample
-from provnet.objective import generative_loss
-from provnet.training.plan import plan
+from provnet.data.dataset import ImageData
+from provnet.models.network import Made
+from provnet.models.vae import ProvenanceVAE, build_generator, sample
+from provnet.tasks.objective import generative_loss
+from provnet.tools.generate import recipe
+from provnet.training.setup import plan
 
 
 class LoopHeads(nn.Module):

@@ -23,11 +23,11 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from provnet import open_data
-from provnet.data.imagedata import ImageData
-from provnet.experiments.two_cnns import built, pair, trained
-from provnet.generation import fit_generator
+from provnet.data.dataset import ImageData
+from provnet.tools.generate import fit_generator
 from provnet.training.config import train_config
 from provnet.training.fit import fit
+from provnet_paper.two_cnns import built, pair, trained
 
 Ended = Callable[[Any], None]
 

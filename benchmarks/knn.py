@@ -25,11 +25,11 @@ from machine import machine
 from torch import Tensor
 
 from provnet import open_data
-from provnet.data.distort import add_noise, jpeg, shift
-from provnet.explanation import explain
-from provnet.modelfile import Run
-from provnet.retrieval import top_k
-from provnet.stats import wilson
+from provnet.answers.explanation import explain
+from provnet.base.stats import wilson
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.heads.retrieval import top_k
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

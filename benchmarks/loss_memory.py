@@ -29,7 +29,7 @@ def measure(name: str, kind: str, given: argparse.Namespace) -> dict[str, object
     import torch
     import torch.nn.functional as F
 
-    from provnet.index_loss import index_cross_entropy
+    from provnet.heads.losses import index_cross_entropy
 
     torch.set_num_threads(given.threads)
     torch.manual_seed(0)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 import provnet
-from provnet.experiments.origin import processor
+from provnet_paper.store import processor
 
 SMALL, LARGE = 60_000 * 128, 2**27  # fp32 values: the keys of MNIST, and half a gigabyte
 TRIED = 0.3  # seconds of trying

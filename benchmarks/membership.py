@@ -24,13 +24,12 @@ import torch
 from machine import machine
 
 from provnet import open_data
-from provnet.applications.audit import audit
-from provnet.applications.audit_records import Audit, audit_scores
-from provnet.applications.membership import SCORES, member_scores
-from provnet.data.batches import keyed_generator
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run, has_run, read_run
-from provnet.models.provenance import parameter_count
+from provnet.base.batches import keyed_generator
+from provnet.data.dataset import ImageData
+from provnet.models.network import parameter_count
+from provnet.runs.run import Run, has_run, read_run
+from provnet.tools.membership.audit import Audit, audit, audit_scores
+from provnet.tools.membership.compute import SCORES, member_scores
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -123,9 +122,8 @@ def bars(part: str, data: str, found: Audit) -> dict[str, Any]:
 
 def write_report(folder: Path, found: Audit, network: str, sources: tuple[str, str]) -> None:
     """The page and the figure of an audit."""
-    from provnet.applications.copies import WORDS
-    from provnet.report.audit import AuditReport, audit_html
-    from provnet.report.audit_plots import audit_figure
+    from provnet.data.modalities.distort import WORDS
+    from provnet.tools.membership.page import AuditReport, audit_figure, audit_html
 
     folder.mkdir(parents=True, exist_ok=True)
     report = AuditReport(folder.name, network, sources, found.to_json(), WORDS)

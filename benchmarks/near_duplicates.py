@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet import open_data
-from provnet.applications.near_duplicates import duplicates
-from provnet.applications.neighbours import others
-from provnet.data.distort import add_noise, jpeg, shift
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.tools.debug.compute import duplicates
+from provnet.tools.debug.signals import others
 
 
 def times(factor: float) -> Callable[[Tensor], Tensor]:

@@ -31,9 +31,9 @@ from peers_ours import nearest_of_ours, nearest_pixels, our_logarithms, ours
 from torch import Tensor, nn
 
 from provnet import open_data
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run
-from provnet.stats import wilson
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

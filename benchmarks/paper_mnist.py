@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 import provnet
-from provnet.models.provenance import parameter_count
-from provnet.stats import wilson
+from provnet.base.stats import wilson
+from provnet.models.network import parameter_count
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -36,11 +36,11 @@ from peers_page import draw, results_table, rewrite
 from peers_wrong import wrong_labels
 
 from provnet import open_data
-from provnet.data.distort import add_noise, shift
-from provnet.data.imagedata import ImageData
-from provnet.explanation import explain
-from provnet.modelfile import Run
-from provnet.stats import wilson
+from provnet.answers.explanation import explain
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.data.modalities.distort import add_noise, shift
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

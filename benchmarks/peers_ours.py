@@ -11,9 +11,9 @@ from peers_cnn import Subject, features
 from peers_methods import Method
 from torch import Tensor
 
-from provnet.explanation import explain
-from provnet.modelfile import Run
-from provnet.retrieval import top_k
+from provnet.answers.explanation import explain
+from provnet.heads.retrieval import top_k
+from provnet.runs.run import Run
 
 
 def ours(run: Run, weights: str) -> Method:

@@ -17,9 +17,9 @@ from peers_lds import Say
 from peers_methods import PEERS, Method
 from peers_ours import nearest_features, nearest_pixels
 
-from provnet.bootstrap import difference
-from provnet.data.imagedata import ImageData
-from provnet.experiments.planted import wrong_labels as with_wrong_labels
+from provnet.answers.curves import difference
+from provnet.data.dataset import ImageData
+from provnet_paper.samples import wrong_labels as with_wrong_labels
 
 SHARE = 0.10
 FOLD_EPOCHS = 12

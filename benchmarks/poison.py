@@ -29,12 +29,12 @@ from machine import machine
 from torch import Tensor
 
 from provnet import explain, open_data
-from provnet.data.imagedata import ImageData
-from provnet.explanation import Explanation
-from provnet.modelfile import Run
+from provnet.answers.explanation import Explanation
+from provnet.base.stats import Interval, wilson
+from provnet.data.dataset import ImageData
 from provnet.report.records import ExemplarCard, ExplanationCard
 from provnet.report.sheet import explanation_png
-from provnet.stats import Interval, wilson
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

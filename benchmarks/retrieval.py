@@ -61,7 +61,7 @@ def with_ours(n: int, threads: int) -> Calls:
     """Our scan of all keys, and of the keys of one class; faiss is not loaded."""
     import torch
 
-    from provnet.retrieval import top_k, top_k_within
+    from provnet.heads.retrieval import top_k, top_k_within
 
     torch.set_num_threads(threads)
     keys, queries = (torch.from_numpy(part) for part in made(n))
@@ -113,8 +113,8 @@ def engine(n: int, kind: str, turns: int) -> dict[str, Any]:
     import torch
     from torch.nn.functional import normalize
 
-    from provnet.ann import ann_top_k, build_ann
-    from provnet.retrieval import recall, top_k
+    from provnet.heads.ann import ann_top_k, build_ann
+    from provnet.heads.retrieval import recall, top_k
 
     torch.manual_seed(1)
     centres = normalize(torch.randn(n // 50, WIDTH))

@@ -22,12 +22,12 @@ import torch
 from machine import machine
 
 from provnet import open_data
-from provnet.data.distort import add_noise, jpeg, shift
-from provnet.data.imagedata import ImageData
-from provnet.explanation import explain
-from provnet.metrics import any_at_k, index_hit
-from provnet.modelfile import Run
-from provnet.stats import wilson
+from provnet.answers.explanation import explain
+from provnet.answers.metrics import any_at_k, index_hit
+from provnet.base.stats import wilson
+from provnet.data.dataset import ImageData
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -25,12 +25,10 @@ import torch
 from machine import machine
 
 import provnet
-from provnet.applications.attacks import ATTACKS
-from provnet.applications.conditions import CONDITIONS
-from provnet.applications.paired import paired_difference
-from provnet.applications.robustness import Measured, measure
-from provnet.modelfile import Run
-from provnet.stats import wilson
+from provnet.base.stats import wilson
+from provnet.runs.run import Run
+from provnet.tools.robustness.compute import Measured, measure, paired_difference
+from provnet.tools.robustness.conditions import ATTACKS, CONDITIONS
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -24,9 +24,9 @@ from machine import machine
 from torch import Tensor
 
 from provnet import open_data
-from provnet.data.distort import add_noise, shift
-from provnet.explanation import explain
-from provnet.stats import wilson
+from provnet.answers.explanation import explain
+from provnet.base.stats import wilson
+from provnet.data.modalities.distort import add_noise, shift
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

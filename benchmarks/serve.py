@@ -30,7 +30,7 @@ from PIL import Image
 from serve_client import Flight, load, stop_in_flight
 
 import provnet
-from provnet.app.static_files import read_assets
+from provnet_app.server import read_assets
 
 ROOT = Path(__file__).parents[1]
 
@@ -208,7 +208,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = given.run or make_run(Path(folder, "run"), given.data_dir, given.limit)
-        from provnet.modelfile import read_samples
+        from provnet.runs.run import read_samples
 
         config, samples = read_samples(run)
         about = {"network": config.network.network, "samples": len(samples), "cores": os.cpu_count()}

@@ -27,11 +27,11 @@ from machine import machine
 from torch import Tensor, nn
 
 from provnet import open_data
-from provnet.data.imagedata import ImageData
-from provnet.models.provenance import build
+from provnet.data.dataset import ImageData
+from provnet.models.network import build
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet.training.plan import plan
+from provnet.training.setup import plan
 
 BAR = 0.5
 WARM = 12

@@ -21,12 +21,11 @@ from typing import Any
 from machine import machine
 
 from provnet import open_data
-from provnet.applications.subset_choice import index_subset, quick_run
-from provnet.applications.subsets import SELECTIONS
-from provnet.cli.subset import subset_record
-from provnet.data.imagedata import ImageData
-from provnet.evaluation import evaluate
-from provnet.modelfile import Run
+from provnet.answers.evaluation import evaluate
+from provnet.cli.traindata import subset_record
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.tools.subsets import SELECTIONS, index_subset, quick_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -26,11 +26,11 @@ import torch
 from machine import machine
 
 from provnet import open_data
-from provnet.applications.trust import LeftOut, check
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run, has_run, read_run
-from provnet.models.provenance import parameter_count
-from provnet.report.trust import outcome_row
+from provnet.data.dataset import ImageData
+from provnet.models.network import parameter_count
+from provnet.runs.run import Run, has_run, read_run
+from provnet.tools.trust.compute import LeftOut, check
+from provnet.tools.trust.page import outcome_row
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -16,7 +16,7 @@ from PIL import Image
 import provnet
 from provnet.data.compare import compare
 from provnet.data.evidence import evidence
-from provnet.data.holdout import holdout
+from provnet.data.select import holdout
 
 
 def write_pictures(folder: Path, limit: int) -> None:

@@ -13,15 +13,14 @@ import torch
 from torch import Tensor, nn
 
 import provnet
-from provnet.data.batches import bounds, order
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run, RunConfig
-from provnet.models.config import NetworkConfig
-from provnet.models.heads import SharedHead
-from provnet.models.provenance import IndexTrunk, Normalise, ProvenanceNet
-from provnet.models.support import Support
-from provnet.objective import ProvenanceObjective
-from provnet.support import calibrate
+from provnet.base.batches import bounds, order
+from provnet.heads.heads import SharedHead
+from provnet.heads.index_map import IndexMap
+from provnet.heads.support import Support
+from provnet.models.network import IndexTrunk, NetworkConfig, Normalise, ProvenanceNet
+from provnet.runs.run import Run, RunConfig
+from provnet.tasks.objective import ProvenanceObjective
+from provnet.training.calibration import calibrate
 
 
 class Backbone(nn.Module):

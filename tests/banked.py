@@ -8,13 +8,12 @@ import numpy as np
 import torch
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run, RunConfig
-from provnet.models.config import NetworkConfig
-from provnet.models.exemplar import ExemplarHead
-from provnet.models.provenance import build
-from provnet.training.keys import fill_keys
+from provnet.data.dataset import ImageData
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.models.keys import fill_keys
+from provnet.models.network import NetworkConfig, build
+from provnet.runs.run import Run, RunConfig
 
 WIDTH, CLASSES = 6, 4
 

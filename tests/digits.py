@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from provnet.ann import Ann, ann_top_k, build_ann
-from provnet.errors import NonFiniteError, UsageError
-from provnet.keybank import pack
-from provnet.ranks import TopK
-from provnet.retrieval import recall, top_k
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.heads.ann import Ann, ann_top_k, build_ann
+from provnet.heads.keys import pack
+from provnet.heads.retrieval import TopK, recall, top_k
 
 
 def clustered(n: int, d: int, seed: int = 0) -> Tensor:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.attribution import Attribution, attribute
-from provnet.errors import NonFiniteError, UsageError
-from provnet.indexing import IndexMap
-from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.answers.attribution import Attribution, attribute
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from tests.models.made import NETWORKS, UNEVEN, Labels, members, scores_of, uneven_labels, vectors
 
 BAD = [math.nan, math.inf, -math.inf]

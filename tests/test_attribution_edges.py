@@ -9,14 +9,13 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.credit_mass import credit_mass
-from provnet.attribution import attribute, joint_scores, weights_of
-from provnet.errors import NonFiniteError
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run
-from provnet.models.config import NetworkConfig
-from provnet.models.exemplar import ExemplarHead, unit
-from provnet.models.provenance import ProvenanceNet, build
+from provnet.answers.attribution import attribute, joint_scores, weights_of
+from provnet.base.errors import NonFiniteError
+from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, ProvenanceNet, build
+from provnet.runs.run import Run
+from provnet.tools.credit.compute import credit_mass
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

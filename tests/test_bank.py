@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet import bank
-from provnet.data.imagedata import ImageData
-from provnet.errors import UsageError
-from provnet.estimator import _probabilities
-from provnet.evaluation import evaluate
-from provnet.explanation import Explanation, explain
-from provnet.modelfile import Run, read_run, write_run
-from provnet.models.exemplar import ExemplarHead, unit
-from provnet.training.keys import features_of
+from provnet.answers.evaluation import evaluate
+from provnet.answers.explanation import Explanation, explain
+from provnet.api.estimator import _probabilities
+from provnet.base.errors import UsageError
+from provnet.data.dataset import ImageData
+from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.models.keys import features_of
+from provnet.runs import bank
+from provnet.runs.run import Run, read_run, write_run
 from tests.banked import BASE, CLASSES, LAST, MORE, RUNS, banked_run, ids, pieces, vectors
 from tests.counts import count, grows
 

@@ -15,11 +15,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import provnet
-from provnet import bank
-from provnet.data.imagedata import DataSpec, ImageData
-from provnet.errors import DataError, IntegrityError, NonFiniteError, UsageError
-from provnet.explanation import explain
-from provnet.modelfile import RunConfig, read_run, write_run
+from provnet.answers.explanation import explain
+from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
+from provnet.data.dataset import DataSpec, ImageData
+from provnet.runs import bank
+from provnet.runs.run import RunConfig, read_run, write_run
 from tests.banked import BASE, LAST, MORE, RUNS, banked_run, ids, pieces
 from tests.golden.make import HERE as GOLDEN
 from tests.golden.make import NETWORKS as GOLDEN_NETWORKS

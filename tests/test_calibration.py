@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 import provnet
-from provnet import bank
-from provnet.data.distort import add_noise, shift
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import ProvenanceNet, build
-from provnet.models.support import held_out
-from provnet.support import calibrate
+from provnet.data.modalities.distort import add_noise, shift
+from provnet.heads.index_map import IndexMap
+from provnet.heads.support import held_out
+from provnet.models.network import NetworkConfig, ProvenanceNet, build
+from provnet.runs import bank
+from provnet.training.calibration import calibrate
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -50,9 +49,9 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
         asked.append((features, labels, some, of, *held_out(features, labels, some, claimed, of, n)))
         return asked[-1][-2], asked[-1][-1]
 
-    monkeypatch.setattr("provnet.support.add_noise", keep(add_noise))
-    monkeypatch.setattr("provnet.support.shift", keep(shift))
-    monkeypatch.setattr("provnet.support.held_out", measured)
+    monkeypatch.setattr("provnet.training.calibration.add_noise", keep(add_noise))
+    monkeypatch.setattr("provnet.training.calibration.shift", keep(shift))
+    monkeypatch.setattr("provnet.training.calibration.held_out", measured)
     net = network(kind, (1, 28, 28), IndexMap(training().labels, 10))
     facts = calibrate(net, training().images, seed=3, level=level)
     assert [copy.shape for copy in copies] == [training().images.shape] * 2
@@ -144,8 +143,8 @@ def test_every_class_is_measured_however_rare_it_is(monkeypatch: pytest.MonkeyPa
     images, labels = rare()
     means, facts = [], []
     for most, least in ((20, 5), (20, 5), (20, 0), (len(images), 5), (10_000, 0)):
-        monkeypatch.setattr("provnet.support.MEASURED", most)
-        monkeypatch.setattr("provnet.support.LEAST", least)
+        monkeypatch.setattr("provnet.training.calibration.MEASURED", most)
+        monkeypatch.setattr("provnet.training.calibration.LEAST", least)
         net = network("class-independent", (4,), IndexMap(labels))
         facts.append(calibrate(net, images, seed=1))
         means.append(net.support.mean.clone())
@@ -160,8 +159,8 @@ def test_every_class_is_measured_however_rare_it_is(monkeypatch: pytest.MonkeyPa
 
 def test_five_of_a_rare_class_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Tensor] = []
-    monkeypatch.setattr("provnet.support.MEASURED", 20)
-    monkeypatch.setattr("provnet.models.support.Support.fit", lambda self, features, labels: seen.append(labels))
+    monkeypatch.setattr("provnet.training.calibration.MEASURED", 20)
+    monkeypatch.setattr("provnet.heads.support.Support.fit", lambda self, features, labels: seen.append(labels))
     images, labels = rare()
     calibrate(network("class-independent", (4,), IndexMap(labels)), images, seed=1)
     counts = torch.bincount(seen[0])
@@ -171,7 +170,7 @@ def test_five_of_a_rare_class_are_measured(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_rare_class_that_was_erased_may_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provnet.support.MEASURED", 20)
+    monkeypatch.setattr("provnet.training.calibration.MEASURED", 20)
     images, labels = rare()
     data = provnet.open_data(images.numpy(), labels.numpy())
     run = fit(data, network="class-independent", head="exemplar", config=train_config(epochs=1))

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 import provnet
 from provnet import ProvenanceClassifier
-from provnet.chunks import PIXELS, VALUES, at_once
-from provnet.data.imagedata import ImageData
-from provnet.evaluation import evaluate
-from provnet.explanation import explain
-from provnet.modelfile import Run
+from provnet.answers.evaluation import evaluate
+from provnet.answers.explanation import explain
+from provnet.base.batches import PIXELS, VALUES, at_once
+from provnet.base.progress import listening
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet.training.progress import listening
 
 LARGE, FEW = (3, 224, 224), 10
 BATCH = 4  # in training
@@ -140,7 +140,7 @@ def test_small_samples_keep_the_batches_that_they_had(seen: list[int], shape: tu
 def test_calibration_in_parts_says_what_it_says_as_a_whole(monkeypatch: pytest.MonkeyPatch, seen: list[int]) -> None:
     data, found = samples(24, (1, 28, 28)), []
     for size in (256, 5):
-        monkeypatch.setattr("provnet.support.at_once", lambda shape, device, size=size: size)
+        monkeypatch.setattr("provnet.training.calibration.at_once", lambda shape, device, size=size: size)
         torch.manual_seed(0)
         found.append(trained(data, (1, 28, 28)))
     assert max(seen) == 24

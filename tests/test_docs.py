@@ -20,6 +20,7 @@ import provnet
 from provnet.cli import main
 from provnet.cli.app import commands
 from provnet.training.config import PRESETS
+from tests.test_layers import ROOMS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
@@ -175,30 +176,9 @@ def test_names_of_the_library_exist(page: Path) -> None:
             )
 
 
-def tree() -> dict[str, str]:
-    """Path -> description, from the README's annotated tree; folders end in a slash."""
-    section = (ROOT / "README.md").read_text("utf-8").split("\n## Files\n")[1]
-    (block,) = re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    found: dict[str, str] = {}
-    above: list[str] = []
-    for line in block.splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        name, _, words = line.strip().partition(" ")
-        above = [*above[:depth], name]
-        found["".join(above)] = words.strip()
-    return found
-
-
-def test_tree_is_complete_and_every_file_in_it_exists() -> None:
-    listed = tree()
-    missing = [path for path in listed if not (ROOT / path).exists()]
-    assert missing == []
-    folders = {"src/provnet/", *(path for path in listed if path.startswith("src/provnet/") and path.endswith("/"))}
-    source = (ROOT / "src/provnet").rglob("*")
-    files = {name_of(path) for path in source if path.is_file() and "__pycache__" not in path.parts}
-    files |= {name_of(path) for path in EXAMPLES}
-    assert files - set(listed) == set(), "put new files into the README's tree"
-    assert [path for path, words in listed.items() if not words and path not in folders | {"examples/", "tools/"}] == []
+def test_the_page_of_rooms_lists_every_room_and_no_other() -> None:
+    listed = re.findall(r"^\| `([\w/]+)` \|", (ROOT / "docs/rooms.md").read_text("utf-8"), re.MULTILINE)
+    assert [name.removeprefix("provnet/") for name in listed] == list(ROOMS)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=name_of)

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provnet
-from provnet.applications.credit import credit
-from provnet.attribution import WEIGHTS, attribute, weights_of
-from provnet.equal import equal_slots, group_means
-from provnet.explanation import explain
-from provnet.modelfile import Run
-from provnet.named import LISTED, duplicate_words, named
+from provnet.answers.attribution import WEIGHTS, attribute, equal_slots, group_means, weights_of
+from provnet.answers.explanation import explain
+from provnet.runs.run import Run
+from provnet.samples.identity import LISTED, duplicate_words, named
+from provnet.tools.credit.compute import credit
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -12,16 +12,16 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.debugging import debug
-from provnet.applications.mapping import sample_map
-from provnet.data.combine import with_classes
+from provnet.answers.evaluation import NEVER, Evaluation, evaluate, trained_rows
+from provnet.answers.explanation import explain
+from provnet.base.errors import UsageError
+from provnet.base.stats import Interval, wilson
 from provnet.data.compare import compare
-from provnet.data.distort import add_noise, jpeg, shift
-from provnet.data.targets import TargetSampler
-from provnet.errors import UsageError
-from provnet.evaluation import NEVER, Evaluation, evaluate, trained_rows
-from provnet.explanation import explain
-from provnet.stats import Interval, wilson
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.data.select import with_classes
+from provnet.heads.index_map import TargetSampler
+from provnet.tools.debug.compute import debug
+from provnet.tools.map.compute import sample_map
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.errors import NonFiniteError, UsageError
-from provnet.explanation import Explanation, explain
+from provnet.answers.explanation import Explanation, explain
+from provnet.base.errors import NonFiniteError, UsageError
 
 from .digits import NETWORKS, WITHIN, trained, training, unseen
 

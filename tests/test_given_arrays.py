@@ -14,14 +14,14 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import provnet
-from provnet.applications.credit import credit
-from provnet.applications.generated import attribute_generated
-from provnet.applications.member import memberships
-from provnet.errors import DataError, UsageError
-from provnet.explanation import Explained, explain
-from provnet.inputs import range_problem, raw_tensor
-from provnet.modelfile import Run
-from provnet.models.config import NetworkConfig
+from provnet.answers.explanation import Explained, explain
+from provnet.base.errors import DataError, UsageError
+from provnet.models.network import NetworkConfig
+from provnet.runs.inputs import range_problem, raw_tensor
+from provnet.runs.run import Run
+from provnet.tools.copies.compute import attribute_generated
+from provnet.tools.credit.compute import credit
+from provnet.tools.membership.member import memberships
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import provnet
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

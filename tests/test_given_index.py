@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet.errors import UsageError
-from provnet.evaluation import evaluate
+from provnet.answers.evaluation import evaluate
+from provnet.base.errors import UsageError
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -13,28 +13,27 @@ import torch
 from torch import nn
 
 import provnet
-from provnet import ImageData, IndexMap, ProvenanceClassifier, bank
-from provnet.applications.abstention import abstention
-from provnet.applications.audit import audit
-from provnet.applications.credit import credit
-from provnet.applications.debugging import debug
-from provnet.applications.dependence import dependence
-from provnet.applications.embedding import index_features
-from provnet.applications.generated import attribute_generated
-from provnet.applications.mapping import sample_map
-from provnet.applications.member import memberships
-from provnet.applications.robustness import measure
-from provnet.applications.subset_choice import index_subset
-from provnet.applications.trust import check
-from provnet.data.batches import fold
-from provnet.errors import MemoryLimitError, ProvnetError, UsageError
-from provnet.evaluation import trained_rows
-from provnet.generation import fit_generator, generate, interpolate, sources
-from provnet.generation.measures import measure_generator
-from provnet.modelfile import Run, read_run
+from provnet import ImageData, IndexMap, ProvenanceClassifier
+from provnet.answers.evaluation import trained_rows
+from provnet.base.batches import fold
+from provnet.base.errors import MemoryLimitError, ProvnetError, UsageError
+from provnet.runs import bank
+from provnet.runs.run import Run, read_run
+from provnet.runs.verify import verify
+from provnet.tools.copies.compute import attribute_generated
+from provnet.tools.credit.compute import credit
+from provnet.tools.debug.compute import debug
+from provnet.tools.generate import fit_generator, generate, interpolate, sources
+from provnet.tools.generate.measures import measure_generator
+from provnet.tools.map.compute import index_features, sample_map
+from provnet.tools.membership.audit import audit
+from provnet.tools.membership.member import memberships
+from provnet.tools.robustness.compute import measure
+from provnet.tools.subsets import index_subset
+from provnet.tools.trust.checks import abstention, dependence
+from provnet.tools.trust.compute import check
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet.verify import verify
 
 N = 40
 

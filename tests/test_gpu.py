@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import provnet
-from provnet.models.provenance import NETWORKS
-from provnet.models.wide import WideLinear
+from provnet.heads.heads import WideLinear
+from provnet.models.network import NETWORKS
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
+from provnet.base.errors import UsageError
+from provnet.heads.index_map import IndexMap
 from tests.models.made import LAWS, Labels, members, uneven_labels
 
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.errors import NonFiniteError, UsageError
-from provnet.keybank import DTYPES, FEW, PackedKeys, first_not_finite, multiply, pack, packed_view, score_rows
-from provnet.retrieval import top_k
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.heads.keys import DTYPES, FEW, PackedKeys, first_not_finite, multiply, pack, packed_view, score_rows
+from provnet.heads.retrieval import top_k
 from tests.counts import count, grows
 
 LAWS = settings(max_examples=count(50, 2000), deadline=None)

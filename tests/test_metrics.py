@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.metrics import any_at_k, group_hit, index_hit, majority_at_k
+from provnet.answers.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from tests.models.made import LAWS
 
 SAMPLES = 7

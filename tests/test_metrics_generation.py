@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from provnet.errors import NonFiniteError, UsageError
-from provnet.metrics_generation import (
+from provnet.answers.metrics import (
     _distance,
     agreement_by_class,
     class_agreement,
     copy_rate,
     frechet,
 )
+from provnet.base.errors import NonFiniteError, UsageError
 
 
 def draw(seed: int, n: int, d: int = 6) -> np.ndarray:

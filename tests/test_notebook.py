@@ -13,9 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from provnet import explanation
-from provnet.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation, explain
-from provnet.notebook import cards_html
+from provnet.answers import explanation
+from provnet.answers.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation, explain
+from provnet.report.notebook import cards_html
 from provnet.report.records import ExemplarCard, ExplanationCard
 
 from .digits import trained, training, unseen

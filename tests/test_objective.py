@@ -11,11 +11,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import ProvenanceNet, build
-from provnet.objective import Losses, ProvenanceObjective, index_loss
+from provnet.base.errors import UsageError
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, ProvenanceNet, build
+from provnet.tasks.objective import Losses, ProvenanceObjective, index_loss
 from tests.models.made import LAWS, NETWORKS, UNEVEN, scores_of, vectors
 
 TARGETS = torch.tensor([8, 3, 0, 6, 2, 5])

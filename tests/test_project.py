@@ -149,8 +149,3 @@ def test_no_tracked_file_names_a_machine_or_a_package_index() -> None:
     files = [path for path in tracked() if path.is_file() and path != Path(__file__)]
     texts = {path: path.read_text("utf-8", "replace") for path in files if path.suffix not in (".safetensors", ".xz")}
     assert {path.name: found for path, text in texts.items() if (found := findings(text))} == {}
-
-
-def test_no_source_file_is_longer_than_300_lines() -> None:
-    files = sorted((ROOT / "src").rglob("*.py"))
-    assert [path.name for path in files if len(path.read_text("utf-8").splitlines()) > 300] == []

@@ -13,8 +13,8 @@ from scipy.special import betainc
 from scipy.stats import binom, binomtest, norm
 from scipy.stats import t as student
 
-from provnet.errors import UsageError
-from provnet.stats import Interval, beta_quantile, beta_share, clopper_pearson, t_quantile, wilson
+from provnet.base.errors import UsageError
+from provnet.base.stats import Interval, beta_quantile, beta_share, clopper_pearson, t_quantile, wilson
 from tests.models.made import LAWS
 
 

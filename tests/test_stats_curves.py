@@ -10,9 +10,8 @@ from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from provnet.bootstrap import difference, measured
-from provnet.curves import auc, average_precision, calibration_error, roc, tpr_at
-from provnet.errors import NonFiniteError, UsageError
+from provnet.answers.curves import auc, average_precision, calibration_error, difference, measured, roc, tpr_at
+from provnet.base.errors import NonFiniteError, UsageError
 from tests.counts import count, grows
 from tests.models.made import LAWS
 

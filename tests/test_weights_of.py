@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.attribution import attribute, weights_of
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models.exemplar import ExemplarHead
-from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
-from provnet.models.rekey import restricted
+from provnet.answers.attribution import attribute, weights_of
+from provnet.base.errors import UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.models.keys import restricted
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from tests.models.made import NETWORKS, UNEVEN, vectors
 
 BATCH, N = 6, len(UNEVEN)

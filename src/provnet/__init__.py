@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "DataSpec": "provnet.data.imagedata",
-    "Explanation": "provnet.explanation",
-    "ImageData": "provnet.data.imagedata",
-    "IndexMap": "provnet.indexing",
-    "ProvenanceClassifier": "provnet.estimator",
-    "ProvenanceNet": "provnet.models.provenance",
+    "DataSpec": "provnet.data.dataset",
+    "Explanation": "provnet.answers.explanation",
+    "ImageData": "provnet.data.dataset",
+    "IndexMap": "provnet.heads.index_map",
+    "ProvenanceClassifier": "provnet.api.estimator",
+    "ProvenanceNet": "provnet.models.network",
     "ProvenanceVAE": "provnet.models.vae",
-    "SampleTable": "provnet.data.identity",
-    "evaluate": "provnet.evaluation",
-    "explain": "provnet.explanation",
-    "load": "provnet.estimator",
-    "open_data": "provnet.data.sources",
+    "SampleTable": "provnet.samples.identity",
+    "evaluate": "provnet.answers.evaluation",
+    "explain": "provnet.answers.explanation",
+    "load": "provnet.api.estimator",
+    "open_data": "provnet.data.open",
 }
 
 if TYPE_CHECKING:
-    from provnet.data.identity import SampleTable
-    from provnet.data.imagedata import DataSpec, ImageData
-    from provnet.data.sources import open_data
-    from provnet.estimator import ProvenanceClassifier, load
-    from provnet.evaluation import evaluate
-    from provnet.explanation import Explanation, explain
-    from provnet.indexing import IndexMap
-    from provnet.models.provenance import ProvenanceNet
+    from provnet.answers.evaluation import evaluate
+    from provnet.answers.explanation import Explanation, explain
+    from provnet.api.estimator import ProvenanceClassifier, load
+    from provnet.data.dataset import DataSpec, ImageData
+    from provnet.data.open import open_data
+    from provnet.heads.index_map import IndexMap
+    from provnet.models.network import ProvenanceNet
     from provnet.models.vae import ProvenanceVAE
+    from provnet.samples.identity import SampleTable
 
 __all__ = [
     "DataSpec",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provnet.app.served import Served
+from provnet_app.served import Served
 
 from ..generation.made import pictures, trained
 from .browser import allowed, browser, page, servers

@@ -20,15 +20,15 @@ import torch.nn.functional as F
 from PIL import Image
 
 import provnet
-from provnet.app.limits import IN_FLIGHT
-from provnet.app.security import Keys
-from provnet.app.served import Served
-from provnet.app.server import Server, make_app, open_socket
-from provnet.app.state import State, make_state
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run, write_run
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run, write_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
+from provnet_app.limits import IN_FLIGHT
+from provnet_app.security import Keys
+from provnet_app.served import Served
+from provnet_app.server import Server, make_app, open_socket
+from provnet_app.state import State, make_state
 
 API = "/api/v1"
 SIDE = 8

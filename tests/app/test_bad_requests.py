@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet.app import admission
+from provnet_app import admission
 
 from .made import API, Live, digit, digits, png, settled
 from .test_security import raw
@@ -285,7 +285,7 @@ def test_one_bad_query_does_not_fail_its_neighbours(fresh: Live) -> None:
     original = engine._explained
 
     def touchy(batch: Any) -> Any:
-        from provnet.errors import NonFiniteError
+        from provnet.base.errors import NonFiniteError
 
         if any(int(ticket.image[0, 0, 0]) == 255 for ticket in batch):
             raise NonFiniteError("the scores are not finite")

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet.app.data_api import _summary
-from provnet.app.keeping import Keeping
-from provnet.app.served import Served
 from provnet.data.apply import apply_decisions
-from provnet.data.decisions_file import read_decisions
+from provnet.samples.decisions import read_decisions
+from provnet_app.data_api import _summary
+from provnet_app.served import Keeping, Served
 
 from .made import NAMES, Live, digit, digits, serving
 
@@ -213,7 +212,7 @@ def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, serv
         assert again.get("/map").json() == live.get("/map").json()
     changed = replace(served.run.samples, withheld=np.arange(82) == 5)
     run = replace(served.run, samples=changed)
-    from provnet.app.jobs import Jobs
+    from provnet_app.jobs import Jobs
 
     other = replace(served, run=run)
     assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 3

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from provnet.app.decision_book import Choice, DecisionBook
-from provnet.app.keeping import Keeping
-from provnet.app.served import Served
-from provnet.data.identity import SampleTable
+from provnet.samples.identity import SampleTable
+from provnet_app.served import Keeping, Served
+from provnet_app.state import Choice, DecisionBook
 
 from .browser import open_view
 from .made import Live, serving

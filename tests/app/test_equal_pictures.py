@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from provnet.app.served import Served
+from provnet_app.served import Served
 
 from .browser import open_view
 from .made import NAMES, Live

@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.app.served import Served
-from provnet.explanation import explain
+from provnet.answers.explanation import explain
 from provnet.training.config import train_config
 from provnet.training.fit import fit
+from provnet_app.served import Served
 
 from .made import NAMES, Live, digit, digits, png, serving, trained
 
@@ -139,7 +139,7 @@ def test_no_supporting_sample_is_said(live: Live) -> None:
 
 def test_a_run_without_pictures_explains_pixels_alone() -> None:
     served = trained()
-    from provnet.app.served import Served
+    from provnet_app.served import Served
 
     with serving(Served(run=served, name="bare")) as bare:
         assert bare.send("/explain", digit()).status_code == 200

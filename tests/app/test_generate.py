@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from provnet.generation import sources
-from provnet.generation.sampling import generate
+from provnet.tools.generate import sources
+from provnet.tools.generate.compute import generate
 
 from ..generation.made import pictures
 from .made import Live, png

@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provnet.app.library import Library
-from provnet.app.uploads import Uploads
 from provnet.data.evidence import picture_of
+from provnet_app.library import Library, Uploads
 
 from .made import made_run
 

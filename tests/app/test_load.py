@@ -17,8 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from provnet.app.served import Served
-from provnet.app.server import open_socket
+from provnet_app.served import Served
+from provnet_app.server import open_socket
 
 from .made import API, Live, digit, serving, settled, until
 
@@ -62,7 +62,7 @@ def test_strangers_take_no_place_of_the_owner(served: Served) -> None:
 def test_two_servers_that_start_at_once_take_two_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_socket(0) as free:
         port = free.getsockname()[1]
-    monkeypatch.setattr("provnet.app.server.USUAL", port)
+    monkeypatch.setattr("provnet_app.server.USUAL", port)
     with open_socket(None) as first, open_socket(None) as second:  # none of them is served yet
         assert first.getsockname()[1] == port != second.getsockname()[1]
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from provnet.app.served import Served
-from provnet.modelfile import read_run, write_run
+from provnet.runs.run import read_run, write_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
+from provnet_app.served import Served
 
 from .browser import open_view
 from .made import Live, digits, serving

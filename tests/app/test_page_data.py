@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from provnet.app.served import Served
+from provnet_app.served import Served
 
 from .browser import no_sideways, open_view
 from .made import NAMES, Live, serving, until

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from provnet.app.served import Served
+from provnet_app.served import Served
 
 from .browser import no_sideways, open_view
 from .made import NAMES, Live, digit, digits, png, serving

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from provnet.app.static_files import read_assets
+from provnet_app.server import read_assets
 
 from .browser import no_sideways, open_view
 from .made import NAMES, Live

@@ -9,7 +9,7 @@ import pytest
 import schemathesis
 from hypothesis import strategies as st
 
-from provnet.app.served import Served
+from provnet_app.served import Served
 
 from ..counts import count, grows
 from .made import Live, digit, serving

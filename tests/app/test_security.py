@@ -15,9 +15,9 @@ import httpx
 import numpy as np
 import pytest
 
-from provnet.app.map_api import _csv as selection_csv
-from provnet.app.security import HEADERS
-from provnet.app.served import Served
+from provnet_app.map_api import _csv as selection_csv
+from provnet_app.security import HEADERS
+from provnet_app.served import Served
 
 from .made import API, NAMES, Live, digit, digits, serving, trained
 

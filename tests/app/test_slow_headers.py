@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from provnet.app import protocol
-from provnet.app.served import Served
+from provnet_app import server as protocol
+from provnet_app.served import Served
 
 from .made import API, Live, serving
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from provnet.app.served import Served
+from provnet_app.served import Served
 
 from .made import NAMES, Live, digit, digits, png
 

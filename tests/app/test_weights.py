@@ -9,10 +9,10 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from provnet.app.fields import Weights
-from provnet.app.served import Served
-from provnet.attribution import WEIGHTS
-from provnet.explanation import explain
+from provnet.answers.attribution import WEIGHTS
+from provnet.answers.explanation import explain
+from provnet_app.fields import Weights
+from provnet_app.served import Served
 
 from .made import Live, digit, digits, serving, trained
 

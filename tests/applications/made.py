@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from provnet.modelfile import Run
+from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

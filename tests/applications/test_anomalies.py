@@ -8,11 +8,10 @@ import numpy as np
 import torch
 
 import provnet
-from provnet.applications.anomalies import Anomalies, anomalies
-from provnet.applications.debugging import Debugging, debug
-from provnet.applications.neighbours import others
-from provnet.applications.signals import Signals
-from provnet.curves import auc
+from provnet.answers.curves import auc
+from provnet.tools.debug.compute import Debugging, debug
+from provnet.tools.debug.mislabels import Anomalies, anomalies
+from provnet.tools.debug.signals import Signals, others
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -10,13 +10,12 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from provnet.applications.audit import audit, lookup
-from provnet.applications.audit_records import Audit, audit_scores, thinned
-from provnet.applications.membership import SCORES, member_scores
-from provnet.applications.redrawn import untrained_with_keys
-from provnet.curves import roc
-from provnet.errors import UsageError
-from provnet.models.rekey import exemplar_head
+from provnet.answers.curves import roc
+from provnet.base.errors import UsageError
+from provnet.models.keys import exemplar_head
+from provnet.tools.membership.audit import Audit, audit, audit_scores, lookup, thinned
+from provnet.tools.membership.compute import SCORES, member_scores
+from provnet.tools.membership.redrawn import untrained_with_keys
 from tests import banked, digits
 
 MEMBERS, OTHERS = banked.vectors(60, seed=1), banked.vectors(90, seed=2)

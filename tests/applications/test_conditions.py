@@ -8,12 +8,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from provnet.applications.attacks import ATTACKS, attack, class_scores
-from provnet.applications.conditions import CONDITIONS, KINDS, Condition, distort, named
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import ProvenanceNet, build
+from provnet.base.errors import UsageError
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, ProvenanceNet, build
+from provnet.tools.robustness.conditions import (
+    ATTACKS,
+    CONDITIONS,
+    KINDS,
+    Condition,
+    attack,
+    class_scores,
+    distort,
+    named,
+)
 
 KEYS = torch.arange(40)
 

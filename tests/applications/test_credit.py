@@ -12,14 +12,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet import bank
-from provnet.applications.contributors import contributors_of, read_contributors
-from provnet.applications.credit import Credit, credit
-from provnet.applications.credit_ranking import UNLISTED, ranked
-from provnet.applications.inequality import gini, lorenz
-from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.explanation import explain
-from provnet.modelfile import Run
+from provnet.answers.explanation import explain
+from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.runs import bank
+from provnet.runs.run import Run
+from provnet.tools.credit.compute import (
+    UNLISTED,
+    Credit,
+    contributors_of,
+    credit,
+    gini,
+    lorenz,
+    ranked,
+    read_contributors,
+)
 
 from ..counts import count, grows
 from ..digits import NETWORKS, trained, training, unseen

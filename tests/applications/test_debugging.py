@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.debugging import DROP, debug
-from provnet.applications.signals import index_entropy
-from provnet.bank import add, withhold
-from provnet.curves import auc, average_precision
-from provnet.errors import UsageError
-from provnet.models.exemplar import ExemplarHead
+from provnet.answers.curves import auc, average_precision
+from provnet.base.errors import UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.runs.bank import add, withhold
+from provnet.tools.debug.compute import DROP, debug
+from provnet.tools.debug.signals import index_entropy
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests import digits as small

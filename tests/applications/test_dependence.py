@@ -11,15 +11,13 @@ import pytest
 import torch
 from torch import nn
 
-from provnet import bank
-from provnet.applications.abstention import abstention
-from provnet.applications.dependence import Dependence, Step, dependence, spearman
-from provnet.applications.redrawn import cascade, feature_scores, index_scores, layers
-from provnet.applications.trust import check
-from provnet.applications.verdicts import verdicts
-from provnet.errors import UsageError
-from provnet.modelfile import Run
-from provnet.stats import Interval
+from provnet.base.errors import UsageError
+from provnet.base.stats import Interval
+from provnet.runs import bank
+from provnet.runs.run import Run
+from provnet.tools.membership.redrawn import cascade, feature_scores, index_scores, layers
+from provnet.tools.trust.checks import Dependence, Step, abstention, dependence, spearman
+from provnet.tools.trust.compute import check, verdicts
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

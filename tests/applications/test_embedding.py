@@ -10,12 +10,19 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications import embedding
-from provnet.applications.embedding import clusters_within, embed, engine_for, index_features, principal
-from provnet.applications.mapping import others_named, sample_map
-from provnet.bank import withhold
-from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.training.progress import listening
+from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.base.progress import listening
+from provnet.runs.bank import withhold
+from provnet.tools.map import compute as embedding
+from provnet.tools.map.compute import (
+    clusters_within,
+    embed,
+    engine_for,
+    index_features,
+    others_named,
+    principal,
+    sample_map,
+)
 
 from ..digits import trained, training, unseen
 from .made import keyed

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet.applications.conditions import distort
-from provnet.applications.member import memberships
-from provnet.applications.membership import member_scores
-from provnet.applications.robustness import measure, sample_keys_of
-from provnet.bank import withhold
-from provnet.data.distort import add_noise
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run
+from provnet.data.dataset import ImageData
+from provnet.data.modalities.distort import add_noise
+from provnet.runs.bank import withhold
+from provnet.runs.run import Run
+from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.member import memberships
+from provnet.tools.robustness.compute import measure, sample_keys_of
+from provnet.tools.robustness.conditions import distort
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

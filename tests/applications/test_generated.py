@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.generated import attribute_generated
-from provnet.applications.generated_records import Traced
-from provnet.data.distort import add_noise
-from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.modelfile import Run
+from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.data.modalities.distort import add_noise
+from provnet.runs.run import Run
+from provnet.tools.copies.compute import Traced, attribute_generated
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

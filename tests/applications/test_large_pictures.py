@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -12,23 +13,24 @@ import torch
 from torch import Tensor
 
 import provnet
-from provnet.applications import near_copies, near_duplicates, nearest_training, redrawn
-from provnet.applications.abstention import abstention, support_of
-from provnet.applications.copies import COPIES
-from provnet.applications.credit import credit
-from provnet.applications.debugging import debug
-from provnet.applications.dependence import dependence
-from provnet.applications.embedding import index_features
-from provnet.applications.membership import member_scores
-from provnet.applications.near_copies import copy_ratios
-from provnet.applications.near_duplicates import duplicates
-from provnet.applications.nearest_training import Nearest, nearest, nearest_pixels
-from provnet.applications.neighbours import others
-from provnet.applications.redrawn import feature_scores, pixel_scores
-from provnet.applications.robustness import measure
-from provnet.applications.subset_choice import look
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import Run
+from provnet.data.dataset import ImageData
+from provnet.data.modalities.distort import COPIES
+from provnet.runs.run import Run
+from provnet.tools.copies import compute as nearest_training
+from provnet.tools.copies import near_copies
+from provnet.tools.copies.compute import Nearest, nearest, nearest_pixels
+from provnet.tools.copies.near_copies import copy_ratios
+from provnet.tools.credit.compute import credit
+from provnet.tools.debug import compute as near_duplicates
+from provnet.tools.debug.compute import debug, duplicates
+from provnet.tools.debug.signals import others
+from provnet.tools.map.compute import index_features
+from provnet.tools.membership import redrawn
+from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.redrawn import feature_scores, pixel_scores
+from provnet.tools.robustness.compute import measure
+from provnet.tools.subsets import look
+from provnet.tools.trust.checks import abstention, dependence, support_of
 
 from ..digits import training
 from ..test_chunks import FEW, LARGE, Counting, samples, trained
@@ -54,13 +56,12 @@ ASKED: dict[str, Ask] = {
         for row in measure(run, data, conditions=["noise-0.1"], attacks=["fgsm"]).rows
     ],
 }
-ROOMS = ("abstention", "credit", "dependence", "embedding", "membership", "redrawn", "robustness", "signals")
-ROOMS += ("subset_choice", "near_copies", "near_duplicates")
 
 
 def in_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    for room in ROOMS:
-        monkeypatch.setattr(f"provnet.applications.{room}.at_once", lambda *_: size)
+    for name, module in list(sys.modules.items()):
+        if name.startswith("provnet.tools.") and hasattr(module, "at_once"):
+            monkeypatch.setattr(module, "at_once", lambda *_: size)
 
 
 @cache

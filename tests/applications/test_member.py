@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.applications.audit import audit
-from provnet.applications.member import ADDED, COPY, MEMBER, STRANGER, UNKNOWN, Heldout, memberships
-from provnet.applications.membership import member_scores
-from provnet.bank import add
-from provnet.errors import IntegrityError, UsageError
-from provnet.modelfile import Run
+from provnet.base.errors import IntegrityError, UsageError
+from provnet.runs.bank import add
+from provnet.runs.run import Run
+from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.member import ADDED, COPY, MEMBER, STRANGER, UNKNOWN, Heldout, memberships
 from tests import banked
 
 MEMBERS, OTHERS = banked.vectors(60, seed=1), banked.vectors(400, seed=2)

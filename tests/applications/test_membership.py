@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.applications import branches
-from provnet.applications.branches import NEXT, best_match, index_spread, spread_of
-from provnet.applications.copies import COPIES, copies_of, crop
-from provnet.applications.membership import SCORES, blank_network, decides, member_scores, network_scores
-from provnet.errors import NonFiniteError, UsageError
-from provnet.explanation import explain
-from provnet.models.exemplar import ExemplarHead, unit
-from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.answers.explanation import explain
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.data.modalities.distort import COPIES, copies_of, crop
+from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.tools.membership import branches
+from provnet.tools.membership.branches import NEXT, best_match, index_spread, spread_of
+from provnet.tools.membership.compute import SCORES, blank_network, decides, member_scores, network_scores
 from tests import banked, digits
 from tests.models.made import LAWS, NETWORKS
 

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provnet.applications.mislabels import course_level, mislabels, regressed
-from provnet.applications.neighbours import Neighbours, others, votes
-from provnet.curves import auc
+from provnet.answers.curves import auc
+from provnet.tools.debug.mislabels import course_level, mislabels, regressed
+from provnet.tools.debug.signals import Neighbours, others, votes
 
 N, C = 600, 5
 

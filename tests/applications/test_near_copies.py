@@ -8,12 +8,18 @@ import torch
 from torch import Tensor
 
 import provnet
-from provnet.applications.near_copies import copy_ratios
-from provnet.applications.near_copy_threshold import Calibration, calibrate_copies
-from provnet.applications.near_copy_views import blurred, levels_of, moved, reduced
-from provnet.applications.nearest_training import nearest, nearest_features, nearest_pixels
-from provnet.data.distort import add_noise, jpeg, shift
-from provnet.errors import NonFiniteError, UsageError
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.tools.copies.compute import nearest, nearest_features, nearest_pixels
+from provnet.tools.copies.near_copies import (
+    Calibration,
+    blurred,
+    calibrate_copies,
+    copy_ratios,
+    levels_of,
+    moved,
+    reduced,
+)
 
 DIGITS = provnet.open_data("embedded", limit=1000).images
 TRAIN, HELD, FRESH = DIGITS[:300], DIGITS[500:650], DIGITS[800:900]
@@ -83,8 +89,8 @@ def test_a_sample_is_not_its_own_copy_nor_that_of_its_duplicate() -> None:
 
 def test_parts_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = copy_ratios(FRESH[:20], TRAIN)
-    monkeypatch.setattr("provnet.applications.near_copies.QUERIES", 7)
-    monkeypatch.setattr("provnet.applications.near_copies.KEYS", 64)
+    monkeypatch.setattr("provnet.tools.copies.near_copies.QUERIES", 7)
+    monkeypatch.setattr("provnet.tools.copies.near_copies.KEYS", 64)
     parts = copy_ratios(FRESH[:20], TRAIN)
     assert (whole.row == parts.row).all()
     np.testing.assert_allclose(whole.ratio, parts.ratio, atol=1e-4)

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 
 import provnet
-from provnet.applications.near_duplicates import Duplicates, _around_one, duplicates
-from provnet.applications.neighbours import others
-from provnet.data.distort import add_noise, jpeg, shift
+from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.tools.debug.compute import Duplicates, _around_one, duplicates
+from provnet.tools.debug.signals import others
 
 
 def grouped(images: torch.Tensor, labels: np.ndarray) -> Duplicates:

@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.abstention import abstention, support_of
-from provnet.applications.credit import credit
-from provnet.applications.generated import attribute_generated
-from provnet.applications.member import memberships
-from provnet.applications.membership import member_scores, network_scores
-from provnet.applications.trust import check
-from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.evaluation import evaluate
-from provnet.generation import fit_generator, rebuild_pictures
+from provnet.answers.evaluation import evaluate
+from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.tools.copies.compute import attribute_generated
+from provnet.tools.credit.compute import credit
+from provnet.tools.generate import fit_generator, rebuild_pictures
+from provnet.tools.membership.compute import member_scores, network_scores
+from provnet.tools.membership.member import memberships
+from provnet.tools.trust.checks import abstention, support_of
+from provnet.tools.trust.compute import check
 
 from ..banked import banked_run
 from ..digits import trained, training, unseen

@@ -11,12 +11,19 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.conditions import CONDITIONS, distort
-from provnet.applications.paired import paired_difference
-from provnet.applications.robustness import FIGURES, _most_named, against, is_isolated, measure, sample_keys_of
-from provnet.bank import withhold
-from provnet.errors import UsageError
-from provnet.report.robustness import (
+from provnet.base.errors import UsageError
+from provnet.runs.bank import withhold
+from provnet.tools.robustness.compute import (
+    FIGURES,
+    _most_named,
+    against,
+    is_isolated,
+    measure,
+    paired_difference,
+    sample_keys_of,
+)
+from provnet.tools.robustness.conditions import CONDITIONS, distort
+from provnet.tools.robustness.page import (
     ConditionRow,
     Gain,
     NetworkColumn,

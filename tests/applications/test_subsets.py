@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provnet
-from provnet.applications.subset_choice import QUICK, index_subset, look, quick_run
-from provnet.applications.subsets import SELECTIONS, choose_rows, per_class
-from provnet.errors import DataError, NonFiniteError, UsageError
+from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.tools.subsets import QUICK, SELECTIONS, choose_rows, index_subset, look, per_class, quick_run
 from tests.counts import count
 
 LABELS = np.array([0] * 12 + [1] * 6 + [3] * 2)

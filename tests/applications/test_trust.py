@@ -12,19 +12,17 @@ import pytest
 import torch
 
 import provnet
-from provnet import bank
-from provnet.applications.abstention import abstention
-from provnet.applications.confidence import calibrated, index_calibration
-from provnet.applications.copies import copies_of
-from provnet.applications.strangers import letters, strangers
-from provnet.applications.trust import LeftOut, Trust, check
-from provnet.card import bank_state, model_card
-from provnet.curves import auc
-from provnet.data.batches import fold
-from provnet.data.imagedata import ImageData
-from provnet.errors import UsageError
-from provnet.modelfile import Run, read_run, write_run
-from provnet.stats import Interval
+from provnet.answers.curves import auc
+from provnet.base.batches import fold
+from provnet.base.errors import UsageError
+from provnet.base.stats import Interval
+from provnet.data.dataset import ImageData
+from provnet.data.modalities.distort import copies_of
+from provnet.runs import bank
+from provnet.runs.card import bank_state, model_card
+from provnet.runs.run import Run, read_run, write_run
+from provnet.tools.trust.checks import abstention, calibrated, index_calibration
+from provnet.tools.trust.compute import LeftOut, Trust, check, letters, strangers
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -79,7 +77,7 @@ def test_abstention_counts_what_lies_below_the_threshold() -> None:
 
 
 def test_the_area_is_that_of_the_support() -> None:
-    from provnet.applications.abstention import support_of
+    from provnet.tools.trust.checks import support_of
 
     run, other = trained(), 255 - unseen().images
     mine, theirs = support_of(run, unseen().images), support_of(run, other)

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import provnet
-from provnet.applications.audit import audit
-from provnet.applications.mapping import sample_map
-from provnet.applications.member import UNKNOWN, UNNAMED, Heldout, memberships
-from provnet.applications.membership import member_scores
-from provnet.applications.robustness import measure
-from provnet.errors import UsageError
-from provnet.modelfile import Run
+from provnet.base.errors import UsageError
+from provnet.runs.run import Run
+from provnet.tools.map.compute import sample_map
+from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.member import UNKNOWN, UNNAMED, Heldout, memberships
+from provnet.tools.robustness.compute import measure
 
 from ..digits import training, unseen
 from .made import keyed

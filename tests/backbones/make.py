@@ -17,12 +17,11 @@ from typing import Any
 
 import torch
 
-from provnet.data.imagedata import DataSpec
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run, RunConfig, write_run
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import ProvenanceNet, build
+from provnet.data.dataset import DataSpec
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.models.vae import ProvenanceVAE
+from provnet.runs.run import Run, RunConfig, write_run
 from tests.golden.make import K, exemplars, samples, scores_of
 
 HERE = Path(__file__).parent

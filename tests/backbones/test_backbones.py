@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from provnet.modelfile import read_run
-from provnet.models.backbones import BACKBONES
-from provnet.models.made import GENERATORS
-from provnet.models.sharing import SHARING
+from provnet.models.backbones import BACKBONES, SHARING
+from provnet.models.network import GENERATORS
+from provnet.runs.run import read_run
 from tests.golden.make import LABELS
 
 from .make import ELSEWHERE, HERE, NAMES, said

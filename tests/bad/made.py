@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.data.hashing import hash_pixels
-from provnet.modelfile import read_samples
+from provnet.runs.run import read_samples
+from provnet.samples.identity import hash_pixels
 from provnet.training import fit as fitting
 from tests.data.made import chunk, noise, png, write_folder
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import provnet
-from provnet.estimator import ProvenanceClassifier
-from provnet.inputs import to_input
-from provnet.modelfile import read_run
+from provnet.api.estimator import ProvenanceClassifier
+from provnet.runs.inputs import to_input
+from provnet.runs.run import read_run
 
 from .entry import Entry, Place, Said
 

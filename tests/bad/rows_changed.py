@@ -12,8 +12,8 @@ from PIL import Image
 
 from provnet.cli.rundata import find_training_data
 from provnet.data.evidence import evidence
-from provnet.data.sources import open_data
-from provnet.modelfile import read_run
+from provnet.data.open import open_data
+from provnet.runs.run import read_run
 from tests.data.made import encode, noise, write_folder
 
 from .entry import Entry, Place, Said

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from provnet.decisions import verify_chain
+from provnet.runs.log import verify_chain
 
 from .entry import Entry, Place, Said
 from .made import plain_user, small_files

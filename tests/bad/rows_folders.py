@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from provnet.data import pictures
-from provnet.modelfile import read_samples
+from provnet.data.sources import folder as pictures
+from provnet.runs.run import read_samples
 from tests.data.made import encode, noise
 
 from .entry import Entry, Place, Said

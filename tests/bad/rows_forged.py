@@ -11,8 +11,8 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from provnet.modelfile import read_samples
-from provnet.samplefile import samples_to_tensors
+from provnet.runs.files import samples_to_tensors
+from provnet.runs.run import read_samples
 from tests.modelfile.made import remake_manifest
 
 from .entry import Entry, Place

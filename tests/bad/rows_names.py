@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from provnet.modelfile import read_samples
+from provnet.runs.run import read_samples
 from tests.data.made import encode, noise
 
 from .entry import Entry, Place, Said

@@ -7,7 +7,7 @@ import random
 import numpy as np
 from PIL import Image
 
-from provnet.modelfile import read_samples
+from provnet.runs.run import read_samples
 from tests.data.made import encode, noise, png
 
 from .entry import Entry, Place, Said

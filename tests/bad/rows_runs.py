@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.explanation import explain
-from provnet.modelfile import has_run, read_run
+from provnet.answers.explanation import explain
+from provnet.runs.run import has_run, read_run
 from provnet.training.checkpoint import load_checkpoint
-from provnet.training.lock import run_lock
+from provnet.training.session import run_lock
 
 from .entry import Entry, Place, Said
 from .made import NETWORK, SIDE, STEPS, interrupted

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.attribution import attribute
-from provnet.indexing import IndexMap
-from provnet.modelfile import read_samples
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build
+from provnet.answers.attribution import attribute
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build
+from provnet.runs.run import read_samples
 from tests.data.made import encode, noise
 
 from .entry import Entry, Place, Said
@@ -65,7 +64,7 @@ def no_room(place: Place) -> list[object]:
 
 
 def no_room_for_pictures(place: Place) -> list[object]:
-    place.patch.setattr("provnet.data.files._free_memory", lambda: 500)
+    place.patch.setattr("provnet.base.files._free_memory", lambda: 500)
     return train(place, folder(place, {}))
 
 
@@ -88,7 +87,7 @@ def archive(place: Place, name: str) -> Any:
 def unpacking(place: Place) -> Any:
     """A .npz of a few kilobytes that unpacks to 64 MiB, where half a megabyte is free."""
     np.savez_compressed(place.tmp / "packed.npz", images=np.zeros((2**26 // SIDE**2, SIDE, SIDE), np.uint8), labels=[0])
-    place.patch.setattr("provnet.data.files._free_memory", lambda: 2**19)
+    place.patch.setattr("provnet.base.files._free_memory", lambda: 2**19)
     return place.tmp / "packed.npz"
 
 

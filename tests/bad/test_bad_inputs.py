@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from provnet.errors import ProvnetError
+from provnet.base.errors import ProvnetError
 
 from . import (
     rows_arrays,

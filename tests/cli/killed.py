@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from provnet.atomic import is_temporary
+from provnet.base.atomic import is_temporary
+from provnet.base.errors import ProvnetError
 from provnet.cli import main as provnet
 from provnet.cli.demo import run_demo
 from provnet.cli.info import read_evaluation
-from provnet.errors import ProvnetError
-from provnet.fileset import state_of
-from provnet.modelfile import FILES, has_run, read_run, verify_files
+from provnet.runs.fileset import state_of
+from provnet.runs.run import FILES, has_run, read_run, verify_files
 from tests.training.killed import finish, kill_after
 
 from .conftest import contents, write_digits, write_more

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 from tests.training.killed import finish
 
 from .conftest import contents

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import provnet
+from provnet.base.errors import UsageError
 from provnet.cli import main
 from provnet.cli.targets import PAGE, check_outputs, picture_folder
-from provnet.errors import UsageError
 
 from .conftest import Call, contents
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 import provnet
+from provnet.base.errors import DataError, DiskError, IntegrityError, MemoryLimitError, UnsafeFileError, UsageError
 from provnet.cli import app as app_module
 from provnet.cli import verify as verify_module
-from provnet.errors import DataError, DiskError, IntegrityError, MemoryLimitError, UnsafeFileError, UsageError
 
 from .conftest import Call
 
@@ -43,9 +43,9 @@ def test_help_has_an_example(command: str, call: Call) -> None:
 
 
 def test_names_in_the_help_are_those_of_the_tables(call: Call) -> None:
-    from provnet.data.names import NAMES
+    from provnet.data.sources.known import NAMES
     from provnet.models.backbones import BACKBONES
-    from provnet.models.provenance import NETWORKS
+    from provnet.models.network import NETWORKS
     from provnet.training.config import PRESETS
 
     words = " ".join(call("train", "--help").out.replace("│", " ").split())

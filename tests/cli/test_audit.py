@@ -12,7 +12,7 @@ from PIL import Image
 
 import provnet
 from provnet.cli.heldout import NAME, open_others
-from provnet.modelfile import read_run, verify_files
+from provnet.runs.run import read_run, verify_files
 
 from .conftest import Call, write_digits
 

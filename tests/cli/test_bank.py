@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from provnet.explanation import explain
-from provnet.modelfile import read_run, write_run
-from provnet.models.exemplar import ExemplarHead
+from provnet.answers.explanation import explain
+from provnet.heads.exemplar import ExemplarHead
+from provnet.runs.run import read_run, write_run
 from tests.banked import BASE, RUNS
 
 from .conftest import Call, contents

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from provnet import bank
-from provnet.cli import banked as commands
-from provnet.errors import DiskError, UsageError
-from provnet.modelfile import read_run, write_run
-from provnet.training.lock import run_lock
+from provnet.base.errors import DiskError, UsageError
+from provnet.cli import withhold as commands
+from provnet.runs import bank
+from provnet.runs.run import read_run, write_run
+from provnet.training.session import run_lock
 from tests.banked import MORE, RUNS, ids
 from tests.counts import count, grows
 from tests.modelfile.faults import Faults, KilledError

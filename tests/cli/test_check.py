@@ -11,7 +11,7 @@ import pytest
 
 import provnet
 from provnet.cli import main
-from provnet.training.lock import run_lock
+from provnet.training.session import run_lock
 
 from .conftest import CLASSES, Call, contents
 

@@ -13,7 +13,7 @@ import provnet
 from provnet.cli import main
 from provnet.cli.heldout import open_members, open_others
 from provnet.cli.rundata import open_test_data
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 
 from .conftest import Call
 

@@ -14,8 +14,8 @@ from torch import nn
 import provnet
 import provnet.data.apply
 from provnet.cli import main
-from provnet.cli.debug_held import held_rows
-from provnet.modelfile import read_run, read_samples
+from provnet.cli.debug_files import held_rows
+from provnet.runs.run import read_run, read_samples
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet.applications.anomalies import Anomalies, anomalies
 from provnet.cli.again import recipe_options, subset_options
 from provnet.cli.rundata import open_test_data
-from provnet.modelfile import read_run, read_samples
+from provnet.runs.run import read_run, read_samples
+from provnet.tools.debug.mislabels import Anomalies, anomalies
 
 from .conftest import CLASSES, PER_CLASS, Call
 
@@ -177,7 +177,7 @@ def test_decisions_that_are_edited_are_what_is_applied(
     call: Call, data: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nothing is sure enough to be suggested, and where corrected.csv holds decisions, too."""
-    monkeypatch.setattr("provnet.applications.debugging.anomalies", all_odd)
+    monkeypatch.setattr("provnet.tools.debug.compute.anomalies", all_odd)
     source = data / "train"
     if kind == "array file":
         opened = provnet.open_data(source)

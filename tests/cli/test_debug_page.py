@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.applications.mislabels import Mislabels, mislabels
 from provnet.cli.debug_files import samples_csv
-from provnet.report.debugging import Contribution, SignalRow, Suspect, debug_html, probability, signed
 from provnet.report.text import percent
+from provnet.tools.debug.mislabels import Mislabels, mislabels
+from provnet.tools.debug.page import Contribution, SignalRow, Suspect, debug_html, probability, signed
 from tests.report.test_debugging import report, tile
 
 from .conftest import CLASSES, PER_CLASS, Call
@@ -68,7 +68,7 @@ def test_nearly_certain_is_as_near_on_terminal_and_page(
         found = mislabels(*given, **options)
         return replace(found, score=np.full_like(found.score, 0.99996))
 
-    monkeypatch.setattr("provnet.applications.debugging.mislabels", sure)
+    monkeypatch.setattr("provnet.tools.debug.compute.mislabels", sure)
     found = call("debug", run, "--out", tmp_path / "d")
     assert len(re.findall("^99.996 %  ", found.out, re.MULTILINE)) == 5
     page = text_of((tmp_path / "d" / "report.html").read_text("utf-8"))

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from provnet.cli import demo
-from provnet.cli.demo import choose_inputs, run_demo
-from provnet.cli.demo_more import planted
-from provnet.data.sources import open_data
-from provnet.modelfile import read_run
+from provnet.cli.demo import choose_inputs, planted, run_demo
+from provnet.data.open import open_data
+from provnet.runs.run import read_run
 
 from .conftest import Call
 

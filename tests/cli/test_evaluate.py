@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet import bank
-from provnet.cli.banked import change_run
-from provnet.modelfile import read_run, write_run
+from provnet.cli.withhold import change_run
+from provnet.runs import bank
+from provnet.runs.run import read_run, write_run
 
 from .conftest import Call, contents
 

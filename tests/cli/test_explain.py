@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet.decisions import verify_chain
+from provnet.runs.log import verify_chain
 
 from .conftest import Call
 
@@ -205,7 +205,7 @@ def test_an_unsupported_input_is_told(run: Path, tmp_path: Path, call: Call, mon
     own = Path(shutil.copytree(run, tmp_path / "run"))
     from dataclasses import replace
 
-    from provnet.modelfile import read_run, write_run
+    from provnet.runs.run import read_run, write_run
 
     loaded = read_run(own)
     support = {**loaded.config.support, "threshold": 1e6}

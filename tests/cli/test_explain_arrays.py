@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provnet import explanation
+from provnet.answers import explanation
+from provnet.base.errors import DataError
 from provnet.cli.inputs import as_batch
-from provnet.data.sources import open_data
-from provnet.errors import DataError
+from provnet.data.open import open_data
 
 from .conftest import Call
 

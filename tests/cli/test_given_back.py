@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from provnet import ProvenanceClassifier
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 from tests.cli.conftest import Call
 
 COUNT, WIDTH, SIDE = 24, 16, 4

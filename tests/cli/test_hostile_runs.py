@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
+from provnet.base.errors import ProvnetError
 from provnet.cli.app_command import gather
-from provnet.errors import ProvnetError
-from provnet.runconfig import RunConfig
-from provnet.safejson import read_json
+from provnet.runs.files import RunConfig
+from provnet.runs.safe import read_json
 from tests.counts import count, grows
 from tests.modelfile.hostile import change_config, change_tensors
 from tests.modelfile.made import remake_manifest

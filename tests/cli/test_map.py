@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 
 from ..report.reading import Page
 from .conftest import CLASSES, PER_CLASS, Call

@@ -12,7 +12,7 @@ from torch import nn
 
 import provnet
 from provnet.cli import main
-from provnet.modelfile import read_samples
+from provnet.runs.run import read_samples
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provnet import open_data
+from provnet.base.files import shown
 from provnet.cli.again import path_word, resumed
-from provnet.data.csvfile import quoted, unquoted
-from provnet.data.decisions_file import Decision, decisions_csv, read_decisions
-from provnet.data.files import shown
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
+from provnet.samples.csvfile import quoted, unquoted
+from provnet.samples.decisions import Decision, decisions_csv, read_decisions
 from tests.data.made import pictures, write_folder
 
 from .conftest import Call

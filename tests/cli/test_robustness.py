@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.bank import withhold
-from provnet.modelfile import write_run
 from provnet.report.text import percent
+from provnet.runs.bank import withhold
+from provnet.runs.run import write_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

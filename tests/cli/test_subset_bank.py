@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 
 from .conftest import Call
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from provnet.base.errors import UsageError
 from provnet.cli.targets import PAGE, SHEET, check_outputs
-from provnet.errors import UsageError
 
 from .conftest import Call
 
@@ -122,7 +122,7 @@ def test_long_work_is_not_begun_where_its_page_cannot_be_written(
     command: str, run: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "report.html").write_text("mine")
-    monkeypatch.setattr("provnet.modelfile.read_run", None)  # nothing is read
+    monkeypatch.setattr("provnet.runs.run.read_run", None)  # nothing is read
     found = call(command, run, "--out", tmp_path)
     assert found.code == 2
     assert "report.html is there already" in found.last_line

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 
 from .conftest import Call
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
 
 from .conftest import Call
 from .test_colour import coloured, listed

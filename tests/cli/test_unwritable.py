@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from provnet.atomic import refuse_unwritable
-from provnet.errors import DiskError
+from provnet.base.atomic import refuse_unwritable
+from provnet.base.errors import DiskError
 from tests.bad.made import plain_user
 
 from .conftest import Call
@@ -41,8 +41,8 @@ def closed(tmp_path: Path) -> Path:
 def test_long_work_is_not_begun(
     command: list[str], closed: Path, run: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provnet.modelfile.read_run", None)  # nothing is read
-    monkeypatch.setattr("provnet.data.sources._open_spec", None)
+    monkeypatch.setattr("provnet.runs.run.read_run", None)  # nothing is read
+    monkeypatch.setattr("provnet.data.open._open_spec", None)
     with plain_user():
         found = call(*(word.replace("RUN", str(run)).replace("OUT", str(closed)) for word in command))
     assert found.code == 4
@@ -93,7 +93,7 @@ def test_a_folder_below_one_that_may_not_be_entered(tmp_path: Path) -> None:
 def test_an_output_below_a_file_is_refused_before_long_work(
     command: str, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("provnet.modelfile.read_run", lambda *given, **more: pytest.fail("the run was read"))
+    monkeypatch.setattr("provnet.runs.run.read_run", lambda *given, **more: pytest.fail("the run was read"))
     (tmp_path / "file").write_text("mine")
     asked = {"credit": ["test:0"], "attribute": ["x.png"]}.get(command, [])
     found = call(command, tmp_path / "run", *asked, "--out", tmp_path / "file" / "x")

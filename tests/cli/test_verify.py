@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from provnet import bank, open_data
-from provnet.cli.banked import change_run
-from provnet.cli.opened import run_state, with_state
-from provnet.modelfile import read_samples
+from provnet import open_data
+from provnet.cli.rundata import run_state, with_state
+from provnet.cli.withhold import change_run
+from provnet.runs import bank
+from provnet.runs.run import read_samples
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests.data.made import noise, write_folder

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 import provnet
+from provnet.base.errors import UsageError
 from provnet.cli import main
-from provnet.errors import UsageError
 from provnet.training.config import TrainConfig, train_config
 
 from .conftest import Call

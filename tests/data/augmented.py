@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provnet.data.augment import Policy, augment
-from provnet.data.batches import keyed_generator
+from provnet.base.batches import keyed_generator
+from provnet.data.modalities.augment import Policy, augment
 
 EVERYTHING = Policy(
     shift=3, fill="reflect", scale=(0.8, 1.3), rotate=20.0, warp_share=0.7, flip=True, brightness=0.1, contrast=0.2,

@@ -11,12 +11,13 @@ import pytest
 from PIL import Image
 
 import provnet
+from provnet.base.errors import DataError, IntegrityError, UsageError
+from provnet.base.options import DECISIONS
 from provnet.data import apply as applying
-from provnet.data.apply import KEY, apply_decisions, apply_recorded, decision_words
-from provnet.data.decisions_file import Decision, decisions_csv, read_decisions
-from provnet.data.holdout import holdout
-from provnet.data.imagedata import DataSpec, ImageData
-from provnet.errors import DataError, IntegrityError, UsageError
+from provnet.data.apply import apply_decisions, apply_recorded, decision_words
+from provnet.data.dataset import DataSpec, ImageData
+from provnet.data.select import holdout
+from provnet.samples.decisions import Decision, decisions_csv, read_decisions
 
 
 def data() -> ImageData:
@@ -42,7 +43,7 @@ def test_keep_relabel_and_drop() -> None:
     places = [new.samples.id_places[old.samples.sample_ids[i]] for i in others]
     assert (new.samples.labels[places] == old.samples.labels[others]).all()
     assert (new.images[places] == old.images[others]).all()
-    assert decision_words(new.spec.options[KEY]) == "1 relabelled, 1 dropped by decision"
+    assert decision_words(new.spec.options[DECISIONS]) == "1 relabelled, 1 dropped by decision"
 
 
 def test_changed_data_open_again_as_they_were() -> None:
@@ -159,7 +160,7 @@ def test_short_records_are_read_but_never_guessed(tmp_path: Path) -> None:
 
     def remembering(row: int) -> ImageData:
         record = {"drop": [], "relabel": {"1": [applying._entry(old.samples, row)[:16]]}}
-        return replace(old, spec=replace(old.spec, options={KEY: record}))
+        return replace(old, spec=replace(old.spec, options={DECISIONS: record}))
 
     changed = apply_recorded(remembering(single)).samples.labels
     assert changed[single] == 1
@@ -180,7 +181,7 @@ def test_a_copy_does_not_stand_in_for_a_dropped_file_that_is_gone(tmp_path: Path
 def test_a_record_of_a_later_form_is_refused() -> None:
     old = data()
     with pytest.raises(IntegrityError, match="later provnet"):
-        apply_recorded(replace(old, spec=replace(old.spec, options={KEY: {"form": 3}})))
+        apply_recorded(replace(old, spec=replace(old.spec, options={DECISIONS: {"form": 3}})))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_record_of_a_later_form_is_refused() -> None:
 )
 def test_a_damaged_record_is_refused(record: object) -> None:
     old = data()
-    spec = replace(old.spec, options={**old.spec.options, KEY: record})
+    spec = replace(old.spec, options={**old.spec.options, DECISIONS: record})
     if record is None:
         return
     with pytest.raises(IntegrityError, match="damaged"):

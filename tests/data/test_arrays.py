@@ -12,7 +12,7 @@ from PIL import Image
 from torch.utils.data import Dataset
 
 from provnet import open_data
-from provnet.errors import DataError, NonFiniteError, UsageError
+from provnet.base.errors import DataError, NonFiniteError, UsageError
 from tests.data.made import noise
 
 LABELS = [0, 1, 0, 1]

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provnet.data.augment import POLICIES, Policy, augment
+from provnet.data.modalities.augment import POLICIES, Policy, augment
 from tests.data.augmented import EVERYTHING, alike, made, pictures
 
 

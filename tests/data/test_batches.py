@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.data.batches import bounds, carried, fold, keyed_generator, order
-from provnet.errors import UsageError
+from provnet.base.batches import bounds, carried, fold, keyed_generator, order
+from provnet.base.errors import UsageError
 from tests.models.made import LAWS
 
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from provnet import open_data
-from provnet.data.files import DataWarning
-from provnet.data.idx import FASHION_NAMES
-from provnet.data.sources import has_split
-from provnet.errors import DataError, MemoryLimitError, UnsafeFileError, UsageError
+from provnet.base.errors import DataError, MemoryLimitError, UnsafeFileError, UsageError
+from provnet.base.files import DataWarning
+from provnet.data.open import has_split
+from provnet.data.sources.binary import FASHION_NAMES
 from tests.data.made import idx_bytes, noise, write_cifar10, write_cifar100, write_idx
 
 
@@ -225,6 +225,6 @@ def test_damaged_npz_and_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(DataError, match=r"x\.npz"):
             open_data(path)
     np.savez_compressed(path, images=np.zeros((100, 100, 100), np.uint8), labels=np.zeros(100, int))
-    monkeypatch.setattr("provnet.data.files._free_memory", lambda: 500_000)
+    monkeypatch.setattr("provnet.base.files._free_memory", lambda: 500_000)
     with pytest.raises(MemoryLimitError, match="GiB of memory"):
         open_data(path)

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import provnet
-from provnet import ImageData, bank
-from provnet.data import imagedata
-from provnet.data.identity import FLAGS
-from provnet.data.imagedata import refuse_changed
-from provnet.errors import DataError
-from provnet.modelfile import read_run, write_run
+from provnet import ImageData
+from provnet.base.errors import DataError
+from provnet.data import dataset as imagedata
+from provnet.data.dataset import refuse_changed
+from provnet.runs import bank
+from provnet.runs.run import read_run, write_run
+from provnet.samples.identity import FLAGS
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

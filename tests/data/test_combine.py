@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provnet import bank
-from provnet.data.combine import combine, free_ids
-from provnet.data.imagedata import DataSpec, ImageData
+from provnet.data.dataset import DataSpec, ImageData
+from provnet.data.select import combine, free_ids
+from provnet.runs import bank
 from tests.banked import BASE, LAST, MORE, RUNS, vectors
 from tests.counts import count
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from provnet import ImageData, SampleTable
+from provnet.base.files import DataWarning
 from provnet.data import evidence as evidence_module
 from provnet.data.evidence import Evidence
-from provnet.data.files import DataWarning
 from tests.counts import count, grows
 from tests.data.changing import CHANGES, ChangingFolder
 

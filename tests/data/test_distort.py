@@ -14,10 +14,10 @@ from PIL import Image
 from torch import Tensor
 
 import provnet
-from provnet.data import distort
-from provnet.data.batches import keyed_generator
-from provnet.data.distort import add_noise, jpeg, perturbations, shift, spread_of
-from provnet.errors import UsageError
+from provnet.base.batches import keyed_generator
+from provnet.base.errors import UsageError
+from provnet.data.modalities import distort
+from provnet.data.modalities.distort import add_noise, jpeg, perturbations, shift, spread_of
 from tests.models.made import LAWS
 
 KINDS: dict[str, Callable[[Tensor, int], Tensor]] = {

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provnet import DataSpec, open_data
-from provnet.data.duplicates import duplicate_facts
-from provnet.data.holdout import holdout
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
+from provnet.data.select import holdout
+from provnet.samples.identity import duplicate_facts
 from tests.data.made import encode, noise, write_folder
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from provnet import open_data
-from provnet.data import files
-from provnet.data import pictures as picture_files
-from provnet.data.files import DataWarning
-from provnet.data.sources import has_split
-from provnet.errors import DataError, MemoryLimitError, UsageError
+from provnet.base import files
+from provnet.base.errors import DataError, MemoryLimitError, UsageError
+from provnet.base.files import DataWarning
+from provnet.data.open import has_split
+from provnet.data.sources import folder as picture_files
 from tests.data.made import encode, noise, pictures, write_folder
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from provnet import open_data
-from provnet.data import files
-from provnet.data.files import DataWarning
-from provnet.errors import DataError
+from provnet.base import files
+from provnet.base.errors import DataError
+from provnet.base.files import DataWarning
 from tests.data.made import encode, noise, pictures, write_folder
 
 ODD = [

@@ -13,11 +13,11 @@ from torch.utils.data import TensorDataset
 
 import provnet
 from provnet import open_data
-from provnet.applications.contributors import read_contributors
+from provnet.base.errors import DataError, UsageError
 from provnet.cli import main
 from provnet.data.compare import compare
-from provnet.errors import DataError, UsageError
-from provnet.modelfile import read_run
+from provnet.runs.run import read_run
+from provnet.tools.credit.compute import read_contributors
 from tests.data.made import noise
 
 IMAGES, LABELS = noise((4, 6, 5)), [0, 1, 0, 1]

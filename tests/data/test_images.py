@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFile
 
-from provnet.data.containers import check_pixels
-from provnet.data.images import decode, decode_frame
+from provnet.base.errors import DataError, UsageError
+from provnet.data.modalities.image import check_pixels, decode, decode_frame
 from provnet.data.rules import DecodeRule, make_options
-from provnet.errors import DataError, UsageError
 from tests.data.made import chunk, encode, noise, png
 
 RULE = DecodeRule()

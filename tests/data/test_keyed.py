@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from provnet.data.batches import fold
-from provnet.data.keyed import AUGMENTATION, normal, sample_keys, uniform, words
+from provnet.base.batches import AUGMENTATION, fold, normal, sample_keys, uniform, words
 
 GOLDEN, MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 EDGES = [0, 1, 2, 59_999, 2**31 - 1, 2**31, 2**32 + 7, 2**40, 2**53 + 1, 2**62, 2**63 - 1]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from provnet import open_data
-from provnet.data.files import DataWarning
-from provnet.errors import DataError
+from provnet.base.errors import DataError
+from provnet.base.files import DataWarning
 from tests.data.made import noise, pictures, write_folder
 
 

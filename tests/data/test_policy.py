@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from provnet.data.augment import POLICIES, Policy, augment, auto_policy
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
+from provnet.data.modalities.augment import POLICIES, Policy, augment, auto_policy
 from tests.data.augmented import EVERYTHING, made, pictures
 
 

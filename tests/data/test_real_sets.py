@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from provnet import open_data
-from provnet.data.duplicates import duplicate_facts
-from provnet.data.names import data_folder, locate
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
+from provnet.data.sources.known import data_folder, locate
+from provnet.samples.identity import duplicate_facts
 
 pytestmark = pytest.mark.skipif(
     not os.environ.get("PROVNET_DATA"), reason="PROVNET_DATA is not set: it names the folder of the real data sets"

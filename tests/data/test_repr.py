@@ -8,14 +8,14 @@ import numpy as np
 import torch
 
 import provnet
-from provnet.applications.audit import audit
-from provnet.applications.credit import credit
-from provnet.applications.debugging import debug
-from provnet.applications.generated import attribute_generated
-from provnet.applications.mapping import sample_map
-from provnet.applications.robustness import measure
-from provnet.applications.trust import check
-from provnet.generation import fit_generator, generate, interpolate
+from provnet.tools.copies.compute import attribute_generated
+from provnet.tools.credit.compute import credit
+from provnet.tools.debug.compute import debug
+from provnet.tools.generate import fit_generator, generate, interpolate
+from provnet.tools.map.compute import sample_map
+from provnet.tools.membership.audit import audit
+from provnet.tools.robustness.compute import measure
+from provnet.tools.trust.compute import check
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

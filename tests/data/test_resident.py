@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.data.batches import bounds, order
-from provnet.data.resident import THREADS, ResidentData
-from provnet.errors import UsageError
+from provnet.base.batches import bounds, order
+from provnet.base.errors import UsageError
+from provnet.data.dataset import THREADS, ResidentData
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
 N = 103

@@ -11,9 +11,9 @@ import pytest
 from torch.utils.data import Dataset
 
 from provnet import open_data
-from provnet.data.files import DataWarning
-from provnet.data.folder import unique_names
-from provnet.errors import DataError, ProvnetError
+from provnet.base.errors import DataError, ProvnetError
+from provnet.base.files import DataWarning
+from provnet.data.sources.folder import unique_names
 from tests.data.made import noise, pictures, write_folder
 
 

@@ -11,10 +11,10 @@ import pytest
 
 import provnet
 from provnet import DataSpec, open_data
-from provnet.data import embedded
-from provnet.data.names import NAMES
-from provnet.data.sources import data_root, has_split, reopen
-from provnet.errors import IntegrityError, UnsafeFileError, UsageError
+from provnet.base.errors import IntegrityError, UnsafeFileError, UsageError
+from provnet.data.open import data_root, has_split, reopen
+from provnet.data.sources import known as embedded
+from provnet.data.sources.known import NAMES
 from tests.data.made import encode, noise, pictures, write_cifar10, write_folder, write_idx
 
 
@@ -28,7 +28,7 @@ def test_embedded() -> None:
     assert train.samples.fingerprint == "9735b1eeff26f6e6c4562f62196fd1883ceb824b48961b7e9ff469586eaebed8"
     assert len(open_data("embedded", split="all")) == 5000
     assert train.labels[:12].tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1]
-    size = (Path(provnet.__file__).parent / "data/embedded/mnist5k.xz").stat().st_size
+    size = (Path(provnet.__file__).parent / "data/sources/embedded/mnist5k.xz").stat().st_size
     assert size < 1_100_000
 
 

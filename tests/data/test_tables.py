@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from provnet import open_data
-from provnet.data.labels import encode_labels
-from provnet.errors import DataError, UsageError
+from provnet.base.errors import DataError, UsageError
+from provnet.data.rules import encode_labels
 
 MASK = [True, False, False, True, True, False]
 

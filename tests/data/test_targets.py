@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from provnet.data.targets import TargetSampler
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
+from provnet.base.errors import UsageError
+from provnet.heads.index_map import IndexMap, TargetSampler
 from tests.models.made import LAWS, Labels, uneven_labels
 
 SIZES = (1, 2, 3, 40, 954, 1000)  # 1,999 samples have another one of their class

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet.data import images
-from provnet.data.containers import _inflated
-from provnet.data.images import decode, picture_array
+from provnet.base.errors import DataError
+from provnet.data.modalities import image as images
+from provnet.data.modalities.image import _inflated, decode, picture_array
 from provnet.data.rules import DecodeRule
-from provnet.errors import DataError
 from tests.data.made import encode, noise, png
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provnet.decisions import append_decision
+from provnet.runs.log import append_decision
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from provnet import decisions
-from provnet.decisions import append_decision, verify_chain
-from provnet.errors import DataError, IntegrityError
+from provnet.base.errors import DataError, IntegrityError
+from provnet.runs import log as decisions
+from provnet.runs.log import append_decision, verify_chain
 from tests.counts import count, grows
 
 

@@ -10,9 +10,9 @@ import os
 
 import pytest
 
-from provnet import decisions
-from provnet.decisions import append_decision, append_decisions, verify_chain
-from provnet.errors import DataError, DiskError, NonFiniteError, ProvnetError, UsageError
+from provnet.base.errors import DataError, DiskError, NonFiniteError, ProvnetError, UsageError
+from provnet.runs import log as decisions
+from provnet.runs.log import append_decision, append_decisions, verify_chain
 from tests.counts import count, grows
 
 

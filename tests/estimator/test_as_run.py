@@ -13,30 +13,27 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet import ImageData, ProvenanceClassifier, bank
-from provnet.applications.abstention import abstention, support_of
-from provnet.applications.audit import audit
-from provnet.applications.confidence import class_calibration, index_calibration
-from provnet.applications.credit import credit
-from provnet.applications.debugging import debug
-from provnet.applications.dependence import dependence
-from provnet.applications.embedding import index_features
-from provnet.applications.generated import attribute_generated
-from provnet.applications.mapping import others_named, sample_map
-from provnet.applications.member import memberships
-from provnet.applications.membership import member_scores
-from provnet.applications.robustness import is_isolated, measure
-from provnet.applications.subset_choice import index_subset, look
-from provnet.applications.trust import LeftOut, check
-from provnet.errors import UsageError
-from provnet.evaluation import trained_rows
-from provnet.explanation import active_network
-from provnet.generation import fit_generator, generate, interpolate, is_generator, sources
-from provnet.generation.measures import index_hits, latent_means, measure_generator, named, rebuilt
-from provnet.generation.sampling import rebuild_pictures
-from provnet.generation.sources import explain_latents
-from provnet.hub import ProvenanceModel
-from provnet.modelfile import write_run
+from provnet import ImageData, ProvenanceClassifier
+from provnet.answers.evaluation import trained_rows
+from provnet.answers.explanation import active_network
+from provnet.api.hub import ProvenanceModel
+from provnet.base.errors import UsageError
+from provnet.runs import bank
+from provnet.runs.run import write_run
+from provnet.tools.copies.compute import attribute_generated
+from provnet.tools.credit.compute import credit
+from provnet.tools.debug.compute import debug
+from provnet.tools.generate import fit_generator, generate, interpolate, is_generator, sources
+from provnet.tools.generate.compute import explain_latents, rebuild_pictures
+from provnet.tools.generate.measures import index_hits, latent_means, measure_generator, named, rebuilt
+from provnet.tools.map.compute import index_features, others_named, sample_map
+from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.member import memberships
+from provnet.tools.robustness.compute import is_isolated, measure
+from provnet.tools.subsets import index_subset, look
+from provnet.tools.trust.checks import abstention, class_calibration, dependence, index_calibration, support_of
+from provnet.tools.trust.compute import LeftOut, check
 from tests.estimator.made import small
 
 FACES = {"app", "cli", "experiments", "__main__"}  # read their runs themselves

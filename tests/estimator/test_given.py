@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 import provnet
 from provnet import ImageData, ProvenanceClassifier
-from provnet.errors import DataError, UsageError
+from provnet.base.errors import DataError, UsageError
 from tests.estimator.made import pictures, same, small
 
 NAMES = np.array(["owl", "cat", "bee"])

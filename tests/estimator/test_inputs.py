@@ -12,9 +12,9 @@ import torch
 from sklearn.datasets import load_digits
 
 from provnet import ProvenanceClassifier
-from provnet.errors import DataError
-from provnet.inputs import to_input
-from provnet.models.config import NetworkConfig
+from provnet.base.errors import DataError
+from provnet.models.network import NetworkConfig
+from provnet.runs.inputs import to_input
 from tests.estimator.made import pictures, small
 
 

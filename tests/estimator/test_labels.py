@@ -11,8 +11,8 @@ import pytest
 from sklearn.exceptions import DataConversionWarning
 
 import provnet
+from provnet.base.errors import DataError
 from provnet.data.compare import compare
-from provnet.errors import DataError
 from tests.estimator.made import pictures, small
 
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import provnet
 from provnet import ProvenanceClassifier
-from provnet.errors import DataError, UsageError
+from provnet.base.errors import DataError, UsageError
 from tests.estimator.made import pictures, small
 
 

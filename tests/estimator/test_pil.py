@@ -14,9 +14,9 @@ from PIL import Image
 
 import provnet
 from provnet import ProvenanceClassifier
-from provnet.data.images import decode
+from provnet.base.errors import DataError
+from provnet.data.modalities.image import decode
 from provnet.data.rules import DecodeRule
-from provnet.errors import DataError
 from tests.estimator.made import pictures, same, small
 
 

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import provnet
 from provnet import ProvenanceClassifier
-from provnet.errors import DataError, IntegrityError, UsageError
-from provnet.inputs import to_input
-from provnet.labelled import classes_of, feature_names_of
+from provnet.api.estimator import classes_of, feature_names_of
+from provnet.base.errors import DataError, IntegrityError, UsageError
+from provnet.runs.inputs import to_input
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests.estimator.made import pictures, same, small

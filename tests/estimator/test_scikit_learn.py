@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
 from provnet import ProvenanceClassifier
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
 from tests.counts import SOAK
 from tests.estimator.made import pictures, small
 

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from provnet.applications.conditions import CONDITIONS
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.debugging_words import SHOWN
-from provnet.experiments.paper import printed
-from provnet.experiments.pictures import packed
-from provnet.experiments.planted import KINDS
-from provnet.experiments.records import SCALES, Figure, Result, Results, Told
+from provnet.tools.robustness.conditions import CONDITIONS
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.debugging import SHOWN
+from provnet_paper.records import SCALES, Figure, Result, Results, Told, printed
+from provnet_paper.samples import ODD_KINDS as KINDS
+from provnet_paper.samples import packed
 
 from .made import ORIGIN, told
 

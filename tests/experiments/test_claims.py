@@ -7,16 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from provnet.experiments import sharing_words
-from provnet.experiments.beside import apart, judged
-from provnet.experiments.headlines import headline
-from provnet.experiments.markdown import number
-from provnet.experiments.pairs import Known, difference, kept_hits, known, less
-from provnet.experiments.records import Result, Results
-from provnet.experiments.robustness_words import CNN, gains, section
-from provnet.experiments.sharing_claims import CONSISTENCY, PAIRS, Look, papers
-from provnet.experiments.sharing_curves import convergence
-from provnet.experiments.sharing_sentences import CLAIMS, Claim
+from provnet_paper import sharing as sharing_words
+from provnet_paper.beside import apart, judged, number
+from provnet_paper.glance import headline
+from provnet_paper.pairs import Known, difference, kept_hits, known, less
+from provnet_paper.records import Result, Results
+from provnet_paper.robustness import CNN, gains, section
+from provnet_paper.sharing_claims import CLAIMS, CONSISTENCY, PAIRS, Claim, Look, papers
+from provnet_paper.sharing_curves import convergence
 
 from .made import ORIGIN, told
 from .made_others import made

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from provnet.experiments.copies import HEAD, PREFIX, copies_of
-from provnet.experiments.records import Cell, Result
-from provnet.experiments.store import keep, kept
+from provnet_paper.records import Cell, Result
+from provnet_paper.samples import HEAD, PREFIX, copies_of
+from provnet_paper.store import keep, kept
 
 
 def test_a_kept_result_has_its_rates_in_the_order_of_the_heading(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from provnet.errors import UsageError
-from provnet.experiments import frame
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.frame import Event, Plan, reproduce, waiting
-from provnet.experiments.records import Cell, Job, Told, chosen
-from provnet.experiments.store import read_results, results_file
+from provnet.base.errors import UsageError
+from provnet_paper import frame
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.frame import Event, Plan, reproduce, waiting
+from provnet_paper.records import Cell, Job, Told, chosen
+from provnet_paper.store import read_results, results_file
 
 from .made import swift
 

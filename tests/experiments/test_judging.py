@@ -12,18 +12,16 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from provnet.applications.conditions import CONDITIONS
-from provnet.experiments.batches import Both, larger_batches
-from provnet.experiments.beside import CHANCE, ONE_SEED, PAIRED, apart, counted, summary, told
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.glance import in_short
-from provnet.experiments.headlines import headline
-from provnet.experiments.page import page, section
-from provnet.experiments.pairs import STUDENT, Known
-from provnet.experiments.pictures import packed, unpacked
-from provnet.experiments.records import SCALES, Results
-from provnet.experiments.robustness_words import findings
-from provnet.experiments.store import _text
+from provnet.tools.robustness.conditions import CONDITIONS
+from provnet_paper.beside import CHANCE, ONE_SEED, PAIRED, apart, counted, summary, told
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.glance import headline, in_short
+from provnet_paper.page import page, section
+from provnet_paper.pairs import STUDENT, Both, Known, larger_batches
+from provnet_paper.records import SCALES, Results
+from provnet_paper.robustness import findings
+from provnet_paper.samples import packed, unpacked
+from provnet_paper.store import _text
 
 from .made import cost, table2
 from .made_others import made

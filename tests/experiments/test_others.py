@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from provnet.experiments.beside import CONFIRMED, MIXED, apart, told
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.markdown import number
-from provnet.experiments.page import draw
-from provnet.experiments.paper import printed
-from provnet.experiments.records import Figure, Result, Results
-from provnet.experiments.store import _text, read_results
+from provnet_paper.beside import CONFIRMED, MIXED, apart, number, told
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.page import draw
+from provnet_paper.records import Figure, Result, Results, printed
+from provnet_paper.store import _text, read_results
 
 from .made_others import OTHERS, made
 

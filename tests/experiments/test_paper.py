@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-import provnet.experiments
-from provnet.experiments.paper import MET, MISSED, NOT_COMPARED, NOT_RUN, WITHIN, half_width, printed, standing
-from provnet.experiments.settings import DATA, FIGURES, SETTINGS
-from provnet.experiments.table2_words import remarks, standings
+import provnet_paper
+from provnet_paper.recipes import DATA, FIGURES, SETTINGS
+from provnet_paper.records import MET, MISSED, NOT_COMPARED, NOT_RUN, WITHIN, half_width, printed, standing
+from provnet_paper.table2_words import remarks, standings
 
 from .made import table2
 
-FOLDER = Path(provnet.experiments.__file__).parent
+FOLDER = Path(provnet_paper.__file__).parent
 
 
 def test_every_data_set_has_its_ten_numbers_once() -> None:

@@ -10,30 +10,29 @@ import pytest
 import torch
 
 import provnet
-from provnet.data.targets import TargetSampler
-from provnet.evaluation import NEVER
-from provnet.experiments import mixing, vae
-from provnet.experiments.drawings import DRAWINGS
-from provnet.experiments.one_pass import OnePassAdamW
-from provnet.experiments.pair_figures import pair_hits, rates
-from provnet.experiments.pictures import joined, packed, unpacked
-from provnet.experiments.records import SCALES, Job
-from provnet.experiments.two_cnns import (
+from provnet.answers.evaluation import NEVER
+from provnet.heads.index_map import IndexMap, TargetSampler
+from provnet.models.backbones import cut_at
+from provnet.models.network import parameter_count
+from provnet_paper import mixing, vae
+from provnet_paper.records import SCALES, Job
+from provnet_paper.samples import DRAWINGS, joined, packed, unpacked
+from provnet_paper.two_cnns import (
     BACKENDS,
     BRANCHES,
     COPIES,
+    OnePassAdamW,
     TwoCnns,
     _Step,
     alternating,
     built,
     pair,
+    pair_hits,
+    rates,
     rounded,
     shared_share,
     trained,
 )
-from provnet.indexing import IndexMap
-from provnet.models.provenance import parameter_count
-from provnet.models.sharing import cut_at
 
 FEW = provnet.open_data("embedded", limit=60)
 

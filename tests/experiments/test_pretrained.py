@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from provnet.experiments.pretrained import LEAST, NARROW, Enlarged, missing_package, parts
+from provnet_paper.pretrained import LEAST, NARROW, Enlarged, missing_package, parts
 
 
 def body() -> nn.Module:
@@ -58,7 +58,7 @@ def test_many_pictures_are_asked_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch
     net, x = Enlarged(body(), learn=16, ask=32).eval(), torch.randn(5, 3, 8, 8)
     whole, seen = net(x), []
     net.body.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    monkeypatch.setattr("provnet.experiments.pretrained.AT_ONCE", 2)
+    monkeypatch.setattr("provnet_paper.pretrained.AT_ONCE", 2)
     assert torch.allclose(net(x), whole, atol=1e-6)
     assert max(seen) == 2
 

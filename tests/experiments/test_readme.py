@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from provnet.experiments.beside import mean
-from provnet.experiments.glance import numbers
-from provnet.experiments.markdown import number
-from provnet.experiments.store import read_results
-from provnet.experiments.table2 import section as with_the_papers_recipe
-from provnet.experiments.table2_ours import section as with_ours
+from provnet_paper.beside import mean, number
+from provnet_paper.glance import numbers
+from provnet_paper.store import read_results
+from provnet_paper.table2 import section as with_the_papers_recipe
+from provnet_paper.table2_ours import section as with_ours
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from provnet.experiments import plots, sharing_plots, vae_words
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.page import main, section
-from provnet.experiments.records import Results
-from provnet.experiments.store import _text
+from provnet_paper import plots
+from provnet_paper import sharing as sharing_plots
+from provnet_paper import vae as vae_words
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.page import main, section
+from provnet_paper.records import Results
+from provnet_paper.store import _text
 
 from .made import cost, table2
 from .made_others import made as others
@@ -55,7 +57,7 @@ def test_another_page_is_not_current(tmp_path: Path, capsys: pytest.CaptureFixtu
         capsys.readouterr()
         assert main(check) == 1
         told = capsys.readouterr().out
-        assert str(file) in told and "run python -m provnet.experiments.page" in told
+        assert str(file) in told and "run python -m provnet_paper.page" in told
         file.write_text(kept, "utf-8")
 
 

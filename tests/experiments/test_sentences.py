@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from provnet.experiments.beside import judged
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.pairs import Known
-from provnet.experiments.records import Results
-from provnet.experiments.sharing_claims import Look
-from provnet.experiments.sharing_curves import upward
-from provnet.experiments.sharing_sentences import CLAIMS, Claim
+from provnet_paper.beside import judged
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.pairs import Known
+from provnet_paper.records import Results
+from provnet_paper.sharing_claims import CLAIMS, Claim, Look
+from provnet_paper.sharing_curves import upward
 
 from .made import cost
 from .made_others import made

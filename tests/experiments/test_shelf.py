@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import provnet
-from provnet.experiments import shelf
-from provnet.experiments.frame import Plan, reproduce
-from provnet.experiments.records import SCALES, Job
-from provnet.experiments.shelf import trained_or_taken
 from provnet.training.config import train_config
+from provnet_paper import store as shelf
+from provnet_paper.frame import Plan, reproduce
+from provnet_paper.records import SCALES, Job
+from provnet_paper.store import trained_or_taken
 
 CONFIG = train_config("fast", epochs=1)
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from provnet.data.policy import POLICIES, Policy
-from provnet.errors import IntegrityError, UnsafeFileError
-from provnet.experiments import vae
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.records import SCALES, Cell, Result
-from provnet.experiments.store import cell_file, keep, kept, read_results, results_file, write_results
+from provnet.base.errors import IntegrityError, UnsafeFileError
+from provnet.data.modalities.augment import POLICIES, Policy
+from provnet_paper import vae
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.records import SCALES, Cell, Result
+from provnet_paper.store import cell_file, keep, kept, read_results, results_file, write_results
 
 RESULT = Result({"rate": (1 / 3, 7)}, {"seconds": {"all": 1.5}, "words": "ä"}, {"device": "cpu", "dirty": None})
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from provnet.experiments.records import Result, Results
-from provnet.experiments.table2_claims import findings
+from provnet_paper.records import Result, Results
+from provnet_paper.table2_words import findings
 
 from .made import ORIGIN, told
 

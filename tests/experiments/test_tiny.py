@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from provnet.cli import main
-from provnet.experiments import page
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.paper import printed
-from provnet.experiments.records import HEADINGS, SCALES, Results
-from provnet.experiments.store import plain, read_results
+from provnet_paper import page
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.records import HEADINGS, SCALES, Results, printed
+from provnet_paper.store import plain, read_results
 
 
 def test_all_experiments_run_tiny_once(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import provnet
-from provnet.experiments.records import SCALES, Job
-from provnet.experiments.vae import _away, _made
-from provnet.generation import fit_generator
+from provnet.tools.generate import fit_generator
+from provnet_paper.records import SCALES, Job
+from provnet_paper.vae import _away, _made
 
 FEW = provnet.open_data("embedded", limit=40)
 JOB = Job(SCALES["tiny"], 0, device="cpu")

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.experiments.catalogue import EXPERIMENTS
-from provnet.experiments.debugging_words import of_kinds, widened
-from provnet.experiments.embeddings_words import purity
-from provnet.experiments.likeness import by_chance, nearer, together
-from provnet.experiments.membership_words import _rocs
-from provnet.experiments.records import Figure, Results
+from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.debugging import of_kinds, widened
+from provnet_paper.embeddings import purity
+from provnet_paper.membership import _rocs
+from provnet_paper.records import Figure, Results
+from provnet_paper.samples import by_chance, nearer, together
 
 from .made_others import made
 

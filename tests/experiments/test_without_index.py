@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 import provnet
-from provnet.experiments.without_index import network, trained
-from provnet.models.provenance import parameter_count
+from provnet.models.network import parameter_count
 from provnet.training.config import train_config
+from provnet_paper.cost import network, trained
 
 
 def test_it_has_no_weights_of_an_index_branch() -> None:

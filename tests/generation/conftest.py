@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provnet.modelfile import Run
+from provnet.runs.run import Run
 
 from .made import NAMES, trained
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.generation import fit_generator, generator_wishes
-from provnet.modelfile import Run
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.tools.generate import fit_generator, generator_wishes
 
 NAMES = ("paper", "paper-mean", "faces", "modern")
 CLASSES = ("left", "right", "top")

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.generation import generate
-from provnet.generation.interpolation import interpolate
-from provnet.generation.measures import index_hits, latent_means, rebuilt
-from provnet.generation.sampling import rebuild_pictures
-from provnet.generation.sources import explain_latents
-from provnet.modelfile import Run
+from provnet.runs.run import Run
+from provnet.tools.generate import generate
+from provnet.tools.generate.compute import explain_latents, interpolate, rebuild_pictures
+from provnet.tools.generate.measures import index_hits, latent_means, rebuilt
 
 from .made import NAMES, pictures
 
@@ -45,8 +43,8 @@ def test_parts_give_what_the_whole_gives(name: str, runs: dict[str, Run], monkey
     sizes: list[int] = []
     runs[name].network.backbone.mean.register_forward_hook(lambda module, given, out: sizes.append(len(out)))
     for room in ROOMS:
-        monkeypatch.setattr(sys.modules[f"provnet.generation.{room}"], "at_once", lambda *_: 5)
-    monkeypatch.setattr("provnet.explanation.at_once", lambda *_: 5)
+        monkeypatch.setattr(sys.modules[f"provnet.tools.generate.{room}"], "at_once", lambda *_: 5)
+    monkeypatch.setattr("provnet.answers.explanation.at_once", lambda *_: 5)
     parts = asked(runs[name])
     assert max(sizes) == 5
     for kind, one in whole.items():

@@ -9,16 +9,13 @@ import torch.nn.functional as F
 from torch.distributions import Normal as Gaussian
 from torch.distributions import kl_divergence
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.exemplar import ExemplarHead
-from provnet.models.heads import PerClassHead
-from provnet.models.made import Made, Normal
-from provnet.models.provenance import build
-from provnet.models.vae import ProvenanceVAE, answer_at, posterior_of, sample
-from provnet.models.vae_modern import ModernVAE
-from provnet.objective import PARTS, ProvenanceObjective, generative_loss
+from provnet.base.errors import UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import PerClassHead
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import Made, NetworkConfig, Normal, build
+from provnet.models.vae import ModernVAE, ProvenanceVAE, answer_at, posterior_of, sample
+from provnet.tasks.objective import PARTS, ProvenanceObjective, generative_loss
 
 
 def built(backbone: str, labels: list[int], shape: tuple[int, ...] = (1, 28, 28), **more: object) -> ProvenanceVAE:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import provnet
-from provnet.generation import fit_generator, generate, sources
+from provnet.tools.generate import fit_generator, generate, sources
 
 from .made import NAMES
 

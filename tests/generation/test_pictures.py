@@ -12,11 +12,12 @@ import torch
 
 import provnet
 from provnet import ImageData
-from provnet.cli.figures import generator_table
-from provnet.errors import DataError, NonFiniteError, UsageError
-from provnet.generation import Generated, generate, interpolate, rebuild_pictures, sampling, sources
-from provnet.generation.measures import index_hits, mean_of, measure_generator, rebuilt
-from provnet.modelfile import Run
+from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.cli.evaluate import generator_table
+from provnet.runs.run import Run
+from provnet.tools.generate import Generated, generate, interpolate, rebuild_pictures, sources
+from provnet.tools.generate import compute as sampling
+from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilt
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

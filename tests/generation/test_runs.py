@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from provnet.errors import IntegrityError, ProvnetError
-from provnet.generation import generate
-from provnet.modelfile import read_run, write_run
+from provnet.base.errors import IntegrityError, ProvnetError
+from provnet.runs.run import read_run, write_run
+from provnet.runs.verify import verify
+from provnet.tools.generate import generate
 from provnet.training.fit import fit
-from provnet.training.folder import LOG
-from provnet.verify import verify
+from provnet.training.session import LOG
 from tests.training.made import interrupt, same_bits
 
 from .made import NAMES, pictures, wishes

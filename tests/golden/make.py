@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import DataSpec
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run, RunConfig, write_run
-from provnet.models.config import NetworkConfig
-from provnet.models.exemplar import ExemplarHead
-from provnet.models.provenance import ProvenanceNet, ProvenanceOutput, build
+from provnet.data.dataset import DataSpec
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, ProvenanceNet, ProvenanceOutput, build
+from provnet.runs.run import Run, RunConfig, write_run
+from provnet.samples.identity import SampleTable
 
 HERE = Path(__file__).parent
 PLAIN = ("single", "class-independent", "class-conditional", "class-conditional-heads")

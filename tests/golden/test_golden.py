@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.hub import ProvenanceModel
-from provnet.modelfile import read_run, verify_files
+from provnet.api.hub import ProvenanceModel
+from provnet.runs.run import read_run, verify_files
 from tests.golden.make import HERE, LABELS, NETWORKS, exemplars, samples, scores_of
 
 

@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from provnet.index_loss import IndexLoss, index_cross_entropy
-from provnet.sampled_loss import sampled_cross_entropy
+from provnet.heads.losses import IndexLoss, index_cross_entropy, sampled_cross_entropy
 
 WEIGHT = 2.0  # of the last row's loss, when gradients are compared
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.index_loss import index_cross_entropy
+from provnet.heads.losses import index_cross_entropy
 from tests.counts import count, grows
 from tests.index_loss.made import RTOL, WEIGHT, Case, assert_near, make, ours, plain, with_gradients
 

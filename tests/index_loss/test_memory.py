@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from provnet.index_loss import IndexLoss
+from provnet.heads.losses import IndexLoss
 from tests.index_loss.made import Case, make, ours, plain, sampled, with_gradients
 
 

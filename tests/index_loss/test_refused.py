@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from provnet import index_loss, sampled_loss
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
+from provnet.heads import losses as index_loss
+from provnet.heads import losses as sampled_loss
 from tests.index_loss.made import make, ours, sampled
 
 

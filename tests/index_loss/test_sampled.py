@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
 from tests.index_loss.made import Case, make, ours, plain, sampled, with_gradients
 
 

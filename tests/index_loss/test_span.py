@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from provnet.index_loss import IndexLoss
+from provnet.heads.losses import IndexLoss
 from tests.index_loss.made import Case, make, ours, with_gradients
 
 

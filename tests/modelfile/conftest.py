@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from provnet.modelfile import write_run
+from provnet.runs.run import write_run
 
 from .made import make_run
 

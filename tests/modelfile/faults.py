@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 
-from provnet import modelfile
+from provnet.runs import run as modelfile
 
 CALLS = ("open", "write", "fsync", "replace", "mkdir", "unlink", "rmdir")
 

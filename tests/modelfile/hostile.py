@@ -13,8 +13,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from provnet.errors import ProvnetError
-from provnet.modelfile import read_run
+from provnet.base.errors import ProvnetError
+from provnet.runs.run import read_run
 
 from .made import remake_manifest
 

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import DataSpec
-from provnet.fileset import NAME
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run, RunConfig
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build
-from provnet.safejson import write_json
+from provnet.data.dataset import DataSpec
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build
+from provnet.runs.fileset import NAME
+from provnet.runs.run import Run, RunConfig
+from provnet.runs.safe import write_json
+from provnet.samples.identity import SampleTable
 
 NETWORKS = ("single", "class-independent", "class-conditional", "class-conditional-heads")
 ODD = ("plain", "é/ü", "a\nb", "p\udcff", "\U0001f600", "", "con.png", "x" * 255)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from provnet.errors import DiskError, UsageError
-from provnet.modelfile import Run, has_run, prepare_run_folder, read_run, write_run
+from provnet.base.errors import DiskError, UsageError
+from provnet.runs.run import Run, has_run, prepare_run_folder, read_run, write_run
 from tests.counts import count, grows
 from tests.modelfile.steps import names, steps_of
 
@@ -130,7 +130,7 @@ def test_a_full_disk_at_every_step_leaves_old_or_new_and_no_temporary(tmp_path: 
 
 
 def in_a_process(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    code = f"from tests.modelfile.made import *\nfrom provnet.modelfile import *\nimport os, sys\n{script}"
+    code = f"from tests.modelfile.made import *\nfrom provnet.runs.run import *\nimport os, sys\n{script}"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
@@ -193,7 +193,7 @@ except Exception as error:
 def test_a_reader_that_meets_a_writer_gets_one_of_the_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = make_run(seed=1), make_run(seed=2)
     write_run(old, tmp_path)
-    from provnet import fileset
+    from provnet.runs import fileset
 
     real, opened = fileset.open_checked, []
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from provnet import atomic
-from provnet.errors import DiskError, ProvnetError, UsageError
+from provnet.base import atomic
+from provnet.base.errors import DiskError, ProvnetError, UsageError
 from tests.modelfile.steps import names, steps_of
 
 from .faults import Faults, KilledError

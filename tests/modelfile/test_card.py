@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provnet.applications.audit import audit
-from provnet.card import audit_figures, bank_state, escape, model_card
-from provnet.modelfile import read_run, write_run
+from provnet.runs.card import audit_figures, bank_state, escape, model_card
+from provnet.runs.run import read_run, write_run
+from provnet.tools.membership.audit import audit
 from tests.digits import trained, training, unseen
 
 from .made import make_run

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from provnet.errors import IntegrityError, ProvnetError, UnsafeFileError
-from provnet.modelfile import read_run, verify_files, write_run
+from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError
+from provnet.runs.run import read_run, verify_files, write_run
 from tests.counts import count, grows
 
 from .made import make_run

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from provnet.errors import ProvnetError
-from provnet.modelfile import read_run
+from provnet.base.errors import ProvnetError
+from provnet.runs.run import read_run
 from tests.counts import count, grows
 from tests.modelfile.hostile import Touch, change_config, refused
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.modelfile import write_run
+from provnet.runs.run import write_run
 from tests.modelfile.hostile import change_config, change_tensors, refused
 
 from .made import make_run, remake_manifest

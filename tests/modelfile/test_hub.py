@@ -11,9 +11,9 @@ import pytest
 import torch
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 
-from provnet.errors import IntegrityError, UsageError
-from provnet.hub import ProvenanceModel
-from provnet.modelfile import read_run, write_run
+from provnet.api.hub import ProvenanceModel
+from provnet.base.errors import IntegrityError, UsageError
+from provnet.runs.run import read_run, write_run
 
 from .made import NETWORKS, make_run, weights_digest
 
@@ -60,7 +60,7 @@ def test_saving_again_replaces_the_run_and_keeps_config_json_all_along(
     new = make_run(seed=2)
     ProvenanceModel.from_run(new).save_pretrained(str(tmp_path))
     assert weights_digest(read_run(tmp_path)) == weights_digest(new)
-    monkeypatch.setattr("provnet.hub.write_run", lambda run, folder: (_ for _ in ()).throw(OSError("full")))
+    monkeypatch.setattr("provnet.api.hub.write_run", lambda run, folder: (_ for _ in ()).throw(OSError("full")))
     with pytest.raises(OSError, match="full"):
         ProvenanceModel.from_run(make_run(seed=3)).save_pretrained(tmp_path)
     assert weights_digest(read_run(tmp_path)) == weights_digest(new)

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import provnet
-from provnet.bank import add, erase, withhold
-from provnet.data.imagedata import ImageData
-from provnet.errors import IntegrityError
-from provnet.modelfile import Run, read_run, read_samples, write_run
+from provnet.base.errors import IntegrityError
+from provnet.data.dataset import ImageData
+from provnet.runs.bank import add, erase, withhold
+from provnet.runs.run import Run, read_run, read_samples, write_run
+from provnet.runs.verify import verify
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset
-from provnet.verify import verify
 
 from .hostile import change_tensors, refused
 from .made import remake_manifest

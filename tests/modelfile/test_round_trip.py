@@ -11,17 +11,15 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from provnet import fileset
-from provnet.errors import IntegrityError, NonFiniteError, UsageError
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run, RunConfig, has_run, read_run, read_samples, verify_files, write_run
-from provnet.models.config import NetworkConfig
-from provnet.models.exemplar import ExemplarHead
-from provnet.models.provenance import build
-from provnet.models.support import LOOKS, Support
-from provnet.rebuild import rebuild
-from provnet.safefile import open_checked, read_tensors, sha256_file
-from provnet.safejson import read_json, write_json
+from provnet.base.errors import IntegrityError, NonFiniteError, UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.heads.support import LOOKS, Support
+from provnet.models.network import NetworkConfig, build
+from provnet.runs import fileset
+from provnet.runs.files import rebuild
+from provnet.runs.run import Run, RunConfig, has_run, read_run, read_samples, verify_files, write_run
+from provnet.runs.safe import open_checked, read_json, read_tensors, sha256_file, write_json
 
 from .made import NETWORKS, make_run, sample_table, weights_digest
 

@@ -12,17 +12,17 @@ import torch
 from PIL import Image
 
 from provnet import open_data
-from provnet.applications.generated import attribute_generated
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import DataSpec, ImageData
-from provnet.errors import DataError, UsageError
-from provnet.evaluation import evaluate
-from provnet.explanation import explain
-from provnet.modelfile import read_run, write_run
+from provnet.answers.evaluation import evaluate
+from provnet.answers.explanation import explain
+from provnet.base.errors import DataError, UsageError
+from provnet.data.dataset import DataSpec, ImageData
+from provnet.runs.run import read_run, write_run
+from provnet.runs.verify import verify
+from provnet.samples.identity import SampleTable
+from provnet.tools.copies.compute import attribute_generated
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset
-from provnet.verify import verify
 
 from .made import make_run, remake_manifest, sample_table
 

@@ -10,11 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.heads import IndexHead
-from provnet.models.provenance import IndexTrunk, Normalise, ProvenanceNet, ProvenanceOutput, build
-from provnet.models.support import Support
+from provnet.heads.heads import IndexHead
+from provnet.heads.index_map import IndexMap
+from provnet.heads.support import Support
+from provnet.models.network import IndexTrunk, NetworkConfig, Normalise, ProvenanceNet, ProvenanceOutput, build
 
 NETWORKS = ("single", "class-independent", "class-conditional", "class-conditional-heads")
 LAWS = settings(max_examples=60, deadline=None)

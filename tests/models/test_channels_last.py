@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import provnet
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

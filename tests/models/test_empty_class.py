@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build
 
 
 def test_an_empty_class_is_never_predicted() -> None:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models import exemplar
-from provnet.models.exemplar import ExemplarHead, unit
-from provnet.objective import index_loss
+from provnet.base.errors import UsageError
+from provnet.heads import exemplar
+from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.index_map import IndexMap
+from provnet.tasks.objective import index_loss
 
 LABELS = [2, 0, 1, 2, 2, 1, 0, 2, 4]
 WIDTH = 5

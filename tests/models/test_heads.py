@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from torch import nn
 
-from provnet.attribution import attribute
-from provnet.indexing import IndexMap
-from provnet.models.heads import INDEX_HEADS, IndexHead, PerClassHead, SharedHead
+from provnet.answers.attribution import attribute
+from provnet.heads.heads import INDEX_HEADS, IndexHead, PerClassHead, SharedHead
+from provnet.heads.index_map import IndexMap
 
 from .made import LAWS, UNEVEN, Labels, around, members, uneven_labels
 

@@ -8,10 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import Normalise, build
+from provnet.base.errors import UsageError
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, Normalise, build
 
 from .made import LAWS, NETWORKS, UNEVEN
 

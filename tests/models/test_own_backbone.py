@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.modelfile import read_run
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build
+from provnet.base.errors import UsageError
+from provnet.data.dataset import ImageData
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build
+from provnet.runs.run import read_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import build, parameter_count
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build, parameter_count
 
 PAGE = Path(__file__).parents[2] / "docs/networks.md"
 N, C, M = 60_000, 10, 6_000

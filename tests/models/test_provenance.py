@@ -10,11 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.models.config import NetworkConfig
-from provnet.models.heads import FlatHead
-from provnet.models.provenance import build
+from provnet.base.errors import UsageError
+from provnet.heads.heads import FlatHead
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import NetworkConfig, build
 
 from .made import LAWS, NETWORKS, UNEVEN, Labels, around, members, scores_of, uneven_labels, vectors
 

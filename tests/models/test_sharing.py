@@ -11,12 +11,11 @@ import torch
 from torch import nn
 
 import provnet
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.modelfile import read_run
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import ProvenanceNet, build, parameter_count
-from provnet.models.sharing import LEVELS, SHARING, PooledConv, cut_at
+from provnet.base.errors import UsageError
+from provnet.heads.index_map import IndexMap
+from provnet.models.backbones import LEVELS, SHARING, PooledConv, cut_at
+from provnet.models.network import NetworkConfig, ProvenanceNet, build, parameter_count
+from provnet.runs.run import read_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import mahalanobis
 
-from provnet.models.support import ALONE, DIM, FLOOR, LOOKS, MANY, RANK, Support, held_out, looks_of, place_in_class
+from provnet.heads.support import ALONE, DIM, FLOOR, LOOKS, MANY, RANK, Support, held_out, looks_of, place_in_class
 
 from .made import LAWS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from provnet.models.wide import LARGE, WideLinear
+from provnet.heads.heads import LARGE, WideLinear
 
 
 def test_it_is_a_linear_layer_on_a_cpu_whatever_its_size() -> None:

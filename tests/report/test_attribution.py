@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet.report.attribution import AttributionReport, CopyCard, SourceCard, attribution_html, difference
 from provnet.report.records import Picture
+from provnet.tools.copies.page import AttributionReport, CopyCard, SourceCard, attribution_html, difference
 
 from .cards import exemplar, picture
 from .reading import Page

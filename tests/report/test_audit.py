@@ -9,10 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from provnet.errors import UsageError
-from provnet.report.audit import SCORES, AuditReport, audit_html, holds_half, tpr_cell
-from provnet.report.audit_plots import audit_figure
-from provnet.report.curves import Curve, histogram_plot, roc_plot
+from provnet.base.errors import UsageError
+from provnet.report.charts import Curve, histogram_plot, roc_plot
+from provnet.tools.membership.page import SCORES, AuditReport, audit_figure, audit_html, holds_half, tpr_cell
 
 from .reading import assert_self_contained
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet.report.map_plot import COLOURS, SHAPES
+from provnet.tools.map.page import COLOURS, SHAPES
 
 ROOT = Path(provnet.__file__).parent
-PAGE, APP = ROOT / "report/templates/map_marks.js", ROOT / "app/static/js/parts/colours.js"
+PAGE, APP = ROOT / "report/templates/map_marks.js", ROOT / "../provnet_app/static/js/parts/colours.js"
 GROUNDS = {"light": "#ffffff", "dark": "#1a1d24"}  # --card of the style sheets
 # what dichromats see, in linear light (Machado, Oliveira and Fernandes 2009)
 DEUTAN = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
@@ -62,5 +62,8 @@ def test_page_app_and_picture_use_the_same() -> None:
     assert palettes(PAGE) == palettes(APP)
     assert palettes(PAGE)["light"] == COLOURS
     assert len(SHAPES) == 4
-    for name, path in (("report", ROOT / "report/templates/style.css"), ("app", ROOT / "app/static/app.css")):
+    for name, path in (
+        ("report", ROOT / "report/templates/style.css"),
+        ("app", ROOT / "../provnet_app/static/app.css"),
+    ):
         assert all(f"--card: {ground}" in path.read_text("utf-8") for ground in GROUNDS.values()), name

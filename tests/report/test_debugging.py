@@ -7,7 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from provnet.report.debugging import (
+from provnet.report.records import ExemplarCard, NextStep
+from provnet.tools.debug.page import (
     ClassRow,
     Contribution,
     DebugReport,
@@ -17,7 +18,6 @@ from provnet.report.debugging import (
     Suspect,
     debug_html,
 )
-from provnet.report.records import ExemplarCard, NextStep
 
 EVIL = "<script>alert(1)</script>\"'\u202e\x1b"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from provnet.report.charts import line_chart, steps
-from provnet.report.demo import confusion_cells, demo_html, mixups, training_charts
 from provnet.report.records import EpochRow, NextStep, evaluation_rows
+from provnet.tools.demo import confusion_cells, demo_html, mixups, training_charts
 from tests.report.cards import HOSTILE, card, demo_report, hostile_card
 from tests.report.reading import assert_self_contained
 

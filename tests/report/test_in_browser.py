@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from provnet.data.decisions_file import read_decisions
-from provnet.report.audit import audit_html
-from provnet.report.credit import CreditReport, credit_html
-from provnet.report.debugging import DuplicateRow, SignalRow, debug_html
-from provnet.report.map_page import map_html
+from provnet.samples.decisions import read_decisions
+from provnet.tools.credit.page import CreditReport, credit_html
+from provnet.tools.debug.page import DuplicateRow, SignalRow, debug_html
+from provnet.tools.map.page import map_html
+from provnet.tools.membership.page import audit_html
 
 from ..app.browser import browser
 from .test_audit import REPORT

@@ -11,12 +11,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from provnet.errors import UsageError
-from provnet.report.map_page import ClusterCard, MapReport, map_html
-from provnet.report.map_plot import map_png
+from provnet.base.errors import UsageError
+from provnet.report.page import json_block, packed, with_script
+from provnet.report.pictures import PER_SHEET, sprite_sheets, strip, z_order
 from provnet.report.records import ExplanationCard
-from provnet.report.scripted import json_block, packed, with_script
-from provnet.report.sprites import PER_SHEET, sprite_sheets, strip, z_order
+from provnet.tools.map.page import ClusterCard, MapReport, map_html, map_png
 from tests.report.reading import Page
 
 

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from provnet.report.audit import audit_html
-from provnet.report.debugging import debug_html
-from provnet.report.demo import demo_html
-from provnet.report.generation import GenerationReport, animation, generation_html
-from provnet.report.generation_plots import LOSSES, SHARES, course_png
-from provnet.report.map_page import map_html
-from provnet.report.map_plot import map_png
+from provnet.tools.debug.page import debug_html
+from provnet.tools.demo import demo_html
+from provnet.tools.generate.page import LOSSES, SHARES, GenerationReport, animation, course_png, generation_html
+from provnet.tools.map.page import map_html, map_png
+from provnet.tools.membership.page import audit_html
 
 from ..app.browser import browser
 from .cards import card, demo_report

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor, ImageFont
 
-from provnet.errors import UsageError
-from provnet.report import fonts, sheet
-from provnet.report.fonts import undrawn
-from provnet.report.generation import sheet_png
+from provnet.base.errors import UsageError
+from provnet.report import sheet
+from provnet.report import sheet as fonts
 from provnet.report.records import ExplanationCard
-from provnet.report.sheet import explanation_png
+from provnet.report.sheet import explanation_png, undrawn
+from provnet.tools.generate.page import sheet_png
 from tests.report.cards import HOSTILE, card, exemplar, hostile_card, picture
 
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.ranks import TopK
+from provnet.heads.retrieval import TopK
 from tests.counts import count
 
 KINDS = ("spread", "whole numbers", "duplicates", "all equal", "zero rows", "near ties", "unlike lengths")

@@ -7,10 +7,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from provnet import retrieval
-from provnet.keybank import PackedKeys, pack
-from provnet.ranks import TopK
-from provnet.retrieval import merge, recall, top_k, top_k_within
+from provnet.heads import retrieval
+from provnet.heads.keys import PackedKeys, pack
+from provnet.heads.retrieval import TopK, merge, recall, top_k, top_k_within
 from tests.counts import grows
 from tests.retrieval.made import BATCHES, CHUNKS, KINDS, LAWS, SIZES, WIDTHS, brute_force, drawn, same, same_bits
 

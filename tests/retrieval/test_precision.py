@@ -6,11 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from provnet import retrieval
-from provnet.errors import NonFiniteError
-from provnet.keybank import multiply, pack
-from provnet.ranks import TopK
-from provnet.retrieval import rank_rows, recall, top_k, top_k_within
+from provnet.base.errors import NonFiniteError
+from provnet.heads import retrieval
+from provnet.heads.keys import multiply, pack
+from provnet.heads.retrieval import TopK, rank_rows, recall, top_k, top_k_within
 from tests.retrieval.made import brute_force, drawn, same, same_bits
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from provnet.errors import NonFiniteError, ProvnetError, UsageError
-from provnet.keybank import pack
-from provnet.retrieval import merge, recall, top_k, top_k_within
+from provnet.base.errors import NonFiniteError, ProvnetError, UsageError
+from provnet.heads.keys import pack
+from provnet.heads.retrieval import merge, recall, top_k, top_k_within
 from tests.retrieval.made import drawn
 
 BAD = [torch.nan, torch.inf, -torch.inf]

@@ -25,13 +25,13 @@ from typing import Any
 import torch
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.errors import ProvnetError
-from provnet.modelfile import has_run, read_run, verify_files
+from provnet.base.errors import ProvnetError
+from provnet.data.dataset import ImageData
+from provnet.runs.run import has_run, read_run, verify_files
 from provnet.training import fit as fitting
 from provnet.training.checkpoint import load_checkpoint
 from provnet.training.config import train_config
-from provnet.training.folder import LOG
+from provnet.training.session import LOG
 
 from .made import names, tensor_hashes
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provnet.errors import IntegrityError, UsageError
+from provnet.base.errors import IntegrityError, UsageError
 from provnet.training.fit import fit
 
 from .made import names, pictures, recipe

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from provnet.errors import MemoryLimitError
-from provnet.models.provenance import ProvenanceNet, build, parameter_count
+from provnet.base.errors import MemoryLimitError
+from provnet.models.network import ProvenanceNet, build, parameter_count
 from provnet.training import setup
-from provnet.training.activations import kept_bytes
 from provnet.training.fit import fit
-from provnet.training.plan import plan
+from provnet.training.setup import kept_bytes, plan
 
 from .made import NETWORKS, pictures, recipe
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from provnet.errors import IntegrityError
-from provnet.modelfile import verify_files
+from provnet.base.errors import IntegrityError
+from provnet.runs.run import verify_files
 from provnet.training.checkpoint import load_checkpoint
 from provnet.training.fit import fit
-from provnet.training.folder import LOG
+from provnet.training.session import LOG
 from tests.counts import count, grows
 
 from .made import interrupt, names, pictures, recipe, same_bits, step_of
@@ -110,7 +110,7 @@ def test_what_a_kill_leaves_after_the_run_was_whole_is_tidied_up(
     """Killed between the last write and the removal of the checkpoints, or while files get their plain names."""
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("provnet.training.folder.clear_checkpoints", lambda folder: None)
+        patch.setattr("provnet.training.session.clear_checkpoints", lambda folder: None)
         run = fit(pictures(), config=recipe(), out=out, checkpoint_seconds=0)
     (out / ".next").mkdir()
     for name in ("manifest.json", "config.json"):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
 from provnet.models.backbones import MANY, auto_backbone
 from provnet.training.config import MANY_SAMPLES, PRESETS, TrainConfig, for_samples, train_config
 

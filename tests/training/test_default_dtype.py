@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import provnet
-from provnet.errors import UsageError
-from provnet.modelfile import read_run
+from provnet.base.errors import UsageError
+from provnet.runs.run import read_run
 from provnet.training.fit import fit
 
 from .made import NETWORKS, pictures, recipe, same_bits

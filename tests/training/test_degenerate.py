@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.errors import DataError
-from provnet.evaluation import evaluate
-from provnet.explanation import explain
-from provnet.modelfile import read_run
+from provnet.answers.evaluation import evaluate
+from provnet.answers.explanation import explain
+from provnet.base.errors import DataError
+from provnet.data.dataset import ImageData
+from provnet.runs.run import read_run
 from provnet.training.fit import fit
 
 from .made import BATCH, NETWORKS, recipe, same_bits

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import provnet
-from provnet.data.imagedata import ImageData
-from provnet.modelfile import read_run
+from provnet.data.dataset import ImageData
+from provnet.runs.run import read_run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

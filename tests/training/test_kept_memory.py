@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from provnet.training import fit as fitting
-from provnet.training.kept_memory import SET_BY_USER
+from provnet.training.setup import SET_BY_USER
 
 from .made import pictures, recipe
 
@@ -21,7 +21,7 @@ from .made import pictures, recipe
 PROGRAM = """
 import resource
 import torch
-from provnet.training.kept_memory import kept_memory
+from provnet.training.setup import kept_memory
 
 def pages(times):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

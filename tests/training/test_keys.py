@@ -10,15 +10,15 @@ import pytest
 import torch
 
 import provnet
-from provnet.errors import UsageError
-from provnet.evaluation import evaluate
-from provnet.explanation import explain
-from provnet.modelfile import Run, read_run
-from provnet.models.exemplar import ExemplarHead, unit
-from provnet.models.provenance import NETWORKS
-from provnet.training import keys
-from provnet.training import step as one_step
-from provnet.training.keys import features_of
+from provnet.answers.evaluation import evaluate
+from provnet.answers.explanation import explain
+from provnet.base.errors import UsageError
+from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.models import keys
+from provnet.models.keys import features_of
+from provnet.models.network import NETWORKS
+from provnet.runs.run import Run, read_run
+from provnet.training import loop as one_step
 
 from .made import SAMPLES, STEPS, fit, interrupt, pictures, recipe, same_bits
 

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from provnet.errors import DiskError, MemoryLimitError
-from provnet.modelfile import has_run
-from provnet.models.provenance import parameter_count
+from provnet.base.errors import DiskError, MemoryLimitError
+from provnet.models.network import parameter_count
+from provnet.runs.run import has_run
 from provnet.training import fit as fitting
 from provnet.training import setup
 from provnet.training.fit import fit
-from provnet.training.plan import plan
+from provnet.training.setup import plan
 
 from .made import NETWORKS, fit_quietly, interrupt, names, pictures, recipe, same_bits, step_of
 

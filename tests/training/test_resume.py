@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from provnet.data.batches import bounds, order
-from provnet.modelfile import Run, read_run
-from provnet.training.folder import LOG
+from provnet.base.batches import bounds, order
+from provnet.runs.run import Run, read_run
+from provnet.training.session import LOG
 from tests.counts import count, grows
 
 from .made import (

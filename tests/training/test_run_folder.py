@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from provnet.errors import DiskError, IntegrityError, NonFiniteError, UsageError
-from provnet.modelfile import read_run, write_run
-from provnet.training import folder as run_folder
+from provnet.base.errors import DiskError, IntegrityError, NonFiniteError, UsageError
+from provnet.runs.run import read_run, write_run
+from provnet.training import session as run_folder
 from provnet.training.fit import fit
 
 from .made import interrupt, names, pictures, recipe, same_bits, tensor_hashes
@@ -25,7 +25,7 @@ from .made import interrupt, names, pictures, recipe, same_bits, tensor_hashes
 HOLDER = """
 import sys
 from pathlib import Path
-from provnet.training.lock import run_lock
+from provnet.training.session import run_lock
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

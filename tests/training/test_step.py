@@ -10,13 +10,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import provnet
-from provnet import index_loss
-from provnet.generation import fit_generator
-from provnet.models.config import HEADS
-from provnet.models.provenance import NETWORKS
+from provnet.heads import losses as index_loss
+from provnet.models.network import HEADS, NETWORKS
+from provnet.tools.generate import fit_generator
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet.training.step import Stepper
+from provnet.training.loop import Stepper
 
 LOOKS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero")
 

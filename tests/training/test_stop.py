@@ -18,9 +18,9 @@ import torch
 from torch import nn
 
 import provnet
-from provnet.data.batches import bounds, order
-from provnet.errors import NonFiniteError, UsageError
-from provnet.modelfile import has_run
+from provnet.base.batches import bounds, order
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.runs.run import has_run
 from provnet.training import checkpoint
 from provnet.training.fit import fit
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
+from provnet.base.errors import IntegrityError, UsageError
 from provnet.cli.demo import refuse_others, run_demo
-from provnet.errors import IntegrityError, UsageError
-from provnet.modelfile import read_run
-from provnet.training import folder as run_folder
+from provnet.runs.run import read_run
+from provnet.training import session as run_folder
 from provnet.training.checkpoint import save_checkpoint
 from provnet.training.fit import fit
 from provnet.training.loop import fresh_state

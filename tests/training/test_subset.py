@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.bank import erase
-from provnet.errors import IntegrityError, UsageError
-from provnet.evaluation import evaluate
-from provnet.explanation import explain
-from provnet.indexing import IndexMap
-from provnet.modelfile import read_run, write_run
-from provnet.models.exemplar import ExemplarHead
+from provnet.answers.evaluation import evaluate
+from provnet.answers.explanation import explain
+from provnet.base.errors import IntegrityError, UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.runs.bank import erase
+from provnet.runs.run import read_run, write_run
+from provnet.runs.verify import verify
 from provnet.training.fit import fit
-from provnet.training.folder import refuse_differences
+from provnet.training.session import refuse_differences
 from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed, observe
-from provnet.verify import verify
 
 from .made import NETWORKS, SAMPLES, pictures, recipe, same_bits
 

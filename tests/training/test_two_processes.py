@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from provnet.explanation import explain
-from provnet.modelfile import read_run, verify_files
+from provnet.answers.explanation import explain
+from provnet.runs.run import read_run, verify_files
 from provnet.training.fit import fit
 
 from .made import EPOCHS, SAMPLES, names, pictures, recipe

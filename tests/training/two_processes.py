@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from provnet.errors import UsageError
-from provnet.indexing import IndexMap
-from provnet.modelfile import Run
-from provnet.models.exemplar import ExemplarHead
+from provnet.base.errors import UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.runs.run import Run
 from provnet.training import fit as fitting
 from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from provnet.cli.banked import bank_counts, change_run, note_removed, say_change
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
-from provnet.cli.otherdata import open_spec, other_spec
-from provnet.cli.output import emit_json, is_first_process, note, say
-from provnet.errors import one_of
+from provnet.base.errors import one_of
+from provnet.cli.output import AsJson, DataDir, Device, RunFolder, emit_json, is_first_process, note, pick_device, say
+from provnet.cli.rundata import open_spec, other_spec
+from provnet.cli.withhold import bank_counts, change_run, note_removed, say_change
 
 if TYPE_CHECKING:
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
 
 EXAMPLE = "Example: [bold]provnet add runs/mnist more-digits --skip-known[/bold]"
 
@@ -40,15 +39,15 @@ def add(
 
     Pictures are read by the rules that the training data were read with. Shape, range and classes must be the run's.
     """
-    from provnet.bank import add as add_to_bank
-    from provnet.card import maybe_trained
+    from provnet.runs.bank import add as add_to_bank
+    from provnet.runs.card import maybe_trained
 
     one_of("split", split, ("train", "test", "all"))
     where = pick_device(device)
     opened: list[ImageData] = []
 
     def change(loaded: Run) -> Run:
-        from provnet.models.rekey import exemplar_head
+        from provnet.models.keys import exemplar_head
 
         exemplar_head(loaded.network)  # refused before hours of reading pictures
         opened.append(_open(loaded, data, data_dir, split, limit, skip_bad))

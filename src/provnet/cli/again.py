@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from provnet.cli.runsources import KEY as SUBSET
+from provnet.base.options import SUBSET
 
 if TYPE_CHECKING:
-    from provnet.data.imagedata import DataSpec
-    from provnet.models.config import NetworkConfig
-    from provnet.runconfig import RunConfig
+    from provnet.data.dataset import DataSpec
+    from provnet.models.network import NetworkConfig
+    from provnet.runs.files import RunConfig
 
 
 def path_word(path: os.PathLike[str] | str) -> str:
@@ -53,7 +53,7 @@ def resumed(arguments: Sequence[str]) -> str:
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:
     """What follows DATA, with a blank in front; without `samples` only how pictures are read, not which.
 
-    >>> from provnet.data.imagedata import DataSpec
+    >>> from provnet.data.dataset import DataSpec
     >>> spec = DataSpec("pictures", "folder", options={"size": [64, 48], "limit": 100, "holdout": [[0.1, "train"]]})
     >>> data_options(spec), data_options(spec, samples=False)
     (' --size 64x48 --limit 100 --holdout 0.1', ' --size 64x48')
@@ -89,15 +89,15 @@ def recipe_options(config: RunConfig) -> str:
 
     Which samples get an index is said by `subset_options`.
 
-    >>> from provnet.models.config import NetworkConfig
-    >>> from provnet.runconfig import RunConfig
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.runs.files import RunConfig
     >>> from provnet.training.config import for_samples, train_config
     >>> network = NetworkConfig("class-independent", "small", (1, 8, 8), classes=2)
     >>> recipe = for_samples(train_config("fast", epochs=7), 500, (1, 8, 8)).to_json()
     >>> recipe_options(RunConfig(network, training={"training": recipe, "data": {"samples": 500}}))
     ' --network class-independent --epochs 7'
     """
-    from provnet.generation.recipes import RECIPES
+    from provnet.tools.generate.recipes import RECIPES
     from provnet.training.config import PRESETS, for_samples
 
     network, settings, about = config.network, config.training.get("training"), config.training.get("data")
@@ -125,8 +125,8 @@ def recipe_options(config: RunConfig) -> str:
 def _network_words(network: NetworkConfig, preset: str, n: int) -> list[str]:
     """The network itself, where it is not what the preset takes for n samples."""
     from provnet.models.backbones import auto_backbone
-    from provnet.runconfig import CUSTOM
-    from provnet.training.plan import auto_head
+    from provnet.runs.files import CUSTOM
+    from provnet.training.setup import auto_head
 
     own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
     words = ["--network", network.network]
@@ -146,14 +146,14 @@ def subset_options(config: RunConfig) -> str:
     Of samples that were given by their positions the number is repeated, as no option names them. A run whose features
     they were selected by is not remembered: FEATURES_RUN stands for it.
 
-    >>> from provnet.models.config import NetworkConfig
-    >>> from provnet.runconfig import RunConfig
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.runs.files import RunConfig
     >>> network = NetworkConfig("class-independent", "small", (1, 8, 8), classes=2)
     >>> about = {"asked": "30%", "select": "diverse", "classes_on": "subset", "indexed": 150, "of": 500}
     >>> subset_options(RunConfig(network, training={"subset": about}))
     ' --index-subset 30% --select diverse --subset-classes-on subset'
     """
-    from provnet.applications.subset_choice import QUICK_WORDS
+    from provnet.tools.subsets import QUICK_WORDS
 
     about = config.training.get(SUBSET)
     if not isinstance(about, Mapping):
@@ -172,9 +172,9 @@ def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
     With `files` not the data themselves are trained on but a list of their files, which are there now: such a list has
     no test split, and that of the data is named, too.
 
-    >>> from provnet.data.imagedata import DataSpec
-    >>> from provnet.models.config import NetworkConfig
-    >>> from provnet.runconfig import RunConfig
+    >>> from provnet.data.dataset import DataSpec
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.runs.files import RunConfig
     >>> data, test = DataSpec("/pictures", "folder"), DataSpec("/pictures", "folder", "test")
     >>> config = RunConfig(NetworkConfig("single", "small", (1, 8, 8), classes=2), data, test)
     >>> unseen_options(config), unseen_options(config, data)

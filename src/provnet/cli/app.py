@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import provnet
+from provnet.base.errors import DiskError, MemoryLimitError, ProvnetError, UsageError
+from provnet.base.files import DataWarning, shown
+from provnet.base.processes import rank
 from provnet.cli import (
     add,
     app_command,
@@ -38,11 +41,8 @@ from provnet.cli import (
     withhold,
 )
 from provnet.cli import map as map_
-from provnet.cli.opened import MAKING, with_backbone
 from provnet.cli.output import error_line, note
-from provnet.data.files import DataWarning, shown
-from provnet.errors import DiskError, MemoryLimitError, ProvnetError, UsageError
-from provnet.processes import rank
+from provnet.cli.rundata import MAKING, with_backbone
 
 if TYPE_CHECKING:
     from torch import nn

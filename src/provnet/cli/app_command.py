@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from provnet.cli.opened import open_run
-from provnet.cli.options import DataDir, Device, RunFolder, TrainingData, pick_device
-from provnet.cli.output import note, say
-from provnet.errors import ProvnetError, UsageError, one_of
+from provnet.base.errors import ProvnetError, UsageError, one_of
+from provnet.cli.output import DataDir, Device, RunFolder, TrainingData, note, pick_device, say
+from provnet.cli.rundata import open_run
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from provnet.app.served import Served
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
+    from provnet_app.served import Served
 
 EXAMPLE = "Example: [bold]provnet app runs/mnist[/bold]"
 EXPOSURES = ("ids", "thumb", "full")
@@ -59,9 +58,9 @@ def app_command(
             f"the web app needs {error.name}; install it: pip install '.[app]' in provnet's folder"
         ) from None
 
-    from provnet.app.security import Keys
-    from provnet.app.server import open_socket, serve
-    from provnet.app.state import make_state
+    from provnet_app.security import Keys
+    from provnet_app.server import open_socket, serve
+    from provnet_app.state import make_state
 
     where = pick_device(device)
     served = gather(run, exposure, data, data_dir, where)
@@ -82,9 +81,8 @@ def app_command(
 
 def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | None, device: str) -> Served:
     """The run with its pictures, as far as they are there; what is missing is noted, not fatal."""
-    from provnet.app.on_disk import hashes
-    from provnet.app.served import Served
     from provnet.cli.heldout import read_heldout
+    from provnet_app.served import Served, hashes
 
     opened = hashes(run)  # before it is read: what is written meanwhile is told as a change
     loaded = open_run(run)

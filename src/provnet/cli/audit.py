@@ -8,19 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from provnet.base.errors import UsageError
 from provnet.cli.heldout import NAME, drawn, heldout_file, open_members, open_others
-from provnet.cli.opened import open_run, with_state
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, check_seed, folder_name, pick_device
-from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import keep_measured, spec_name
+from provnet.cli.output import (
+    AsJson,
+    DataDir,
+    Device,
+    RunFolder,
+    check_seed,
+    emit_json,
+    facts,
+    folder_name,
+    note,
+    pick_device,
+    say,
+    show,
+)
+from provnet.cli.rundata import keep_measured, open_run, spec_name, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
-from provnet.errors import UsageError
 
 if TYPE_CHECKING:
-    from provnet.applications.audit_records import Audit
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
-    from provnet.report.audit import AuditReport
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
+    from provnet.tools.membership.audit import Audit
+    from provnet.tools.membership.page import AuditReport
 
 FIGURES = {".png": SHEET, ".pdf": b"%PDF", ".svg": b"<?xml"}  # how they begin
 ENOUGH = 10_000  # nonmembers of which 0.1 % are ten
@@ -64,9 +75,9 @@ def audit(
 
     Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
     """
-    from provnet.applications.audit import audit as measure
-    from provnet.applications.member import Heldout
-    from provnet.card import audit_figures
+    from provnet.runs.card import audit_figures
+    from provnet.tools.membership.audit import audit as measure
+    from provnet.tools.membership.member import Heldout
 
     if limit < 2:
         raise UsageError(f"--limit must be 2 or more, got {limit}")
@@ -146,8 +157,8 @@ def _warn(found: Audit) -> None:
 def _report(
     run: Run, folder: Path, sources: tuple[str, str], values: dict[str, Any], about: dict[str, Any]
 ) -> AuditReport:
-    from provnet.applications.copies import WORDS
-    from provnet.report.audit import AuditReport
+    from provnet.data.modalities.distort import WORDS
+    from provnet.tools.membership.page import AuditReport
 
     config = run.config.network
     network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
@@ -164,20 +175,20 @@ def _write(
     figure: Path | None,
 ) -> None:
     """All files, made before the first one is written."""
-    from provnet.report.audit import audit_html
-    from provnet.safejson import write_json
+    from provnet.runs.safe import write_json
+    from provnet.tools.membership.page import audit_html
 
     files = {out / "audit.json": write_json(values, "audit.json")}
     files[out / "report.html"] = audit_html(report).encode("utf-8", "backslashreplace")
     if figure is not None:
-        from provnet.report.audit_plots import audit_figure
+        from provnet.tools.membership.page import audit_figure
 
         files[figure] = audit_figure(report, figure.suffix.lower().lstrip("."))
     write_outputs(files, runs, inputs)
 
 
 def _show(values: dict[str, Any], report: AuditReport) -> None:
-    from provnet.report.audit import SCORES, SIDES, auc_cell, interval_cell, score_cells
+    from provnet.tools.membership.page import SCORES, SIDES, auc_cell, interval_cell, score_cells
 
     sizes = [(side, f"{values[side]:,} of {source}") for side, source in zip(SIDES, report.sources, strict=True)]
     show(facts(sizes))

@@ -10,18 +10,100 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from provnet.cli.check_data import open_left_out, open_other, open_training
-from provnet.cli.opened import open_run, with_state
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, check_seed, folder_name, pick_device
-from provnet.cli.output import emit_json, note, say, show
-from provnet.cli.rundata import keep_measured, open_test_data, seen_in_training, spec_name
+from provnet.base.errors import UsageError
+from provnet.base.files import brief
+from provnet.cli.heldout import drawn, open_others
+from provnet.cli.output import (
+    AsJson,
+    DataDir,
+    Device,
+    RunFolder,
+    TrainingData,
+    check_seed,
+    emit_json,
+    folder_name,
+    note,
+    pick_device,
+    say,
+    show,
+)
+from provnet.cli.rundata import (
+    find_training_data,
+    keep_measured,
+    open_run,
+    open_test_data,
+    resolve,
+    seen_in_training,
+    spec_name,
+    with_state,
+)
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.errors import UsageError
 
 if TYPE_CHECKING:
-    from provnet.applications.trust import Trust
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
+    import numpy as np
+    from torch import Tensor
+
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
+    from provnet.tools.trust.compute import LeftOut, Trust
+
+
+def open_training(run: Run, source: str | None, data_dir: str | None) -> tuple[ImageData | None, np.ndarray | None]:
+    """The training samples that are still what they were, and which they are; None where there are none."""
+    found = find_training_data(run.config, run.samples, source, data_dir)
+    if found.data is None:
+        note(f"the training data cannot be opened, so some checks are not measured: {found.why}", "warning")
+        return None, None
+    resolved = resolve(run.samples, found.data)
+    for line in resolved.facts:
+        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+    return (resolved.data, resolved.index) if len(resolved.index) else (None, None)
+
+
+def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: int) -> Tensor:
+    """Pictures of another data set; those that have the pixels of a training sample are refused."""
+    import numpy as np
+
+    data = drawn(open_others(run, source, data_dir), limit, seed)
+    known = {row.tobytes() for row in run.samples.pixel_sha256}
+    own = np.array([row.tobytes() in known for row in data.samples.pixel_sha256])
+    if own.any():
+        raise UsageError(
+            f"--other {source}: {int(own.sum()):,} of {len(data):,} pictures are training samples of the run; "
+            "give data that it should abstain on"
+        )
+    return data.images
+
+
+def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int, where: str) -> LeftOut:
+    """A run without some classes, and unseen pictures: of its own classes, and of those that it lacks."""
+    import numpy as np
+
+    from provnet.tools.trust.compute import LeftOut
+
+    if unseen is None:
+        raise UsageError("--left-out needs unseen data of all classes; give --test DATA")
+    run = open_run(folder)
+    if run.config.network.input_shape != unseen.shape:
+        raise UsageError(
+            f"--left-out {folder} takes samples of shape {run.config.network.input_shape}, the unseen data have "
+            f"{unseen.shape}; give a run that was trained on samples of that shape"
+        )
+    sizes = np.bincount(run.samples.labels, minlength=len(run.samples.class_names))
+    has = {name for name, count in zip(run.samples.class_names, sizes.tolist(), strict=True) if count}
+    lacks = np.array([name not in has for name in unseen.class_names])[unseen.samples.labels]
+    if not lacks.any() or lacks.all():
+        raise UsageError(
+            f"--left-out {folder} has {'all' if not lacks.any() else 'none'} of the classes of the test data; "
+            "give a run that was trained without some of them"
+        )
+    own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), limit, seed) for rows in (~lacks, lacks))
+    names = sorted({unseen.class_names[int(label)] for label in np.unique(strangers.samples.labels)})
+    run.network.to(where)
+    few = ", ".join(map(brief, names[:5])) + (", ..." if len(names) > 5 else "")
+    kind = "class" if len(names) == 1 else "classes"
+    return LeftOut(run, own.images, strangers.images, f"left-out {kind} {few}")
+
 
 EXAMPLE = "Example: [bold]provnet check runs/mnist --other fashion-mnist --out checked[/bold]"
 
@@ -57,7 +139,7 @@ def check(
     A bar that is not met is an outcome, not an error: the exit code is 0. With --out a report and all figures are
     written.
     """
-    from provnet.applications.trust import check as measure
+    from provnet.tools.trust.compute import check as measure
 
     if limit < 20:
         raise UsageError(f"--limit must be 20 or more, got {limit}")
@@ -100,7 +182,7 @@ def check(
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
-    from provnet.inputs import range_problem
+    from provnet.runs.inputs import range_problem
 
     unseen = open_test_data(run, source, data_dir)
     if unseen is None:
@@ -127,8 +209,8 @@ def _write(
     """The page and the figures, made before the first one is written."""
     if out is None:
         return []
-    from provnet.report.trust import TrustReport, trust_html
-    from provnet.safejson import write_json
+    from provnet.runs.safe import write_json
+    from provnet.tools.trust.page import TrustReport, trust_html
 
     config = run.config.network
     network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
@@ -154,7 +236,7 @@ def _write(
 
 
 def _show(found: Trust) -> None:
-    from provnet.report.trust import outcome_row
+    from provnet.tools.trust.page import outcome_row
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("outcome", no_wrap=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,28 +11,164 @@ import typer
 from rich import box
 from rich.table import Table
 
-from provnet.cli.credit_report import credit_report
-from provnet.cli.opened import open_run, with_state
-from provnet.cli.options import (
+from provnet.base.errors import UsageError
+from provnet.base.files import shown
+from provnet.cli.heldout import open_others
+from provnet.cli.inputs import read_queries
+from provnet.cli.output import (
     AsJson,
     DataDir,
     Device,
     RunFolder,
     TrainingData,
     check_seed,
+    emit_json,
+    facts,
     folder_name,
+    note,
     pick_device,
     refuse_file,
+    say,
+    show,
 )
-from provnet.cli.output import emit_json, facts, note, say, show
+from provnet.cli.rundata import find_training_data, open_run, spec_name, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.csvfile import csv_text, quoted
-from provnet.data.files import shown
-from provnet.errors import UsageError
+from provnet.samples.csvfile import csv_text, quoted
 
 if TYPE_CHECKING:
-    from provnet.applications.contributors import Contributors
-    from provnet.applications.credit import Credit
+    import numpy as np
+
+    from provnet.runs.run import Run
+    from provnet.tools.credit.compute import Contributors, Credit
+    from provnet.tools.credit.page import Leader
+
+
+def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[np.ndarray, str]:
+    """Raw queries (n, ...) in the order given, and where they come from, in words."""
+    import numpy as np
+
+    parts: list[np.ndarray] = []
+    names: list[str] = []
+    for is_data, texts in itertools.groupby(given, _is_data):
+        if is_data:
+            for text in texts:
+                data = open_others(run, text, data_dir)
+                parts.append(data.images.numpy())
+                names.append(f"{len(data):,} of {spec_name(data.spec)}")
+            continue
+        files: list[str] = []  # together, so that what is to be said of them is said once
+        for text in texts:
+            inside = _loose(text)
+            files += inside or [text]
+            names.append(f"{len(inside):,} pictures in {text}" if inside else text)
+        parts.append(np.stack([query.image for query in read_queries(run, files, data_dir, strict=False)]))
+    kinds = {part.dtype for part in parts}
+    images = np.concatenate([part.astype(np.float32) for part in parts] if len(kinds) > 1 else parts)
+    words = "; ".join(names[:5]) + (f"; and {len(names) - 5:,} more" if len(names) > 5 else "")
+    _note_members(run, images)
+    return images, words
+
+
+def _is_data(text: str) -> bool:
+    """A name of data, a folder of class folders, an .npz with labels or a manifest; anything else explain takes, too.
+
+    A folder of pictures alone has no labels, which are not needed here: its pictures are taken one by one.
+    """
+    import zipfile
+
+    from provnet.data.sources.known import NAMES
+
+    path = Path(text)
+    if text in NAMES or path.is_dir():
+        return text in NAMES or not _loose(text)
+    if path.suffix.lower() == ".npz" and path.is_file() and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            return any(Path(name).stem in ("labels", "y", "y_test", "test_labels") for name in archive.namelist())
+    return path.suffix.lower() == ".csv" and path.is_file()
+
+
+def _loose(text: str) -> list[str]:
+    """The pictures in a folder without class folders; nothing of anything else."""
+    from provnet.data.sources.folder import loose_pictures
+
+    return [str(path) for path in loose_pictures(Path(text))] if Path(text).is_dir() else []
+
+
+def _note_members(run: Run, images: np.ndarray) -> None:
+    """A query that is a training sample finds itself: its contributor gets nearly all of it."""
+    from provnet.runs.inputs import pixel_hashes, raw_tensor
+
+    known = {row.tobytes() for row in run.samples.pixel_sha256[~run.samples.withheld]}
+    own = sum(row.tobytes() in known for row in pixel_hashes(run, raw_tensor(images)))
+    if own:
+        note(f"{own:,} of {len(images):,} queries are training samples: they credit themselves most", "warning")
+
+
+SAMPLES = 5
+
+
+def credit_report(
+    run: Run,
+    folder: Path,
+    found: Credit,
+    values: dict[str, Any],
+    notes: Sequence[str],
+    source: tuple[str | None, str | None],
+    top: int,
+) -> bytes:
+    """The page; `source` is where the training data are now, and the folder that names resolve under."""
+    from provnet.tools.credit.page import CreditReport, credit_html
+
+    config, about = run.config.network, values["about"]
+    page = credit_html(
+        CreditReport(
+            run=str(folder),
+            network=f"{config.network} network, head {config.head}, {len(run.samples):,} training samples",
+            queries=about["queries"],
+            by=about["by"],
+            values=values,
+            leaders=_leaders(run, found, source, top),
+            notes=tuple(line[0].upper() + line[1:] + "." for line in notes),
+            facts=(
+                ("Seed", str(about["seed"])),
+                ("Weights, SHA-256", about["model_sha256"]),
+                ("Data fingerprint", about["data_fingerprint"]),
+            ),
+        )
+    )
+    return page.encode("utf-8", "backslashreplace")
+
+
+def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top: int) -> tuple[Leader, ...]:
+    from provnet.data.evidence import evidence
+    from provnet.report.records import ExemplarCard
+    from provnet.report.text import percent
+    from provnet.tools.credit.page import Leader
+
+    first = [(place, one) for place, one in enumerate(found.ranking) if one.share.value][:top]
+    if not first:
+        return ()
+    opened = find_training_data(run.config, run.samples, *source)
+    if opened.data is None:
+        note(f"no pictures of training samples, ids and hashes stand for them: {opened.why}", "warning")
+    leaders = []
+    for place, one in first:
+        best = found.top(place, SAMPLES)
+        whole = max(one.share.value or 0.0, 1e-12)
+        cards = tuple(
+            ExemplarCard(
+                picture=seen.picture,
+                sample_id=run.samples.sample_ids[i],
+                sha256=run.samples.hex(i),
+                label=run.samples.class_names[int(run.samples.labels[i])],
+                weight=min(float(found.by_sample[i]) / whole, 1.0),
+                note=seen.note,
+            )
+            for i, seen in zip(best.tolist(), evidence(run.samples, opened.parts, best), strict=True)
+        )
+        leaders.append(Leader(one.name, f"{percent(one.share.value or 0.0)} of the credit", cards))
+    return tuple(leaders)
+
 
 EXAMPLE = "Example: [bold]provnet credit runs/mnist test:0..199 --by sources.csv --out credit[/bold]"
 
@@ -76,9 +214,8 @@ def credit(
 
     Queries without a supporting sample credit nobody and are counted apart; withheld samples are never credited.
     """
-    from provnet.applications.contributors import contributors_of
-    from provnet.applications.credit import credit as share
-    from provnet.cli.credit_queries import open_queries
+    from provnet.tools.credit.compute import contributors_of
+    from provnet.tools.credit.compute import credit as share
 
     if k < 0 or top < 0:
         raise UsageError(f"-k and --top must be 0 or more, got {k} and {top}")
@@ -125,7 +262,7 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
 def _write(
     out: Path, run: Path, inputs: list[str | Path | None], values: dict[str, Any], found: Credit, page: bytes
 ) -> None:
-    from provnet.safejson import write_json
+    from provnet.runs.safe import write_json
 
     files = {
         "credit.json": write_json(values, "credit.json"),

@@ -7,17 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.opened import open_run
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData, folder_name, pick_device, refuse_file
-from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import need_training
+from provnet.base.errors import UsageError
+from provnet.base.files import brief
+from provnet.cli.output import (
+    AsJson,
+    DataDir,
+    Device,
+    RunFolder,
+    TrainingData,
+    emit_json,
+    facts,
+    folder_name,
+    note,
+    pick_device,
+    refuse_file,
+    say,
+    show,
+)
+from provnet.cli.rundata import need_training, open_run
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.files import brief
-from provnet.errors import UsageError
 
 if TYPE_CHECKING:
-    from provnet.applications.debugging import Debugging
     from provnet.cli.rundata import Resolved
+    from provnet.tools.debug.compute import Debugging
 
 EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
 SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
@@ -62,12 +74,19 @@ def debug(
     refuse_file(out)
     check_outputs({out / REPORT: PAGE}, [run], [data], data_dir=data_dir)
 
-    from provnet.applications.debugging import debug as look
-    from provnet.cli.debug_files import corrected_csv, decided, decisions_for, samples_csv
-    from provnet.cli.debug_held import barred
-    from provnet.cli.debug_next import RELABEL, memorised_words, next_command
-    from provnet.cli.debug_report import debug_page
-    from provnet.data.decisions_file import decisions_csv
+    from provnet.cli.debug_files import (
+        RELABEL,
+        barred,
+        corrected_csv,
+        decided,
+        decisions_for,
+        memorised_words,
+        next_command,
+        samples_csv,
+    )
+    from provnet.samples.decisions import decisions_csv
+    from provnet.tools.debug.compute import debug as look
+    from provnet.tools.debug.page import debug_page
 
     where = pick_device(device)
     loaded = open_run(run)
@@ -150,7 +169,7 @@ def _warn_of_edits(*, passed_over: bool, why: str) -> None:
 
 
 def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | None]) -> None:
-    from provnet.errors import DiskError
+    from provnet.base.errors import DiskError
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -178,7 +197,7 @@ def _samples(count: int) -> str:
 
 
 def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[str, Any]:
-    from provnet.applications.debugging import share_flagged
+    from provnet.tools.debug.compute import share_flagged
 
     flagged, wrong = result.flagged(threshold), result.mislabels
     groups = result.duplicates.group
@@ -205,9 +224,9 @@ def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[st
 def _show(
     result: Debugging, summary: dict[str, Any], threshold: float, out: Path, files: dict[str, bytes], how: str
 ) -> None:
-    from provnet.applications.debugging import DROP
     from provnet.cli.output import interval_cells
-    from provnet.report.debugging import probability
+    from provnet.tools.debug.compute import DROP
+    from provnet.tools.debug.page import probability
 
     flagged = f"{int(result.flagged(threshold).sum()):,}"
     if result.expected is None:

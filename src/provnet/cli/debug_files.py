@@ -4,25 +4,130 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from provnet.cli.again import data_options, path_word
-from provnet.cli.debug_held import STRANGE, held_rows
-from provnet.cli.runsources import KEY
-from provnet.data.csvfile import csv_text, quoted
-from provnet.data.files import clean_text
+from provnet.base.files import clean_text
+from provnet.base.options import SUBSET
+from provnet.cli.again import data_options, path_word, recipe_options, subset_options, unseen_options
+from provnet.data.dataset import DataSpec
+from provnet.runs.files import CUSTOM
+from provnet.samples.csvfile import csv_text, quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
-    from provnet.applications.debugging import Debugging
-    from provnet.cli.debug_held import Barred
     from provnet.cli.rundata import Found
-    from provnet.data.decisions_file import Decision
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
+    from provnet.samples.decisions import Decision
+    from provnet.samples.identity import SampleTable
+    from provnet.tools.debug.compute import Debugging
+
+
+STRANGE = "not in the run, where erased ones could be among them"
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """The samples of a table (n) as a run (N) knows them.
+
+    Attributes:
+        table: the data of now.
+        places: (N,) where each sample of the run is, by content; -1 where it is gone.
+        owner: (n,) which sample of the run each is; -1 where it is none.
+        withheld: (n,) bool, those that the run withholds.
+        strange: (n,) bool, after erasing those whose content the run does not hold: they may be erased ones.
+    """
+
+    table: SampleTable
+    places: np.ndarray
+    owner: np.ndarray
+    withheld: np.ndarray
+    strange: np.ndarray
+
+    @property
+    def used(self) -> np.ndarray:
+        """Rising positions of those that may be trained on again."""
+        import numpy as np
+
+        return np.flatnonzero(~self.withheld & ~self.strange)
+
+
+def held_rows(run: Run, table: SampleTable) -> Held:
+    """Look for a run's samples in a table that may hold more, fewer or others under their names.
+
+    Equal content comes before an equal name, and both together before either. Of several samples that are one in the
+    table a withheld one is there, else the first. After erasing a name alone proves nothing: an erased sample may have
+    come under the name of another, as names of array samples are positions.
+    """
+    import numpy as np
+
+    from provnet.data.compare import compare
+
+    known = run.samples
+    places = compare(known, table).positions
+    named = np.array([table.id_places.get(name, -1) for name in known.sample_ids], dtype=np.int64)
+    alone = np.where((places < 0) & (run.config.erased == 0), named, -1)
+    owner = np.full(len(table), -1, dtype=np.int64)
+    for where in (alone, places, np.where(known.withheld, places, -1), np.where(places == named, places, -1)):
+        there = np.flatnonzero(where >= 0)[::-1]
+        owner[where[there]] = there
+    withheld = (owner >= 0) & known.withheld[owner]
+    return Held(table, places, owner, withheld, (owner < 0) & (run.config.erased > 0))
+
+
+class Barred(NamedTuple):
+    """What must not be trained on again, for decisions that are applied to the data.
+
+    Attributes:
+        drops: a decision for each of these samples.
+        reasons: of each, in a word or two.
+        left_out: how many of each kind, in words.
+        why: why it cannot be told which they are; else empty.
+        held_alone: what is left of the data are samples of the run alone.
+        lacking: samples that were added to the run and are not among the data.
+    """
+
+    drops: tuple[Decision, ...] = ()
+    reasons: tuple[str, ...] = ()
+    left_out: tuple[tuple[int, str], ...] = ()
+    why: str = ""
+    held_alone: bool = False
+    lacking: int = 0
+
+
+def barred(run: Run, found: Found) -> Barred:
+    """The samples of the training data that a run withholds and, after erasing, all that it does not hold.
+
+    An erased sample is known to nobody, so every sample that the run does not hold may be one.
+    """
+    import numpy as np
+
+    from provnet.runs.verify import has_changed
+    from provnet.samples.decisions import Decision
+
+    known = run.samples
+    added = known.added & ~known.withheld
+    if found.table is None:
+        mine = np.flatnonzero(known.withheld & ~known.added).tolist()
+        drops = tuple(Decision(known.sample_ids[i], known.hex(i), "drop") for i in mine)
+        kinds = ((len(drops), "withheld"),) if drops else ()
+        sure = not run.config.erased and not known.withheld.any()
+        closed = has_changed(run.config, known)
+        reason = "they cannot be opened" if closed else "files that changed make --limit and --holdout choose others"
+        why = "" if sure else f"withheld or erased samples may be among the data, and cannot be told: {reason}"
+        return Barred(drops, ("withheld",) * len(drops), kinds, why, lacking=int(added.sum()))
+    held = held_rows(run, found.table)
+    table, hidden, strange = found.table, np.flatnonzero(held.withheld), np.flatnonzero(held.strange)
+    drops = tuple(Decision(table.sample_ids[p], table.hex(p), "drop") for p in (*hidden.tolist(), *strange.tolist()))
+    reasons = ("withheld",) * len(hidden) + ("not in the run",) * len(strange)
+    counts = tuple((len(rows), words) for rows, words in ((hidden, "withheld"), (strange, STRANGE)) if len(rows))
+    alone = not (held.owner[held.used] < 0).any()
+    return Barred(drops, reasons, counts, held_alone=alone, lacking=int((added & (held.places < 0)).sum()))
 
 
 def samples_csv(result: Debugging, threshold: float) -> bytes:
@@ -66,7 +171,7 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: P
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
     """
-    from provnet.data.sources import data_root
+    from provnet.data.open import data_root
 
     place = out / "corrected.csv"
     source = run.config.data
@@ -90,7 +195,7 @@ def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: 
     There is no command where decisions had changed the data before: on the first data these would change right labels.
     """
     from provnet.data.apply import MOST
-    from provnet.data.decisions_file import decisions_csv
+    from provnet.samples.decisions import decisions_csv
 
     source = run.config.data
     dropped = {one.sample_id for one in bar.drops}
@@ -122,7 +227,7 @@ def _manifest(
     """
     import numpy as np
 
-    from provnet.data.combine import data_name, free_ids
+    from provnet.data.select import data_name, free_ids
 
     known, names = run.samples, run.samples.class_names
     held = held_rows(run, part.samples if found.table is None else found.table)
@@ -138,7 +243,7 @@ def _manifest(
             label = new.get(i, label)
         name = known.sample_ids[i] if i >= 0 else next(more)
         lines.append((str(table.paths[p]), label, name, table.sources[p] or ""))
-    about = run.config.training.get(KEY) if found.table is None else None
+    about = run.config.training.get(SUBSET) if found.table is None else None
     of, indexed = (about.get("of"), about.get("indexed")) if isinstance(about, Mapping) else (None, None)
     unlisted = of - indexed if isinstance(of, int) and isinstance(indexed, int) else 0
     kinds = (
@@ -157,8 +262,8 @@ def decided(result: Debugging, threshold: float) -> list[Decision]:
 
 def _decisions(result: Debugging, threshold: float, rows: Iterable[int]) -> dict[int, Decision]:
     """What is suggested for rows: the label that is advised, drop where none is right, else keep."""
-    from provnet.applications.debugging import DROP
-    from provnet.data.decisions_file import Decision
+    from provnet.samples.decisions import Decision
+    from provnet.tools.debug.compute import DROP
 
     names, samples = result.samples.class_names, result.samples
     advised = result.advised(threshold)
@@ -178,7 +283,7 @@ def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
     """
     import numpy as np
 
-    from provnet.data.decisions_file import decisions_csv
+    from provnet.samples.decisions import decisions_csv
 
     samples, names, twice = result.samples, result.samples.class_names, result.duplicates
     same = np.flatnonzero(twice.conflict)
@@ -211,7 +316,7 @@ def _corrected(result: Debugging, threshold: float) -> np.ndarray:
     """(N,) labels, the advised one where there is one."""
     import numpy as np
 
-    from provnet.applications.debugging import DROP
+    from provnet.tools.debug.compute import DROP
 
     advised = result.advised(threshold)
     return np.where(advised == DROP, result.samples.labels, advised)
@@ -234,3 +339,120 @@ def _harmless(path: str) -> str:
 
 def _csv(rows: Iterable[Iterable[object]]) -> bytes:
     return csv_text(rows).encode("utf-8", "surrogateescape")
+
+
+RELABEL = "relabel.csv"
+OBJECT = (
+    "the backbone was given as an object, which no command can name; in Python train again with {file} and "
+    "fit(..., backbone=module), see docs/debugging.md"
+)
+AMONG = (
+    "the data were decided about before, or are not what was trained on; apply the edited decisions.csv to "
+    "corrected.csv (--root says where its files are), or put its rows among the earlier decisions"
+)
+_OUT = " --out RUN"
+
+
+class Next(NamedTuple):
+    """A command, or none, and why there is none although labels change.
+
+    `applies` says whether it applies decisions to the data as they are, so that their test split stays.
+    """
+
+    command: str = ""
+    applies: bool = False
+    why: str = ""
+
+
+def next_command(
+    run: Run,
+    found: Found,
+    corrected: Corrected,
+    changes: Sequence[Decision],
+    manifest: Path,
+    decisions: Path,
+    bar: Barred,
+    *,
+    rows: int = 0,
+    device: str | None = None,
+) -> Next:
+    """What to do with labels that are sure to be better (`changes`), or with `rows` of decisions that somebody edits.
+
+    A manifest has the training samples alone. Where the run has samples to test on, or somebody is to decide,
+    `decisions` are applied to the data themselves, if that gives what the manifest holds: decisions to edit drop what
+    `bar` names, too. `device` is repeated.
+    """
+    if not corrected.command or not (changes or rows):
+        return Next(why=corrected.why if changes else "")
+    whole = _lacks_none(run, corrected) or (rows > 0 and _drops_all(found, bar, rows))
+    step = _command(run, found, corrected, changes, manifest, decisions, whole)
+    if not changes and not step.applies:  # a manifest with the labels that there are
+        return Next(why=AMONG if rows else "")
+    if run.config.network.backbone != CUSTOM:
+        where = "" if device is None else f" --device {device}"
+        return step._replace(command=f"{step.command.removesuffix(_OUT)}{where}{_OUT}")
+    return Next("", step.applies, OBJECT.format(file=decisions if step.applies else manifest))
+
+
+def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
+    """Why wrong labels may hide among the odd samples of a run where no label is flagged; nothing where some are."""
+    odd, settings = int((result.anomalies.score >= 0.5).sum()), run.config.training.get("training")
+    preset = settings.get("preset") if isinstance(settings, Mapping) else None
+    if result.flagged(threshold).any() or not odd or preset == "robust":
+        return ""
+    what = "1 sample is odd" if odd == 1 else f"{odd:,} samples are odd"
+    return (
+        f"{what}, and a network can memorise wrong labels: look at the odd ones, or debug a run that was trained with "
+        "--network class-independent --preset robust --epochs 12"
+    )
+
+
+def _command(
+    run: Run,
+    found: Found,
+    corrected: Corrected,
+    changes: Sequence[Decision],
+    manifest: Path,
+    decisions: Path,
+    whole: bool,
+) -> Next:
+    recipe, subset, test = recipe_options(run.config), subset_options(run.config), unseen_options(run.config)
+    alone = "" if corrected.indexed_alone else subset  # all that is left had an index: none is to lose it
+    usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{alone}{test}{_OUT}"
+    spec = run.config.data
+    if not corrected.is_manifest and decisions.name != RELABEL:  # they hold all of corrected.csv, and what is edited
+        return Next(usual.replace(f" --apply {path_word(manifest)}", f" --apply {path_word(decisions)}"), True)
+    if spec is None or not corrected.is_manifest:
+        return Next(usual)
+    if not whole or not _same_data(run, found, changes):  # other samples are held out then, of those that are left
+        held = DataSpec("", "csv", options={"holdout": spec.options.get("holdout", [])})
+        test = unseen_options(run.config, found.parts[0].spec)
+        return Next(f"{corrected.command.removesuffix(_OUT)}{data_options(held)}{recipe}{alone}{test}{_OUT}")
+    if run.config.test is None and decisions.name == RELABEL:
+        return Next(usual)
+    now = found.parts[0].spec
+    options = data_options(replace(spec, data_dir=now.data_dir))
+    applied = f" --apply {path_word(decisions)}"
+    return Next(f"provnet train {path_word(now.source)}{options}{recipe}{subset}{test}{applied}{_OUT}", True)
+
+
+def _lacks_none(run: Run, corrected: Corrected) -> bool:
+    """Whether the data may be trained on as they are: nothing withheld or erased, nothing left out of the manifest."""
+    return not corrected.left_out and not run.config.erased and not run.samples.withheld.any()
+
+
+def _drops_all(found: Found, bar: Barred, rows: int) -> bool:
+    """Whether decisions name all that must not be trained on again, and are not more than a run remembers."""
+    from provnet.data.apply import MOST
+
+    return found.table is not None and not bar.why and rows <= MOST
+
+
+def _same_data(run: Run, found: Found, changes: Sequence[Decision]) -> bool:
+    """Whether the data with the changes are what the manifest holds: no other sources, none renamed."""
+    spec = run.config.data
+    if spec is None or "decisions" in spec.options or len(found.parts) != 1 or run.config.added:
+        return False
+    now = found.parts[0].samples
+    places = [now.id_places.get(one.sample_id) for one in changes]
+    return all(place is not None and now.hex(place) == one.sha256 for place, one in zip(places, changes, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,24 +13,93 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from provnet.cli.again import path_word
-from provnet.cli.cards import exemplar_evidence, explanation_cards
-from provnet.cli.demo_more import ask_membership, find_planted
-from provnet.cli.evaluate import NAME, evaluation_file
-from provnet.cli.figures import figures_table
-from provnet.cli.opened import run_state
-from provnet.cli.options import check_seed, folder_name
-from provnet.cli.output import facts, note, say, show
-from provnet.cli.rundata import keep_measured, spec_name
-from provnet.cli.summary import data_words, network_words
+from provnet.cli.audit import audit
+from provnet.cli.debug import SAMPLES, debug
+from provnet.cli.evaluate import NAME, evaluation_file, figures_table
+from provnet.cli.inputs import exemplar_evidence, explanation_cards
+from provnet.cli.output import check_seed, facts, folder_name, note, say, show
+from provnet.cli.rundata import keep_measured, run_state, spec_name
+from provnet.cli.traindata import data_words, network_words
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from provnet.data.imagedata import ImageData
-    from provnet.evaluation import Evaluation
-    from provnet.explanation import Explanation
-    from provnet.modelfile import Run
-    from provnet.report.records import DemoReport
+    from provnet.answers.evaluation import Evaluation
+    from provnet.answers.explanation import Explanation
+    from provnet.data.dataset import ImageData
+    from provnet.report.records import DemoReport, Finding
+    from provnet.runs.run import Run
+
+
+SHARE = 0.1  # of the labels are made wrong
+DIGITS = 2000  # that they are planted among
+EPOCHS = 12
+PICTURES = 1000  # of each kind in the audit
+
+
+def planted(data: ImageData, seed: int) -> tuple[ImageData, dict[str, str]]:
+    """The data with a tenth of the labels replaced by wrong ones, and the right labels of those, by sample id."""
+    import numpy as np
+
+    from provnet.data.apply import apply_decisions
+    from provnet.samples.decisions import Decision
+
+    chance, samples, names = np.random.default_rng(seed), data.samples, data.class_names
+    rows = np.sort(chance.choice(len(data), max(1, round(SHARE * len(data))), replace=False))
+    wrong = (samples.labels[rows] + chance.integers(1, len(names), len(rows))) % len(names)
+    decisions = [
+        Decision(samples.sample_ids[i], samples.hex(i), "relabel", names[label])
+        for i, label in zip(rows.tolist(), wrong.tolist(), strict=True)
+    ]
+    right = {samples.sample_ids[i]: names[samples.labels[i]] for i in rows.tolist()}
+    return apply_decisions(data, decisions), right
+
+
+def find_planted(out: Path, *, seed: int, epochs: int | None, limit: int | None) -> tuple[Finding, ...]:
+    """Train on digits with planted wrong labels, debug the run, and count what was found."""
+    from provnet.base.stats import wilson
+    from provnet.data.open import open_data
+    from provnet.report.records import Finding
+    from provnet.training.config import train_config
+    from provnet.training.fit import fit
+
+    data, right = planted(open_data("embedded", limit=limit or DIGITS), seed)
+    say(f"planting {len(right)} wrong labels among {len(data):,} digits, training on them, looking for them", "bold")
+    config = train_config("robust", seed=seed, epochs=epochs or EPOCHS)
+    run = out / "planted"
+    fit(data, network="class-independent", config=config, out=run, overwrite=True, progress=True)
+    debug(run=run, out=out / "debug", threshold=0.5, top=60, review=False)
+    with (out / "debug" / SAMPLES).open(encoding="utf-8", newline="") as file:
+        flagged = {row["sample_id"]: row for row in csv.DictReader(file) if float(row["mislabel"]) >= 0.5}
+    hits = [name for name in flagged if name in right]
+    corrected = sum(flagged[name]["suggested_label"] == right[name] for name in hits)
+    link = "debug/report.html"
+    return (
+        Finding("Wrong labels found", wilson(len(hits), len(right)), "Of the labels made wrong, those flagged.", link),
+        Finding("Flags that are right", wilson(len(hits), len(flagged)), "Of the labels flagged, those wrong.", link),
+        Finding("Right label suggested", wilson(corrected, len(hits)), "Of the wrong labels found.", link),
+    )
+
+
+def ask_membership(out: Path, *, seed: int, limit: int | None) -> tuple[Finding, ...]:
+    """Audit the demo's own run: how well training digits are told from others."""
+    from provnet.base.stats import Interval
+    from provnet.report.records import Finding
+
+    say("telling training digits from others", "bold")
+    audit(run=out, out=out / "audit", limit=limit or PICTURES, distort=False, seed=seed)
+    scores: dict[str, Any] = json.loads((out / "audit" / "audit.json").read_text("utf-8"))["scores"]
+    words = {"index_confidence": "index branch", "class_confidence": "class branch"}
+    return tuple(
+        Finding(
+            f"AUC of membership, {branch}",
+            Interval(**{key: scores[name]["auc"][key] for key in ("value", "n", "low", "high")}),
+            "The chance that a training digit scores above another one; 50 % is guessing.",
+            "audit/report.html",
+        )
+        for name, branch in words.items()
+    )
+
 
 EXAMPLE = "Example: [bold]provnet demo --out runs/demo[/bold]"
 
@@ -46,10 +117,10 @@ def demo(
 def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int | None = None) -> Path:
     """Do the demo in a folder and return the path of its report; `epochs` and `limit` make it smaller."""
     began = time.perf_counter()
-    from provnet.data.sources import open_data
-    from provnet.evaluation import evaluate
-    from provnet.explanation import explain
-    from provnet.report.demo import demo_html
+    from provnet.answers.evaluation import evaluate
+    from provnet.answers.explanation import explain
+    from provnet.data.open import open_data
+    from provnet.tools.demo import demo_html
     from provnet.training.config import train_config
     from provnet.training.fit import fit
 
@@ -90,7 +161,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
 def refuse_others(out: Path) -> None:
     """Refuse a folder with something of somebody else where the demo will write, before anything is trained."""
     from provnet.cli.targets import PAGE, check_outputs
-    from provnet.training.folder import refuse_strangers
+    from provnet.training.session import refuse_strangers
 
     for folder in (out, out / "planted"):
         if folder.is_dir():
@@ -138,10 +209,10 @@ def make_report(
     import numpy as np
 
     from provnet.cli.inputs import Query
-    from provnet.fileset import read_set
-    from provnet.modelfile import FILES
-    from provnet.models.provenance import parameter_count
+    from provnet.models.network import parameter_count
     from provnet.report.records import DemoReport, EpochRow, FileRow, NextStep, evaluation_rows
+    from provnet.runs.fileset import read_set
+    from provnet.runs.run import FILES
 
     truth = test.samples.labels
     chosen = choose_inputs(explanation.predicted == truth, truth)

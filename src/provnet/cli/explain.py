@@ -12,23 +12,32 @@ import typer
 from rich.cells import cell_len
 from rich.text import Text
 
-from provnet.cli.cards import exemplar_evidence, explanation_cards
-from provnet.cli.generating import rebuilt_queries
-from provnet.cli.opened import open_run, with_state
-from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
-from provnet.cli.output import console, emit_json, is_first_process, note, note_undrawn, say
-from provnet.cli.rundata import find_training_data
+from provnet.base.errors import IntegrityError, UsageError
+from provnet.base.files import brief, shown
+from provnet.cli.generate import rebuilt_queries
+from provnet.cli.inputs import exemplar_evidence, explanation_cards
+from provnet.cli.output import (
+    AsJson,
+    DataDir,
+    RunFolder,
+    TrainingData,
+    console,
+    emit_json,
+    is_first_process,
+    note,
+    note_undrawn,
+    say,
+)
+from provnet.cli.rundata import find_training_data, open_run, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
-from provnet.data.files import brief, shown
-from provnet.errors import IntegrityError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from provnet.answers.explanation import Explained, Explanation
     from provnet.cli.inputs import Query
     from provnet.data.evidence import Evidence
-    from provnet.explanation import Explained, Explanation
-    from provnet.modelfile import Run
+    from provnet.runs.run import Run
 
 PLACES = "--html or --png"
 EXAMPLE = "Example: [bold]provnet explain runs/mnist digit.png test:0..4 --html because.html[/bold]"
@@ -108,7 +117,7 @@ def explain(
 def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
     import numpy as np
 
-    from provnet.explanation import explain as explain_images
+    from provnet.answers.explanation import explain as explain_images
 
     active = int((~run.samples.withheld).sum())
     images = np.stack([query.image for query in queries])
@@ -182,7 +191,7 @@ def _append(
 ) -> None:
     """The decision log: what was asked of which model, when, and what it said."""
     import provnet
-    from provnet.decisions import append_decisions
+    from provnet.runs.log import append_decisions
 
     about = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -199,8 +208,8 @@ def _append(
 
 
 def _show(query: Query, one: Explained) -> None:
-    from provnet.named import duplicate_words
     from provnet.report.text import percent
+    from provnet.samples.identity import duplicate_words
 
     out = console()
     head = Text.assemble(

@@ -6,16 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
 from provnet.cli.again import path_word
-from provnet.cli.otherdata import open_spec, other_spec
 from provnet.cli.output import note
-from provnet.cli.rundata import find_training_data, resolve, spec_name
-from provnet.errors import DataError, IntegrityError, UnsafeFileError, UsageError
+from provnet.cli.rundata import find_training_data, open_spec, other_spec, resolve, spec_name
 
 if TYPE_CHECKING:
-    from provnet.applications.member import Heldout
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
+    from provnet.tools.membership.member import Heldout
 
 NAME = "membership.json"
 
@@ -59,7 +58,7 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
     """
     import torch
 
-    from provnet.data.batches import keyed_generator
+    from provnet.base.batches import keyed_generator
 
     if len(data) <= limit:
         return data
@@ -68,16 +67,16 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
 
 def heldout_file(heldout: Heldout, state: Mapping[str, str]) -> bytes:
     """Held-out scores as they are kept beside the run, with the state of it that they belong to."""
-    from provnet.safejson import write_json
+    from provnet.runs.safe import write_json
 
     return write_json({**heldout.to_json(), "about": {"made_from": heldout.about, "run": dict(state)}}, NAME)
 
 
 def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
     """What an audit kept, or None; scores of another state of the run than this are not used, and that is said."""
-    from provnet.applications.member import Heldout
-    from provnet.data.files import read_file
-    from provnet.safejson import read_json
+    from provnet.base.files import read_file
+    from provnet.runs.safe import read_json
+    from provnet.tools.membership.member import Heldout
 
     if not (folder / NAME).exists():
         return None
@@ -102,7 +101,7 @@ def _open(run: Run, source: str, split: str, data_dir: str | None, progress: boo
 
 
 def _fitting(run: Run, data: ImageData) -> ImageData:
-    from provnet.inputs import range_problem
+    from provnet.runs.inputs import range_problem
 
     shape, name = run.config.network.input_shape, spec_name(data.spec)
     if data.shape != shape:

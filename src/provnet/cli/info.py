@@ -7,27 +7,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provnet.base.errors import ProvnetError
+from provnet.base.files import brief
 from provnet.cli.again import path_word
-from provnet.cli.banked import bank_counts, count_words
-from provnet.cli.evaluate import NAME
-from provnet.cli.figures import figures_table, generator_table
-from provnet.cli.opened import backbone_for, open_run, with_state
-from provnet.cli.options import AsJson, RunFolder
-from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import spec_name
-from provnet.data.files import brief
-from provnet.errors import ProvnetError
+from provnet.cli.evaluate import NAME, figures_table, generator_table
+from provnet.cli.output import AsJson, RunFolder, emit_json, facts, note, say, show
+from provnet.cli.rundata import backbone_for, open_run, spec_name, with_state
+from provnet.cli.withhold import bank_counts, count_words
 
 if TYPE_CHECKING:
-    from provnet.data.identity import SampleTable
-    from provnet.modelfile import RunConfig
+    from provnet.runs.run import RunConfig
+    from provnet.samples.identity import SampleTable
 
 EXAMPLE = "Example: [bold]provnet info runs/mnist[/bold]"
 
 
 def info(run: RunFolder, json: AsJson = False) -> None:
     """Show what a run is: network, data, settings, versions, and its evaluation if there is one."""
-    from provnet.modelfile import read_samples
+    from provnet.runs.run import read_samples
 
     (config, samples), state = with_state(run, read_samples)
     record = {
@@ -56,9 +53,9 @@ def info(run: RunFolder, json: AsJson = False) -> None:
 
 def read_evaluation(folder: Path, state: Mapping[str, str]) -> dict[str, Any] | None:
     """The figures kept beside a run, if they belong to this state of it."""
-    from provnet.data.files import read_file
-    from provnet.runconfig import check_figures
-    from provnet.safejson import LIMIT, read_json
+    from provnet.base.files import read_file
+    from provnet.runs.files import check_figures
+    from provnet.runs.safe import LIMIT, read_json
 
     path = folder / NAME
     if not path.exists():
@@ -79,8 +76,8 @@ def read_evaluation(folder: Path, state: Mapping[str, str]) -> dict[str, Any] | 
 
 def _parameters(folder: Path, config: RunConfig) -> int | None:
     """Count them; a backbone that was given as an object is needed for that, and may not be here."""
-    from provnet.models.provenance import parameter_count
-    from provnet.runconfig import CUSTOM
+    from provnet.models.network import parameter_count
+    from provnet.runs.files import CUSTOM
 
     missing = config.network.backbone == CUSTOM and backbone_for(folder) is None
     return None if missing else parameter_count(open_run(folder).network)

@@ -16,15 +16,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
+from provnet.base.files import check_memory, read_file, shown
 from provnet.cli.output import note
 from provnet.cli.rundata import open_test_data
-from provnet.data.files import check_memory, read_file, shown
-from provnet.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from provnet.modelfile import Run
+    from provnet.answers.explanation import Explanation
+    from provnet.data.dataset import ImageData
+    from provnet.data.evidence import Evidence
+    from provnet.report.records import ExplanationCard
+    from provnet.runs.run import Run
 
 
 NAMED = 3  # inputs out of range that are named one by one
@@ -48,7 +52,7 @@ class Query(NamedTuple):
 
 def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
     """All inputs, in the order given, in the type trained on; whatever cannot be explained is refused by name."""
-    from provnet.inputs import range_problem
+    from provnet.runs.inputs import range_problem
 
     positions = [_positions(text) for text in given]
     test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
@@ -82,7 +86,7 @@ def _typed(run: Run, image: np.ndarray) -> np.ndarray:
     """Each input alone: one that holds fractions changes no other."""
     import numpy as np
 
-    from provnet.inputs import as_trained, raw_tensor
+    from provnet.runs.inputs import as_trained, raw_tensor
 
     return np.asarray(as_trained(run.config.network, raw_tensor(image[None]))[0].numpy())
 
@@ -114,11 +118,11 @@ def _test_queries(run: Run, data_dir: str | None) -> Any:
 
 
 def _from_picture(run: Run, text: str) -> Query:
-    from provnet.data.hashing import hash_bytes
-    from provnet.data.images import decode
-    from provnet.data.pictures import planes
+    from provnet.data.modalities.image import decode
     from provnet.data.rules import make_options
-    from provnet.inputs import picture_rules
+    from provnet.data.sources.folder import planes
+    from provnet.runs.inputs import picture_rules
+    from provnet.samples.identity import hash_bytes
 
     shape = run.config.network.input_shape
     if len(shape) != 3 or shape[0] not in (1, 3):
@@ -137,7 +141,7 @@ def _from_picture(run: Run, text: str) -> Query:
 
 
 def _from_arrays(run: Run, text: str) -> list[Query]:
-    from provnet.data.hashing import hash_rows
+    from provnet.samples.identity import hash_rows
 
     values = _load(Path(text))
     given = run.config.data.options if run.config.data else {}
@@ -188,7 +192,7 @@ def as_batch(
 
 def _readings(values: np.ndarray, name: str) -> Iterator[np.ndarray]:
     """What the array may be, in the form that networks take: many samples, then one."""
-    from provnet.data.arrays import check_array, converter
+    from provnet.data.sources.arrays import check_array, converter
 
     for candidate in (values, values[None]):
         if candidate.ndim not in (2, 3, 4):
@@ -234,3 +238,49 @@ def _load(path: Path) -> np.ndarray:
 
 MOST = 10_000
 LARGEST = 2 * 2**30  # bytes of an array file
+
+
+def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
+    """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
+    import numpy as np
+
+    from provnet.data.evidence import evidence
+
+    wanted = np.unique(explanation.index[explanation.index >= 0])
+    return dict(zip(wanted.tolist(), evidence(explanation.samples, data, wanted), strict=True))
+
+
+def explanation_cards(
+    explanation: Explanation, queries: Sequence[Query], pictures: dict[int, Evidence]
+) -> list[ExplanationCard]:
+    """One card an input."""
+    from provnet.answers.explanation import exemplar_card
+    from provnet.report.records import ExplanationCard
+
+    cards = []
+    for query, one in zip(queries, explanation, strict=True):
+        exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
+        cards.append(
+            ExplanationCard(
+                query=as_picture(query.image),
+                name=query.name,
+                predicted=one.predicted,
+                confidence=one.confidence,
+                supported=one.supported,
+                exemplars=exemplars,
+                truth=query.truth,
+            )
+        )
+    return cards
+
+
+def as_picture(image: np.ndarray) -> np.ndarray | None:
+    """(C, H, W) as bytes (H, W) or (H, W, 3), floats brought to 0..255; None for anything that is no picture.
+
+    >>> import numpy as np
+    >>> as_picture(np.zeros((3, 2, 4), np.uint8)).shape
+    (2, 4, 3)
+    """
+    from provnet.data.evidence import picture_of
+
+    return picture_of(image)

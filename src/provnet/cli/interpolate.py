@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from provnet.cli.generating import (
+from provnet.cli.generate import (
     OutFolder,
     SourceCount,
     made_queries,
@@ -15,8 +15,7 @@ from provnet.cli.generating import (
     open_generator,
     source_cards,
 )
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, TrainingData
-from provnet.cli.output import emit_json, facts, say, show
+from provnet.cli.output import AsJson, DataDir, Device, RunFolder, TrainingData, emit_json, facts, say, show
 
 EXAMPLE = "Example: [bold]provnet interpolate runs/vae test:0 test:1 --out path[/bold]"
 FRAMES = 4  # of the animation for each step
@@ -38,12 +37,11 @@ def interpolate(
 
     Writes report.html, sheet.png (a row a step), path.gif (there and back) and path.json.
     """
-    from provnet.cli.cards import as_picture
-    from provnet.cli.inputs import read_queries
+    from provnet.cli.inputs import as_picture, read_queries
     from provnet.cli.targets import write_outputs
-    from provnet.generation import interpolate as between
-    from provnet.report.generation import GenerationReport, animation, generation_html, sheet_png
-    from provnet.safejson import write_json
+    from provnet.runs.safe import write_json
+    from provnet.tools.generate import interpolate as between
+    from provnet.tools.generate.page import GenerationReport, animation, generation_html, sheet_png
 
     loaded, weights, _, k = open_generator(run, out, k, device, [data], data_dir)
     ends = [read_queries(loaded, [text], data_dir, strict=True)[0] for text in (first, last)]

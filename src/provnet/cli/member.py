@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
+from provnet.base.errors import ProvnetError
+from provnet.base.files import brief, shown
 from provnet.cli.again import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
-from provnet.cli.opened import open_run, with_state
-from provnet.cli.options import AsJson, DataDir, Device, RunFolder, pick_device
-from provnet.cli.output import console, emit_json, is_first_process, note
-from provnet.data.files import brief, shown
-from provnet.errors import ProvnetError
+from provnet.cli.output import (
+    AsJson,
+    DataDir,
+    Device,
+    RunFolder,
+    console,
+    emit_json,
+    is_first_process,
+    note,
+    pick_device,
+)
+from provnet.cli.rundata import open_run, with_state
 
 if TYPE_CHECKING:
-    from provnet.applications.member import Heldout, Membership
-    from provnet.modelfile import Run
+    from provnet.runs.run import Run
+    from provnet.tools.membership.member import Heldout, Membership
 
 EXAMPLE = "Example: [bold]provnet member runs/mnist picture.png --json[/bold]"
 MOST = 5_000  # held-out pictures that are scored
@@ -60,8 +69,8 @@ def member(
     """
     import numpy as np
 
-    from provnet.applications.member import memberships
     from provnet.cli.inputs import read_queries
+    from provnet.tools.membership.member import memberships
 
     where = pick_device(device)
     loaded, state = with_state(run, open_run)
@@ -84,8 +93,8 @@ def member(
 def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, data_dir: str | None) -> Heldout | None:
     import numpy as np
 
-    from provnet.applications.member import Heldout
-    from provnet.applications.membership import decides, member_scores
+    from provnet.tools.membership.compute import decides, member_scores
+    from provnet.tools.membership.member import Heldout
 
     try:
         others = open_others(run, source, data_dir)

@@ -5,17 +5,64 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, final
 
 import typer
 
-from provnet.cli.options import AsJson, DataDir, Device, folder_name
-from provnet.cli.output import emit_json, note, say, show
-from provnet.cli.reproduce_bar import CellBar
+from provnet.cli.output import AsJson, DataDir, Device, emit_json, folder_name, note, say, show
 
 if TYPE_CHECKING:
-    from provnet.experiments.frame import Plan
-    from provnet.experiments.records import Experiment, Results
+    from provnet_paper.frame import Event, Plan, Todo
+    from provnet_paper.records import Experiment, Results
+
+
+@final
+class CellBar:
+    """A progress bar over all that is left, with the time that it will take; each finished cell is a line."""
+
+    def __init__(self, left: list[Todo], *, enabled: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        self.work = {(one.cell.name, one.seed): one.seconds for one in left}
+        self.done = dict.fromkeys(self.work, 0.0)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[finished]}/{task.fields[cells]} cells"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        console = Console(stderr=True, highlight=False)
+        self.progress = Progress(*columns, console=console, disable=not (enabled and left), speed_estimate_period=3600)
+        total = sum(self.work.values()) or 1.0
+        self.task = self.progress.add_task("", total=total, finished=0, cells=len(self.work))
+        self.finished, self.enabled = 0, enabled
+
+    def __enter__(self) -> CellBar:
+        self.progress.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.progress.__exit__(None, None, None)
+
+    def __call__(self, event: Event) -> None:
+        """Move the bar."""
+        key = (event.cell, event.seed)
+        what = f"{event.cell}, seed {event.seed}"
+        self.done[key] = self.work[key] * (0.0 if event.what in ("stopped", "no time") else event.share)
+        self.finished += event.what == "done"
+        if event.what != "doing" and self.enabled:
+            words = {
+                "done": f"{event.took:.1f} s",
+                "stopped": "stopped, the time is over",
+                "no time": f"left for later, it takes about {event.took:.0f} s",
+            }
+            self.progress.console.print(f"{what}: {words[event.what]}", markup=False, soft_wrap=True)
+        completed, shown = sum(self.done.values()), "" if event.what != "doing" else what
+        self.progress.update(self.task, completed=completed, finished=self.finished, description=shown)
+
 
 EXAMPLE = "Example: [bold]provnet reproduce table2 --scale tiny[/bold]"
 
@@ -71,10 +118,10 @@ def reproduce(
 
     Writes DIR/NAME.json, NAME.md and, with matplotlib, NAME.png; smaller scales into a folder of their own.
     """
-    from provnet.errors import choose
-    from provnet.experiments.catalogue import EXPERIMENTS
-    from provnet.experiments.frame import Plan
-    from provnet.experiments.records import SCALES
+    from provnet.base.errors import choose
+    from provnet_paper.catalogue import EXPERIMENTS
+    from provnet_paper.frame import Plan
+    from provnet_paper.records import SCALES
 
     choose("scale", scale, SCALES)
     names = list(EXPERIMENTS) if name == "all" else [name]
@@ -93,8 +140,8 @@ def reproduce(
 
 def _reproduce(plan: Plan, experiment: Experiment, *, json: bool) -> Results:
     """Run one experiment, write and show what came out."""
-    from provnet.experiments.frame import reproduce as run
-    from provnet.experiments.frame import waiting
+    from provnet_paper.frame import reproduce as run
+    from provnet_paper.frame import waiting
 
     told, left, absent = experiment.headings, *waiting(plan)
     if not json:
@@ -127,9 +174,9 @@ def _show(text: str) -> None:
 
 def _write(plan: Plan, experiment: Experiment, results: Results) -> list[Path]:
     """The table and the figure beside the JSON, drawn from it."""
-    from provnet.atomic import write_bytes
-    from provnet.experiments.page import alone, draw
-    from provnet.experiments.store import results_file
+    from provnet.base.atomic import write_bytes
+    from provnet_paper.page import alone, draw
+    from provnet_paper.store import results_file
 
     path = results_file(plan.out, plan.name, plan.scale)
     figures: list[Path] = []

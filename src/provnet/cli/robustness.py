@@ -3,25 +3,40 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.opened import open_run, with_state
-from provnet.cli.options import AsJson, DataDir, Device, check_seed, folder_name, pick_device
-from provnet.cli.output import emit_json, is_first_process, note, say, show
-from provnet.cli.rundata import open_test_data, seen_in_training, spec_name
+from provnet.base.errors import UsageError
+from provnet.cli.inputs import as_picture
+from provnet.cli.output import (
+    AsJson,
+    DataDir,
+    Device,
+    check_seed,
+    emit_json,
+    folder_name,
+    is_first_process,
+    note,
+    pick_device,
+    say,
+    show,
+)
+from provnet.cli.rundata import open_run, open_test_data, seen_in_training, spec_name, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.csvfile import csv_text, quoted
-from provnet.errors import UsageError
+from provnet.samples.csvfile import csv_text, quoted
 
 if TYPE_CHECKING:
+    import numpy as np
     from rich.table import Table
 
-    from provnet.applications.robustness import Measured
-    from provnet.data.imagedata import ImageData
-    from provnet.modelfile import Run
+    from provnet.data.dataset import ImageData
+    from provnet.runs.run import Run
+    from provnet.tools.robustness.compute import Difference, Measured
+    from provnet.tools.robustness.page import NetworkColumn, RobustnessReport
+
 
 EXAMPLE = "Example: [bold]provnet robustness runs/cnn runs/a0 runs/a05 --out robust[/bold]"
 PICTURES = 10  # test pictures on the contact sheet
@@ -59,10 +74,9 @@ def robustness(
     A run whose index branch was not trained (index_weight 0) is the isolated CNN that the others are compared with.
     Writes robustness.json, robustness.csv, report.html, conditions.png and, with matplotlib, heatmap.png, curves.png.
     """
-    from provnet.applications.attacks import ATTACKS
-    from provnet.applications.conditions import named
-    from provnet.applications.robustness import against, measure
-    from provnet.errors import choose
+    from provnet.base.errors import choose
+    from provnet.tools.robustness.compute import against, measure
+    from provnet.tools.robustness.conditions import ATTACKS, named
 
     check_outputs({out / "report.html": PAGE}, run, [data], data_dir=data_dir)  # before long work
     where = pick_device(device)
@@ -149,9 +163,8 @@ def _write(
     seed: int,
 ) -> list[str]:
     """All files, made in memory first; their names."""
-    from provnet.cli.robustness_report import robustness_report
-    from provnet.report.robustness import contact_sheet, robustness_html
-    from provnet.safejson import write_json
+    from provnet.runs.safe import write_json
+    from provnet.tools.robustness.page import contact_sheet, robustness_html
 
     report = robustness_report(measured, gains, test, values["about"], seed, PICTURES)
     files = {
@@ -164,7 +177,7 @@ def _write(
         contact_sheet(report.rows).save(buffer, "PNG", optimize=True)
         files["conditions.png"] = buffer.getvalue()
     try:
-        from provnet.report.robustness_plots import curves_png, heat_map_png
+        from provnet.tools.robustness.page import curves_png, heat_map_png
 
         files["heatmap.png"] = heat_map_png(report)
         curves = curves_png(report)
@@ -221,3 +234,82 @@ def _names(folders: list[Path]) -> list[str]:
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def robustness_report(
+    measured: Sequence[Measured],
+    gains: Mapping[tuple[str, str], Difference],
+    test: ImageData,
+    about: Mapping[str, Any],
+    seed: int,
+    pictures: int,
+) -> RobustnessReport:
+    """One column a network, the isolated CNN first, then by label mixing."""
+    from provnet.tools.robustness.compute import FIGURES
+    from provnet.tools.robustness.page import FIVE, ConditionRow, Gain, RobustnessReport, Share
+
+    classes = len(test.class_names)
+    columns = sorted(measured, key=lambda one: (not one.isolated, one.network != "single", one.alpha))
+    rows = []
+    for number, row in enumerate(measured[0].rows):
+        theirs = [one.rows[number].figures for one in columns]
+        shares: dict[str, list[Share | None]] = {}
+        for figure in FIGURES:
+            rates = [figures.get(figure) for figures in theirs]
+            shares[figure] = [
+                None
+                if rate is None or rate.value is None
+                else Share(rate.value, rate.n, rate.low or 0.0, rate.high or 0.0)
+                for rate in rates
+            ]
+        if classes <= FIVE:  # five classes hold the right one whatever a class branch says
+            chief = zip(columns, shares["top_5"], strict=True)
+            shares["top_5"] = [share if one.network == "single" and not one.isolated else None for one, share in chief]
+        found = [gains.get((one.name, row.condition)) for one in columns]
+        rows.append(
+            ConditionRow(
+                name=row.condition,
+                words=row.words,
+                fixed=row.fixed,
+                shares=shares,
+                gains=[None if gain is None else Gain(gain.value, gain.low, gain.high) for gain in found],
+                pictures=_pictures(test, row.condition, seed, pictures) if row.fixed else (),
+            )
+        )
+    facts = [
+        ("Test data", str(about["data"])),
+        ("Fingerprint", str(about["fingerprint"])),
+        ("Samples", f"{len(test):,}"),
+        ("Seed of all draws", str(seed)),
+        ("Epsilon of attacks", f"{about['epsilon']:g} on pixels from 0 to 1"),
+    ]
+    return RobustnessReport(str(about["data"]), len(test), [_network(one) for one in columns], rows, facts, classes)
+
+
+def _network(one: Measured) -> NetworkColumn:
+    from provnet.tools.robustness.page import NetworkColumn
+
+    if one.isolated:
+        words = f"isolated CNN: backbone {one.backbone} with a class head, index branch not trained"
+        return NetworkColumn(one.name, words, None, isolated=True)
+    single = one.network == "single"
+    return NetworkColumn(
+        one.name,
+        f"{one.network} network, backbone {one.backbone}, label mixing α {one.alpha:g}",
+        one.alpha if single else None,
+    )
+
+
+def _pictures(test: ImageData, condition: str, seed: int, count: int) -> list[np.ndarray]:
+    """A few test pictures under a condition, the same ones every time; none where they are no pictures."""
+    import numpy as np
+
+    from provnet.tools.robustness.compute import sample_keys_of
+    from provnet.tools.robustness.conditions import distort
+
+    labels = test.samples.labels
+    firsts = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)]  # one a class, then any
+    rows = np.array(list(dict.fromkeys([*firsts, *range(len(test))]))[:count], dtype=np.int64)
+    few = test.select(rows)
+    copies = distort(few.images, sample_keys_of(few), condition, seed=seed).numpy()
+    return [picture for copy in copies if (picture := as_picture(copy)) is not None]

@@ -3,23 +3,228 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from provnet.cli.opened import open_run, run_state
-from provnet.cli.otherdata import open_spec, other_spec
+from provnet.base.errors import DataError, IntegrityError, ProvnetError, UsageError
+from provnet.base.options import DECISIONS, SUBSET
 from provnet.cli.output import note
-from provnet.cli.runsources import KEY, open_sources
-from provnet.errors import DataError, IntegrityError, ProvnetError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import nn
 
-    from provnet.data.identity import SampleTable
-    from provnet.data.imagedata import DataSpec, ImageData
-    from provnet.modelfile import Run, RunConfig
+    from provnet.data.dataset import DataSpec, ImageData
+    from provnet.data.select import Combined
+    from provnet.runs.run import Run, RunConfig
+    from provnet.samples.identity import SampleTable
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """What could be opened of a run's sources.
+
+    Attributes:
+        combined: the samples of the run that are there; None where no source can be opened.
+        why: why some sources cannot be opened, if samples are missing then; else empty.
+        rows: the samples that would be there if nothing had changed, as others may lie in a source that cannot be
+            opened; None means all of them.
+        table: all samples of the training data, also those that the run does not hold; None where they are not there.
+    """
+
+    combined: Combined | None
+    why: str = ""
+    rows: np.ndarray | None = None
+    table: SampleTable | None = None
+
+
+def open_sources(
+    config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, progress: bool
+) -> Opened:
+    """The run's samples out of all its sources; `source` stands for the training data.
+
+    A source that cannot be opened matters only if samples are missing then. Samples of the sources that the run does
+    not hold (erased, or never added) are left out.
+    """
+    from provnet.data.dataset import DataSpec
+    from provnet.data.select import Combined, combine
+
+    specs = [config.data or DataSpec("arrays", "arrays"), *config.added]
+    parts, why = _open(specs, source, data_dir, progress)
+    if source is not None and not _fits(config, parts[0]):  # asked for by name: compared as it is
+        return Opened(Combined(parts[0], (parts[0],), len(samples)))
+    good = {number: part for number, part in parts.items() if _fits(config, part)}
+    why += [f"{part.spec.source} now holds samples of shape {part.shape}" for n, part in parts.items() if n not in good]
+    if not good:
+        return Opened(None, "; ".join(why))
+    table = good[0].samples if 0 in good else None
+    found = combine(samples, list(good.values()))
+    narrowed = [replace(spec, options=_wide(spec)) for spec in specs]
+    if found.missing and narrowed != specs:
+        # renamed or added files make `limit` and `holdout` choose others: look among all samples instead
+        parts, _ = _open(narrowed, source, data_dir, progress)
+        good = {number: part for number, part in parts.items() if _fits(config, part)}
+        found = combine(samples, list(good.values()))
+    if found.missing == 0:
+        return Opened(found, table=table)
+    rows = _expected(samples, found, list(good)) if len(good) < len(specs) else None
+    if rows is not None and len(rows) < len(samples):
+        found = combine(samples.select(rows), list(good.values()))
+    else:
+        why, rows = [], None
+    first = next(iter(good.values()))
+    return Opened(found if len(found.data) else Combined(first, (first,), len(samples)), "; ".join(why), rows, table)
+
+
+def _expected(samples: SampleTable, found: Combined, numbers: list[int]) -> np.ndarray:
+    """The rows that are there, or would be if nothing had changed: not those that may lie in a source that is not.
+
+    Where an added sample came from is not kept. If its name now holds other content it was edited, but for names of
+    the training data, which may have been there when the sample was added: then it was another of that name.
+    """
+    import numpy as np
+
+    from provnet.data.compare import compare
+
+    status = np.array(compare(samples, found.data.samples).status)
+    added = {name for n, part in zip(numbers, found.parts, strict=True) if n > 0 for name in part.samples.sample_ids}
+    edited = np.array([name in added for name in samples.sample_ids]) & (status == "edited")
+    there = (status != "missing") & (status != "edited")
+    return np.flatnonzero(there | np.where(samples.added, edited, 0 in numbers))
+
+
+def _open(
+    specs: list[DataSpec], source: str | None, data_dir: str | None, progress: bool
+) -> tuple[dict[int, ImageData], list[str]]:
+    """The sources that can be opened, by their number, and why others cannot."""
+    from provnet.data.open import reopen
+
+    parts: dict[int, ImageData] = {}
+    why: list[str] = []
+    for number, spec in enumerate(specs):
+        place = source if number == 0 else None
+        try:
+            parts[number] = reopen(spec, place, data_dir, progress)
+        except ProvnetError as error:
+            if place is not None:
+                raise
+            why.append(str(error))
+    return parts, why
+
+
+def _wide(spec: DataSpec) -> dict[str, object]:
+    return {name: value for name, value in spec.options.items() if name not in ("limit", "holdout")}
+
+
+def _fits(config: RunConfig, part: ImageData) -> bool:
+    from provnet.runs.inputs import BYTES
+
+    is_bytes = not part.images.is_floating_point()
+    return part.shape == config.network.input_shape and is_bytes == (config.network.scale == BYTES)
+
+
+PICTURES = ("folder", "csv")  # kinds of sources whose samples are picture files; arrays are taken as they are
+
+
+def other_spec(
+    given: DataSpec | None,
+    source: str,
+    data_dir: str | None,
+    split: str,
+    *,
+    classes: bool = True,
+    skip_bad: bool | None = None,
+) -> DataSpec:
+    """How to open the data at `source` for a run, by the rules of its training data (`given`).
+
+    Where they have no test split, all of them stand for it. Where `classes` do not matter, names that belong to the
+    training data say nothing about these. `skip_bad` None: bad files are left out if they were in training.
+
+    >>> from provnet.data.dataset import DataSpec
+    >>> data = DataSpec("mnist", "idx", options={"size": [8, 8], "limit": 100})
+    >>> other_spec(data, "embedded", None, "test", classes=False).options
+    {'size': [8, 8]}
+    """
+    from provnet.data.dataset import DECODING, DataSpec
+    from provnet.data.open import has_split, relocated
+
+    given = given or DataSpec("arrays", "arrays")
+    options = {name: value for name, value in given.options.items() if name in DECODING}
+    if given.options.get("skip_bad", False) if skip_bad is None else skip_bad:
+        options["skip_bad"] = True
+    plain = replace(given, source=given.source if classes else "arrays", options=options)
+    spec = relocated(plain, source, data_dir)
+    return replace(spec, split=split if has_split(spec, split) else "all")
+
+
+def in_mode(spec: DataSpec, shape: tuple[int, ...]) -> DataSpec:
+    """The spec, by which picture files without a mode of their own come with the channels of samples of this shape."""
+    from provnet.runs.inputs import picture_mode
+
+    return replace(spec, options={**picture_mode(shape), **spec.options}) if spec.kind in PICTURES else spec
+
+
+def open_spec(config: RunConfig, spec: DataSpec, data_dir: str | None, *, progress: bool) -> ImageData:
+    """Open data for a run, in its colour mode."""
+    from provnet.data.open import reopen
+
+    return reopen(in_mode(spec, config.network.input_shape), None, data_dir, progress)
+
+
+Read = TypeVar("Read")
+_GIVEN: ContextVar[nn.Module | None] = ContextVar("backbone", default=None)
+MAKING = ("demo", "train", "reproduce")  # commands that make networks of their own
+
+
+@contextmanager
+def with_backbone(module: nn.Module | None) -> Iterator[None]:
+    """Runs that are opened meanwhile, and need a backbone given as an object, get this one."""
+    before = _GIVEN.set(module)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(before)
+
+
+def backbone_for(folder: Path) -> nn.Module | None:
+    """The module that `main` was given, where the run in a folder needs one; a command may open others beside it."""
+    from provnet.runs.files import CUSTOM
+    from provnet.runs.run import read_samples
+
+    given = _GIVEN.get()
+    return given if given is not None and read_samples(folder)[0].network.backbone == CUSTOM else None
+
+
+def open_run(folder: Path) -> Run:
+    """The run in a folder, every file checked."""
+    from provnet.runs.run import read_run
+
+    return read_run(folder, backbone_for(folder))
+
+
+def run_state(folder: Path) -> dict[str, str]:
+    """The SHA-256 of weights and sample table: what is measured of a run belongs to these."""
+    from provnet.runs.fileset import state_of
+    from provnet.runs.run import FILES
+
+    return state_of(folder, FILES)
+
+
+def with_state(folder: Path, read: Callable[[Path], Read]) -> tuple[Read, dict[str, str]]:
+    """What `read` finds in the run of a folder, and the state it is of; read again where it was changed meanwhile."""
+    from provnet.runs.run import has_run
+
+    if not has_run(folder):
+        read(folder)  # says what is wrong
+    while True:
+        state = run_state(folder)
+        found = read(folder)
+        if run_state(folder) == state:
+            return found, state
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +273,7 @@ def find_training_data(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, *, progress: bool = True
 ) -> Found:
     """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
-    from provnet.verify import has_changed, rest_state
+    from provnet.runs.verify import has_changed, rest_state
 
     try:
         if has_changed(config, samples):
@@ -91,13 +296,13 @@ def _open_training(
     import numpy as np
 
     from provnet.data.compare import compare, held
-    from provnet.data.sources import reopen
-    from provnet.verify import rest_state
+    from provnet.data.open import reopen
+    from provnet.runs.verify import rest_state
 
     spec = config.data or _nowhere("train")
     data = reopen(spec, source, data_dir, progress)
     table, narrowing, rest = data.samples, {"limit", "holdout"} & set(spec.options), ""
-    if KEY in config.training:
+    if SUBSET in config.training:
         rows = held(samples, data.samples)
         rest, _ = rest_state(config, samples, data.samples, rows)
         data = data.select(rows) if len(rows) else data
@@ -120,7 +325,7 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
     import torch
 
     from provnet.data.compare import compare
-    from provnet.data.imagedata import ImageData
+    from provnet.data.dataset import ImageData
 
     if data.samples.fingerprint == samples.fingerprint:
         return Resolved(data, np.arange(len(samples)), [], 0)
@@ -139,8 +344,8 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
 
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
     """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
-    from provnet.data.combine import with_classes
-    from provnet.data.files import shown
+    from provnet.base.files import shown
+    from provnet.data.select import with_classes
 
     spec = run.config.test
     if source is not None:
@@ -172,21 +377,21 @@ def seen_in_training(run: Run, data: ImageData) -> int:
 def spec_name(spec: DataSpec | None) -> str:
     """A data set in a few words.
 
-    >>> from provnet.data.imagedata import DataSpec
+    >>> from provnet.data.dataset import DataSpec
     >>> spec_name(DataSpec("mnist", "idx", "test", options={"limit": 50}))
     'mnist, split test, limit 50'
     >>> spec_name(DataSpec("pets", "folder", "train", options={"size": [32, 48], "holdout": [[0.2, "train"]]}))
     'pets, split train, 32 x 48 pixels, without the 20 % held out'
     """
-    from provnet.data.apply import KEY, decision_words
-    from provnet.data.imagedata import AFTER_READING
+    from provnet.data.apply import decision_words
+    from provnet.data.dataset import AFTER_READING
 
     if spec is None:
         return "none"
     words = [spec.source, f"split {spec.split}"]
     left_out = ("class_names", *AFTER_READING)
     words += [_option_words(name, value) for name, value in spec.options.items() if name not in left_out]
-    words += [decision_words(value) for name, value in spec.options.items() if name == KEY]
+    words += [decision_words(value) for name, value in spec.options.items() if name == DECISIONS]
     for fraction, side in spec.options.get("holdout", ()):
         words.append(f"{'without the' if side == 'train' else 'of that the'} {100 * fraction:g} % held out")
     return ", ".join(words)
@@ -202,7 +407,7 @@ def _option_words(name: str, value: Any) -> str:
 
 
 def _nowhere(split: str) -> DataSpec:
-    from provnet.data.imagedata import DataSpec
+    from provnet.data.dataset import DataSpec
 
     return DataSpec("arrays", "arrays", split)
 
@@ -230,10 +435,9 @@ def keep_measured(
     Its config and card get the outcome (`evaluation`, `checks`, `audit`), `files` come beside them. Weights and samples
     stay byte by byte; they must still be those that were measured (`state`, of `with_state`), else nothing is kept.
     """
-    from provnet.atomic import write_bytes
-    from provnet.modelfile import write_run
-    from provnet.training.folder import tidy
-    from provnet.training.lock import run_lock
+    from provnet.base.atomic import write_bytes
+    from provnet.runs.run import write_run
+    from provnet.training.session import run_lock, tidy
 
     if not os.access(folder, os.W_OK):
         note(f"what was measured is not written into the run: {folder} is read-only")

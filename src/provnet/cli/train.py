@@ -8,15 +8,44 @@ from typing import Annotated, Any
 
 import typer
 
+from provnet.base.errors import UsageError
 from provnet.cli.again import resumed
-from provnet.cli.generating import GeneratorName, Task, chosen_recipe, draw_course
-from provnet.cli.options import AsJson, BatchSize, DataDir, Device, NewRun, parse_size
-from provnet.cli.output import emit_json, facts, is_first_process, note, say, show
-from provnet.cli.run_folder import check_folder, kept_is_told
-from provnet.cli.subset import Asked, ClassesOn, Select, SelectFrom, chosen_subset, show_subset, subset_record
-from provnet.cli.summary import data_warnings, data_words, network_words, run_result, show_result
-from provnet.cli.traindata import TestData, checked_early, decided, find_test, note_test_kept, opened
-from provnet.errors import UsageError
+from provnet.cli.generate import GeneratorName, Task, chosen_recipe, draw_course
+from provnet.cli.output import (
+    AsJson,
+    BatchSize,
+    DataDir,
+    Device,
+    NewRun,
+    emit_json,
+    facts,
+    is_first_process,
+    note,
+    parse_size,
+    say,
+    show,
+)
+from provnet.cli.targets import check_folder, kept_is_told
+from provnet.cli.traindata import (
+    Asked,
+    ClassesOn,
+    Select,
+    SelectFrom,
+    TestData,
+    checked_early,
+    chosen_subset,
+    data_warnings,
+    data_words,
+    decided,
+    find_test,
+    network_words,
+    note_test_kept,
+    opened,
+    run_result,
+    show_result,
+    show_subset,
+    subset_record,
+)
 
 EXAMPLE = "Example: [bold]provnet train mnist --data-dir data --out runs/mnist[/bold]"
 _DATA, _HOW, _RUN = "Data", "Network and recipe", "The run"
@@ -198,7 +227,7 @@ def train(
         raise UsageError(f"--checkpoint-seconds must be 0 or more, got {checkpoint_seconds}")
     sides = parse_size(size)
 
-    from provnet.training import folder as run_folder
+    from provnet.training import session as run_folder
     from provnet.training.fit import fit
 
     shaping = {"network": network, "backbone": backbone, "head": head, "alpha": alpha, "conditional": conditional}

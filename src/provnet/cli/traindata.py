@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich import box
+from rich.table import Table
 
-from provnet.cli.otherdata import in_mode, other_spec
-from provnet.cli.output import is_first_process, note
-from provnet.cli.rundata import spec_name
-from provnet.errors import DataError, UsageError, one_of
+from provnet.base.errors import DataError, UsageError, one_of
+from provnet.base.options import DECISIONS, SUBSET
+from provnet.base.processes import world_size
+from provnet.cli.again import path_word
+from provnet.cli.output import interval_cells, is_first_process, note, say, show
+from provnet.cli.rundata import in_mode, open_run, other_spec, spec_name
 
 if TYPE_CHECKING:
-    from provnet.data.imagedata import DataSpec, ImageData
-    from provnet.modelfile import Run
+    from provnet.data.dataset import DataSpec, ImageData
+    from provnet.runs.run import Run
+    from provnet.training.subset import IndexSubset
+
 
 TestData = Annotated[
     str | None,
@@ -31,12 +38,10 @@ TestData = Annotated[
 
 def checked_early(wishes: Mapping[str, Any], fraction: float | None, decisions: Path | None) -> dict[str, Any]:
     """The wishes that were given. What is wrong whatever the data are is refused, before hours of reading pictures."""
-    from provnet.data.decisions_file import read_decisions
-    from provnet.data.holdout import check_fraction
-    from provnet.models.backbones import BACKBONES
-    from provnet.models.config import NetworkConfig
-    from provnet.models.provenance import NETWORKS
-    from provnet.models.sharing import SHARING
+    from provnet.data.select import check_fraction
+    from provnet.models.backbones import BACKBONES, SHARING
+    from provnet.models.network import NETWORKS, NetworkConfig
+    from provnet.samples.decisions import read_decisions
     from provnet.training.setup import DEVICES
 
     given = {name: value for name, value in wishes.items() if value is not None}
@@ -55,8 +60,8 @@ def checked_early(wishes: Mapping[str, Any], fraction: float | None, decisions: 
 
 def opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
     """The training data; a run among their pictures, or where nothing may be written, is refused."""
-    from provnet.atomic import refuse_unwritable
-    from provnet.data.sources import open_data
+    from provnet.base.atomic import refuse_unwritable
+    from provnet.data.open import open_data
 
     refuse_unwritable(out)
     found = open_data(data, progress=is_first_process(), **options)
@@ -66,11 +71,11 @@ def opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
 
 def decided(data: ImageData, path: Path) -> ImageData:
     """The data after the decisions of a file, and a word on what they changed."""
-    from provnet.data.apply import KEY, apply_decisions, decision_words
-    from provnet.data.decisions_file import read_decisions
+    from provnet.data.apply import apply_decisions, decision_words
+    from provnet.samples.decisions import read_decisions
 
     changed = apply_decisions(data, read_decisions(path))
-    remembered = changed.spec.options.get(KEY)
+    remembered = changed.spec.options.get(DECISIONS)
     note("no decision changes anything" if remembered is None else f"{path}: {decision_words(remembered)}")
     return changed
 
@@ -83,9 +88,8 @@ def find_test(
     They are those at `source`, else the fraction that is held out, else the test split of the data; `given` are the
     data before decisions.
     """
-    from provnet.data.apply import KEY
-    from provnet.data.holdout import holdout
-    from provnet.data.sources import has_split
+    from provnet.data.open import has_split
+    from provnet.data.select import holdout
 
     if source is not None:
         if fraction is not None:
@@ -99,7 +103,7 @@ def find_test(
             raise UsageError("the decisions drop every sample that is not held out; there is nothing left to train on")
         return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
     if has_split(data.spec, "test"):
-        options = {name: value for name, value in data.spec.options.items() if name != KEY}
+        options = {name: value for name, value in data.spec.options.items() if name != DECISIONS}
         return data, replace(data.spec, split="test", options=options), f"the test split of {data.spec.source}"
     return data, None, "none; give data with --test, or hold a tenth out with --holdout 0.1, to measure class accuracy"
 
@@ -112,8 +116,8 @@ def note_test_kept(run: Run, test: DataSpec | None) -> None:
 
 def _named(data: ImageData, source: str, data_dir: str | None, out: Path) -> tuple[DataSpec, str]:
     """Data of their own to test on. They are read now: after hours of training it would be late to refuse them."""
-    from provnet.data.combine import with_classes
-    from provnet.data.sources import reopen
+    from provnet.data.open import reopen
+    from provnet.data.select import with_classes
 
     limit = {name: value for name, value in data.spec.options.items() if name == "limit"}
     spec = in_mode(other_spec(data.spec, source, data_dir, "test"), data.shape)
@@ -134,8 +138,249 @@ def _named(data: ImageData, source: str, data_dir: str | None, out: Path) -> tup
 
 def _refuse_inside(spec: DataSpec, out: Path) -> None:
     from provnet.cli.targets import picture_folder
-    from provnet.data.folder import refuse_inside
+    from provnet.data.sources.folder import refuse_inside
 
     folder = picture_folder(spec)
     if folder is not None:
         refuse_inside(folder, out, "run")
+
+
+def data_warnings(data: ImageData, network: str = "class-conditional") -> list[str]:
+    """What a reader of the figures has to know about the data, one line each.
+
+    >>> import numpy as np, provnet
+    >>> data = provnet.open_data(np.arange(12.0).reshape(3, 4), ["cat", "cat", "dog"])
+    >>> data_warnings(data)
+    ['1 class has one sample, which is named whatever input is taken for that class: dog']
+    >>> data_warnings(data, "class-independent")
+    []
+    """
+    import numpy as np
+
+    from provnet.base.files import brief
+    from provnet.models.network import NETWORKS
+    from provnet.samples.identity import duplicate_facts
+
+    samples = data.samples
+    lines = duplicate_facts(samples)
+    sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
+    empty = int((sizes == 0).sum())
+    if empty:
+        words = "has no sample and is" if empty == 1 else "have no sample and are"
+        lines.append(f"{empty:,} of {len(sizes):,} classes {words} never predicted")
+    alone = [brief(samples.class_names[number]) for number in np.flatnonzero(sizes == 1)]
+    if len(data) == 1:
+        lines.append("there is one sample in all: every accuracy is meaningless")
+    elif len(samples.class_names) == 1:
+        lines.append("there is a single class: class accuracy is meaningless")
+    elif alone and network in NETWORKS and NETWORKS[network].head != "flat":  # else the index is among all samples
+        what = "1 class has" if len(alone) == 1 else f"{len(alone):,} classes have"
+        names = ", ".join(alone[:3]) + (", ..." if len(alone) > 3 else "")
+        lines.append(f"{what} one sample, which is named whatever input is taken for that class: {names}")
+    if data.skipped:
+        files = "file" if len(data.skipped) == 1 else "files"
+        lines.append(f"{len(data.skipped):,} bad {files} left out; the first: {data.skipped[0]}")
+    return lines
+
+
+def data_words(data: ImageData) -> str:
+    """Source, samples, classes and shape in a line."""
+    classes = f"{len(data.class_names):,} {'class' if len(data.class_names) == 1 else 'classes'}"
+    shape = " x ".join(str(side) for side in data.shape)
+    return f"{data.spec.source}: {len(data):,} samples, {classes}, {shape}"
+
+
+def network_words(data: ImageData, preset: str, given: Mapping[str, Any]) -> str:
+    """The network that will be trained, with its parameter count."""
+    import torch
+
+    from provnet.models.network import build, parameter_count
+    from provnet.training.setup import plan
+
+    network, backbone = given.get("network", "class-conditional"), given.get("backbone", "auto")
+    shaping = {
+        name: given[name]
+        for name in ("conditional", "alpha", "level", "head", "key_type", "key_width")
+        if name in given
+    }
+    config, index_map = plan(data, network, backbone, preset, **shaping)
+    with torch.device("meta"):
+        count = parameter_count(build(config, index_map))
+    keys = "" if config.head == "plain" else f", {config.head} head"
+    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {preset}"
+
+
+def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
+    """What `train --json` prints; the accuracies are those of the last epoch, measured while training."""
+    from provnet.base.stats import wilson
+    from provnet.models.network import parameter_count
+
+    samples, last = run.samples, read_course(folder)[-1]
+    n, learned = len(samples), run.config.training["data"]["samples"]  # the second: also those without an index
+    return {
+        "run": str(folder),
+        "network": run.config.network.network,
+        "backbone": run.config.network.backbone,
+        "parameters": parameter_count(run.network),
+        "samples": n,
+        "classes": len(samples.class_names),
+        "fingerprint": samples.fingerprint,
+        "index_ceiling": samples.index_ceiling,
+        "label_conflicts": len(samples.conflicts()),
+        "epochs": last["epoch"],
+        "seconds": round(seconds, 3),
+        "loss": last["loss"],
+        "class_accuracy": wilson(round(last["class_accuracy"] * learned), learned).to_json(),
+        "index_accuracy": wilson(round(last["index_accuracy"] * n), n).to_json(),
+    }
+
+
+def read_course(folder: Path) -> list[dict[str, Any]]:
+    """The log of a run, one row an epoch."""
+    from provnet.base.files import read_file
+    from provnet.training.session import LOG
+
+    return [json.loads(line) for line in read_file(folder / LOG).splitlines()]
+
+
+def show_result(result: Mapping[str, Any], folder: Path, *, resumed: bool = False) -> None:
+    """The end of `train`, for people; of a resumed run the time is that since it went on."""
+    from provnet.report.text import seconds
+
+    show(course_table(read_course(folder)))
+    for name in ("class", "index"):
+        value, ends, n = interval_cells(result[f"{name}_accuracy"])
+        say(f"{name} accuracy while training, last epoch: {value} (95 %: {ends}, n = {n})")
+    words = "went on for" if resumed else "trained in"
+    say(f"{words} {seconds(result['seconds'])}; run written to {folder}", "bold")
+    say(f"next: provnet evaluate {path_word(folder)}")
+
+
+def course_table(course: list[dict[str, Any]], most: int = 8) -> Table:
+    """Some epochs of the course, the first and the last among them.
+
+    >>> row = {"epoch": 1, "loss": 1.0, "class_accuracy": 0.5, "index_accuracy": 0.1}
+    >>> course_table([row] * 100).row_count
+    8
+    """
+    from provnet.report.text import percent
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("epoch", "loss", "class accuracy", "index accuracy"):
+        table.add_column(name, justify="right")
+    count = min(most, len(course))
+    for number in sorted({round(i * (len(course) - 1) / max(count - 1, 1)) for i in range(count)}):
+        row = course[number]
+        shares = (percent(row["class_accuracy"], 2), percent(row["index_accuracy"], 2))
+        table.add_row(str(row["epoch"]), f"{row['loss']:.4f}", *shares)
+    return table
+
+
+_PANEL = "Index over some samples"
+Asked = Annotated[
+    str | None,
+    typer.Option(
+        "--index-subset",
+        metavar="30%|N",
+        help="Index only so many samples; every class keeps at least one. Default: all.",
+        rich_help_panel=_PANEL,
+    ),
+]
+Select = Annotated[
+    str | None,
+    typer.Option(
+        metavar="stratified|prototypes|boundary|diverse",
+        help="Which samples: drawn by the seed (default), near k-means centres, of smallest margin, far apart.",
+        rich_help_panel=_PANEL,
+    ),
+]
+SelectFrom = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="RUN",
+        help="Select by this run's features. Default: a class branch alone, trained quickly.",
+        rich_help_panel=_PANEL,
+    ),
+]
+ClassesOn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="all|subset",
+        help="What the class branch learns from. Default: all; for a single branch subset.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def chosen_subset(
+    data: ImageData,
+    asked: str | None,
+    select: str | None,
+    classes_on: str | None,
+    select_from: Path | None,
+    given: Mapping[str, Any],
+    seed: int,
+) -> IndexSubset | None:
+    """The samples to index, or None where all are; options that would do nothing are refused."""
+    if asked is None:
+        for name, value in (("select", select), ("select-from", select_from), ("subset-classes-on", classes_on)):
+            if value is not None:
+                raise UsageError(f"--{name} is for --index-subset; give that too, such as --index-subset 30%")
+        return None
+
+    from provnet.base.errors import one_of
+    from provnet.tools.subsets import SELECTIONS, index_subset
+
+    way = one_of("selection", select or "stratified", SELECTIONS)
+    several = given.get("devices", 1) > 1 or world_size() > 1
+    if several and way != "stratified" and select_from is None:
+        raise UsageError(f"several processes cannot make features for --select {way}; give a run with --select-from")
+    usual = "subset" if given.get("network") == "single" else "all"
+    run = None if select_from is None else open_run(select_from)
+    where, shown = given.get("device", "auto"), is_first_process()
+    return index_subset(
+        data, asked, way, classes_on=classes_on or usual, run=run, seed=seed, device=where, progress=shown
+    )
+
+
+def subset_record(run: Run, data: ImageData) -> dict[str, Any]:
+    """What an index over some samples saves: numbers of the index head and of the network, beside those for all.
+
+    A key counts as much as a row of an output layer: both are stored, one is trained.
+    """
+    import torch
+
+    from provnet.heads.index_map import IndexMap
+    from provnet.models.network import build
+
+    config = run.config.network
+    every = IndexMap(data.samples.labels, config.classes)
+    with torch.device("meta"):
+        whole = build(config, every)
+    about = run.config.training[SUBSET]
+    named = {name: about[name] for name in ("asked", "select", "classes_on", "indexed", "of")}
+    return named | {
+        "index_head": _numbers(run.network.index_head),
+        "index_head_of_all": _numbers(whole.index_head),
+        "network": _numbers(run.network),
+        "network_of_all": _numbers(whole),
+    }
+
+
+def show_subset(record: Mapping[str, Any]) -> None:
+    """The table at the end of `train`."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("numbers stored", "all indexed", "this run", "saved"):
+        table.add_column(name, justify="left" if name == "numbers stored" else "right")
+    for words, name in (("samples with an index", "indexed"), ("index head", "index_head"), ("network", "network")):
+        whole, here = record["of" if name == "indexed" else f"{name}_of_all"], record[name]
+        table.add_row(words, f"{whole:,}", f"{here:,}", f"{1 - here / whole:.1%}")
+    show(table)
+    learned = "all samples" if record["classes_on"] == "all" else "the indexed samples alone"
+    say(f"indexed: {record['asked']}, {record['select']}; the class branch learned from {learned}")
+
+
+def _numbers(module: Any) -> int:
+    """Trained numbers, and keys, which are stored like them."""
+    keys = [value for name, value in module.named_buffers() if name.split(".")[-1] == "keys"]
+    return sum(value.numel() for value in (*module.parameters(), *keys))

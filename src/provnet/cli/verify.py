@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from provnet.cli.opened import backbone_for
-from provnet.cli.options import AsJson, DataDir, RunFolder, TrainingData
-from provnet.cli.output import console, emit_json, is_first_process
-from provnet.cli.rundata import Found, find_training_data
-from provnet.data.files import shown
-from provnet.errors import IntegrityError, UsageError
+from provnet.base.errors import IntegrityError, UsageError
+from provnet.base.files import shown
+from provnet.cli.output import AsJson, DataDir, RunFolder, TrainingData, console, emit_json, is_first_process
+from provnet.cli.rundata import Found, backbone_for, find_training_data
 
 if TYPE_CHECKING:
-    from provnet.verify import Verification
+    from provnet.runs.verify import Verification
 
 EXAMPLE = "Example: [bold]provnet verify runs/mnist --data /mnt/data/mnist[/bold]"
 
@@ -40,8 +38,8 @@ def verify(
         raise UsageError("--no-data checks the files alone; leave --data and --strict out")
 
     from provnet.data.compare import compare, decoding_advice
-    from provnet.modelfile import read_samples
-    from provnet.verify import verify as check
+    from provnet.runs.run import read_samples
+    from provnet.runs.verify import verify as check
 
     result = check(run)
     module = None if result.exit_code else backbone_for(run)

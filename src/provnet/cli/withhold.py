@@ -2,20 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from provnet.cli.banked import bank_counts, change_run, note_removed, note_strangers, say_change
-from provnet.cli.options import AsJson, RunFolder
-from provnet.cli.output import emit_json, note, say
-from provnet.data.files import shown
-from provnet.errors import DataError, UsageError
+from provnet.base.errors import DataError, UsageError
+from provnet.base.files import shown
+from provnet.cli.again import path_word
+from provnet.cli.output import AsJson, RunFolder, emit_json, note, say
+from provnet.cli.rundata import open_run
 
 if TYPE_CHECKING:
-    from provnet.data.identity import SampleTable
+    from provnet.runs.run import Run, RunConfig
+    from provnet.samples.identity import SampleTable
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A run before and after, the same where nothing changed, and files that told of the one before and are gone."""
+
+    before: Run
+    after: Run
+    removed: tuple[str, ...] = ()
+
+
+def change_run(folder: Path, change: Callable[[Run], Run]) -> Change:
+    """Replace the run of a folder by a changed one; killed at any moment, the folder holds one of the two.
+
+    What was made of the run before (figures, report) goes with it, once the new one holds: it may name samples that are
+    erased, and it is still right where the change fails.
+    """
+    from provnet.runs.fileset import REPORTS
+    from provnet.runs.run import has_run, read_samples, write_run
+    from provnet.training.session import run_lock, tidy
+
+    if not has_run(folder):
+        read_samples(folder)  # says what is wrong, before a lock is put there
+    with run_lock(folder) as held:
+        before = open_run(folder)
+        tidy(before, folder)  # what a killed change left may name what it erased
+        after = change(before)
+        if after is before:
+            return Change(before, after)
+        told = [name for name in REPORTS if (folder / name).exists()]
+        write_run(after, held.check())
+        return Change(before, after, tuple(name for name in told if not (folder / name).exists()))
+
+
+def bank_counts(config: RunConfig, samples: SampleTable) -> dict[str, int]:
+    """How many samples a run has, and what became of them since training."""
+    return {
+        "samples": len(samples),
+        "added_samples": int(samples.added.sum()),
+        "withheld_samples": int(samples.withheld.sum()),
+        "erased_samples": config.erased,
+    }
+
+
+def count_words(counts: Mapping[str, int]) -> str:
+    """The counts in a line; what is zero is left out.
+
+    >>> count_words({"samples": 40, "added_samples": 2, "withheld_samples": 0, "erased_samples": 1})
+    '40, of them 2 added since training; 1 erased since training'
+    """
+    names = {"added_samples": "added since training", "withheld_samples": "withheld"}
+    parts = [f"{counts[name]:,} {words}" for name, words in names.items() if counts[name]]
+    erased = f"; {counts['erased_samples']:,} erased since training" if counts["erased_samples"] else ""
+    return f"{counts['samples']:,}" + (f", of them {' and '.join(parts)}" if parts else "") + erased
+
+
+def say_change(folder: Path, found: Change, words: str) -> None:
+    """What was done, what the run holds now, and what went with the run before."""
+    say(words)
+    say(f"samples in {folder}: {count_words(bank_counts(found.after.config, found.after.samples))}", "bold")
+    note_removed(folder, found)
+
+
+def note_removed(folder: Path, found: Change) -> None:
+    """Name the files that told of the run before, each with the command that makes it."""
+    from provnet.runs.fileset import REPORTS
+
+    if found.removed:
+        gone = f"{', '.join(found.removed[:-1])} and {found.removed[-1]}".removeprefix(" and ")
+        again = "; ".join(f"{name}: {REPORTS[name].replace('RUN', path_word(folder))}" for name in found.removed)
+        note(f"{gone} told of the run before and went with it. To make again: {again}")
+
+
+def note_strangers(folder: Path) -> None:
+    """Files beside the run that are not provnet's to change may still name what was erased."""
+    from provnet.training.session import LOCK, OURS
+
+    others = sorted(path.name for path in folder.iterdir() if path.name not in (*OURS, LOCK))
+    if others:
+        names = ", ".join(shown(name) for name in others[:5]) + (", ..." if len(others) > 5 else "")
+        note(f"files beside the run are left as they are and may name what was erased: {names}", "warning")
+
 
 EXAMPLE = "Example: [bold]provnet withhold runs/mnist --id train/12 --id train/40 --erase[/bold]"
 WEIGHTS = (
@@ -54,8 +138,8 @@ def withhold(
     if not wanted:
         raise UsageError("no sample was named; give --id ID, more than once for several, or --list FILE")
 
-    from provnet import bank
-    from provnet.card import maybe_trained
+    from provnet.runs import bank
+    from provnet.runs.card import maybe_trained
 
     action = "erase" if erase else "restore" if restore else "withhold"
     act = {"erase": bank.erase, "restore": bank.restore, "withhold": bank.withhold}[action]
@@ -101,7 +185,7 @@ def read_ids(path: Path) -> list[str]:
     ...     read_ids(Path(folder, "ids.txt"))
     ['train/1', 'train/2']
     """
-    from provnet.data.files import read_file
+    from provnet.base.files import read_file
 
     try:
         text = read_file(path, LARGEST).decode("utf-8-sig")

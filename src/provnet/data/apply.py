@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from provnet.data.decisions_file import Decision
-from provnet.data.files import brief, shown
-from provnet.data.holdout import FIRST, recorded_side
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData
-from provnet.data.labels import some
-from provnet.errors import DataError, IntegrityError, UsageError, did_you_mean
+from provnet.base.errors import DataError, IntegrityError, UsageError, did_you_mean
+from provnet.base.files import brief, shown
+from provnet.base.options import DECISIONS
+from provnet.data.dataset import ImageData
+from provnet.data.rules import some
+from provnet.data.select import FIRST, recorded_side
+from provnet.samples.decisions import Decision
+from provnet.samples.identity import SampleTable
 
-KEY = "decisions"  # its name among a DataSpec's options
 CONTENT, NAME = 12, 12  # hexadecimal digits of a sample's hash and of its id's
 FORM, OLD = 2, CONTENT + 4  # how a run remembers them; the digits of an entry before there were forms
 PACKED = (CONTENT + NAME) // 2 * 4 // 3  # characters of an entry, in base64
@@ -39,7 +39,7 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
     >>> len(apply_decisions(data, decided))
     19
     """
-    if "holdout" in data.spec.options or KEY in data.spec.options:
+    if "holdout" in data.spec.options or DECISIONS in data.spec.options:
         raise UsageError("decisions are applied once, to data as they were opened: before samples are held out")
     samples = data.samples
     labels, kept = samples.labels.copy(), np.ones(len(data), dtype=np.bool_)
@@ -67,7 +67,7 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
         )
     if not changed:
         return data
-    options = {**data.spec.options, KEY: _short_form(samples, changed)}
+    options = {**data.spec.options, DECISIONS: _short_form(samples, changed)}
     return replace(_changed(data, labels, kept), spec=replace(data.spec, options=options))
 
 
@@ -77,7 +77,7 @@ def apply_recorded(data: ImageData) -> ImageData:
     Where ids changed, content alone names a sample if no other has it, neither now nor when it was decided: renamed
     files keep their corrected labels, and a copy never stands in for a sample that is gone.
     """
-    remembered = data.spec.options.get(KEY)
+    remembered = data.spec.options.get(DECISIONS)
     if remembered is None:
         return data
     entries = _entries(remembered)

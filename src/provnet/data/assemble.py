@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.data.files import brief
-from provnet.data.hashing import hash_pixels, hash_rows
-from provnet.data.identity import SampleTable
-from provnet.data.images import fit
+from provnet.base.errors import DataError, UsageError
+from provnet.base.files import brief
+from provnet.data.modalities.image import fit
 from provnet.data.rules import OpenOptions
-from provnet.errors import DataError, UsageError
+from provnet.samples.identity import SampleTable, hash_pixels, hash_rows
 
 
 class Opened(NamedTuple):

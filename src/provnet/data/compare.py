@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provnet.data.files import shown
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import DECODING, DataSpec
+from provnet.base.files import shown
+from provnet.data.dataset import DECODING, DataSpec
 from provnet.data.rules import OpenOptions
+from provnet.samples.identity import SampleTable
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,15 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from provnet.data.files import read_file
-from provnet.data.hashing import hash_bytes, hash_pixels
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import AFTER_READING, ImageData
-from provnet.data.images import decode
-from provnet.data.pictures import planes
+from provnet.base.errors import DataError, UsageError
+from provnet.base.files import read_file
+from provnet.data.dataset import AFTER_READING, ImageData
+from provnet.data.modalities.image import decode
+from provnet.data.open import data_root
 from provnet.data.rules import DecodeRule, make_options
-from provnet.data.sources import data_root
-from provnet.errors import DataError, UsageError
+from provnet.data.sources.folder import planes
+from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
 
 
 @dataclass(frozen=True, eq=False)

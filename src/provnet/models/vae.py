@@ -9,14 +9,31 @@ Letters: B batch, C channels, H W height and width, L latents, D features.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.errors import UsageError
-from provnet.models.made import Made, Normal
-from provnet.models.provenance import ProvenanceNet, ProvenanceOutput
+from provnet.base.errors import UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import PerClassHead
+from provnet.heads.index_map import IndexMap
+from provnet.heads.support import Support
+from provnet.models.backbones import branch
+from provnet.models.network import (
+    GENERATORS,
+    IndexTrunk,
+    Made,
+    NetworkConfig,
+    Normal,
+    Normalise,
+    ProvenanceNet,
+    ProvenanceOutput,
+)
 
 Shape = tuple[int, ...]
 LOWEST, HIGHEST = -12.0, 8.0  # of a log variance: exp() stays finite and is never 0
@@ -78,9 +95,9 @@ class VAE(nn.Module, ABC):
 class ProvenanceVAE(ProvenanceNet):
     """A provenance network whose backbone is a generator. While it is trained, latents are sampled.
 
-    >>> from provnet.indexing import IndexMap
-    >>> from provnet.models.config import NetworkConfig
-    >>> from provnet.models.provenance import build
+    >>> from provnet.heads.index_map import IndexMap
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.models.network import build
     >>> config = NetworkConfig("class-conditional-heads", "vae-paper", (1, 28, 28), classes=2)
     >>> net = build(config, IndexMap([0, 1, 1])).eval()
     >>> net.picture(torch.zeros(4, 128), torch.zeros(4, dtype=torch.int64)).shape
@@ -152,3 +169,316 @@ def picture(net: ProvenanceNet, z: Tensor, classes: Tensor) -> Tensor:
 def gaussian(mean: Tensor, log_variance: Tensor) -> Normal:
     """What two layers give, in full precision and within bounds."""
     return Normal(mean.float(), log_variance.float().clamp(LOWEST, HIGHEST))
+
+
+@final
+class PaperVAE(VAE):
+    """Conv 64 (stride 2), 128 (stride 2), 256; 128 latents; back through 256 maps, deconv 128, 64, 32, conv C.
+
+    The heads look at the mean over positions of the 128 maps. No skips: the paper says "U-Net" but describes none. Nor
+    does it say whether its losses are sums or means over pixels: with `mean` reconstruction and divergence are divided
+    by the number of pixel values, so that class and index count for more beside them.
+    """
+
+    latents, features = 128, 128
+
+    def __init__(self, shape: Shape, *, mean: bool = False) -> None:
+        super().__init__()
+        if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
+            raise UsageError(
+                f"the paper's generator takes pictures whose sides are multiples of 4, got {shape}; --size"
+            )
+        if mean:
+            self.weight = VAE.weight / math.prod(shape)
+        self.low = (256, shape[1] // 4, shape[2] // 4)
+        flat = math.prod(self.low)
+        self.encoder = nn.Sequential(
+            *_block(nn.Conv2d(shape[0], 64, 3, stride=2, padding=1)),
+            *_block(nn.Conv2d(64, 128, 3, stride=2, padding=1)),
+            *_block(nn.Conv2d(128, 256, 3, padding=1)),
+            nn.Flatten(),
+        )
+        self.mean = nn.Linear(flat, self.latents)
+        self.log_variance = nn.Linear(flat, self.latents)
+        self.project = nn.Linear(self.latents, flat)
+        self.lift = nn.Sequential(*_block(nn.ConvTranspose2d(256, 128, 3, padding=1)))
+        self.finish = nn.Sequential(
+            *_block(nn.ConvTranspose2d(128, 64, 3, stride=2, padding=1, output_padding=1)),
+            *_block(nn.ConvTranspose2d(64, 32, 3, stride=2, padding=1, output_padding=1)),
+            nn.Conv2d(32, shape[0], 3, padding=1),
+        )
+
+    def encode(self, x: Tensor) -> Normal:
+        """(B, C, H, W) -> (B, L)."""
+        h = self.encoder(x)
+        return gaussian(self.mean(h), self.log_variance(h))
+
+    def hidden(self, z: Tensor) -> Tensor:
+        """(B, L) -> (B, 128, H/4, W/4)."""
+        maps: Tensor = self.lift(self.project(z).unflatten(1, self.low))
+        return maps
+
+    def look(self, hidden: Tensor) -> Tensor:
+        """The mean of each map."""
+        return hidden.mean((2, 3))
+
+    def paint(self, hidden: Tensor, classes: Tensor) -> Tensor:
+        """The rest of the decoder; it has no class input."""
+        logits: Tensor = self.finish(hidden)
+        return logits
+
+
+@final
+class FacesVAE(VAE):
+    """Three full connections in, 100 latents, three out; the heads look at the first layer of the decoder.
+
+    The paper gives neither widths nor the layer of the heads: 1,024 each, with BatchNorm and ReLU as in its other one.
+    """
+
+    latents, features = 100, 1024
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape, flat, width = shape, math.prod(shape), self.features
+        self.encoder = nn.Sequential(nn.Flatten(), *_dense(flat, width), *_dense(width, width))
+        self.mean = nn.Linear(width, self.latents)
+        self.log_variance = nn.Linear(width, self.latents)
+        self.lift = nn.Sequential(*_dense(self.latents, width))
+        self.finish = nn.Sequential(*_dense(width, width), nn.Linear(width, flat))
+
+    def encode(self, x: Tensor) -> Normal:
+        """(B, ...) -> (B, L)."""
+        h = self.encoder(x)
+        return gaussian(self.mean(h), self.log_variance(h))
+
+    def hidden(self, z: Tensor) -> Tensor:
+        """(B, L) -> (B, 1024)."""
+        first: Tensor = self.lift(z)
+        return first
+
+    def look(self, hidden: Tensor) -> Tensor:
+        """The layer itself."""
+        return hidden
+
+    def paint(self, hidden: Tensor, classes: Tensor) -> Tensor:
+        """The other two layers; no class input."""
+        logits: Tensor = self.finish(hidden).unflatten(1, self.shape)
+        return logits
+
+
+def _block(layer: nn.Conv2d | nn.ConvTranspose2d) -> tuple[nn.Module, ...]:
+    return layer, nn.BatchNorm2d(layer.out_channels), nn.ReLU()
+
+
+def _dense(inputs: int, outputs: int) -> tuple[nn.Module, ...]:
+    return nn.Linear(inputs, outputs), nn.BatchNorm1d(outputs), nn.ReLU()
+
+
+WIDTHS = (32, 64, 128)  # maps at full, half and quarter size
+LATENTS = 32
+EMBEDDED = 32
+FEATURE = 10.0  # weight of the feature loss
+WARM = 10  # passes over the data until the divergence counts in full
+FEW = 64  # classes that have a covariance of their own
+OWN = 32.0  # samples with which a class's own covariance counts as much as that of all
+
+
+@final
+class ModernVAE(VAE):
+    """Residual encoder and decoder, 32 latents; see the head of this file."""
+
+    latents, features, weight, conditional = LATENTS, LATENTS, 1.0, True
+    seen: Tensor
+    centre: Tensor
+    spread: Tensor
+
+    def __init__(self, shape: Shape, classes: int, n: int) -> None:
+        super().__init__()
+        if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
+            raise UsageError(f"this generator takes pictures whose sides are multiples of 4, got {shape}; use --size")
+        one, two, three = WIDTHS
+        self.low, self.n = (three, shape[1] // 4, shape[2] // 4), n
+        flat = three * self.low[1] * self.low[2]
+        self.stages = nn.ModuleList(
+            [
+                nn.Sequential(nn.Conv2d(shape[0], one, 3, padding=1), _Block(one)),
+                nn.Sequential(nn.Conv2d(one, two, 3, stride=2, padding=1), _Block(two)),
+                nn.Sequential(nn.Conv2d(two, three, 3, stride=2, padding=1), _Block(three)),
+            ]
+        )
+        self.squeeze = nn.Sequential(nn.Flatten(), nn.Linear(flat, 256), nn.BatchNorm1d(256), nn.SiLU())
+        self.mean = nn.Linear(256, LATENTS)
+        self.log_variance = nn.Linear(256, LATENTS)
+        self.prior_mean = nn.Embedding(classes, LATENTS)
+        self.prior_log_variance = nn.Embedding(classes, LATENTS)
+        nn.init.normal_(self.prior_mean.weight, std=0.5)
+        nn.init.zeros_(self.prior_log_variance.weight)
+        self.embed = nn.Embedding(classes, EMBEDDED)
+        self.project = nn.Linear(LATENTS + EMBEDDED, flat)
+        self.rise = nn.ModuleList([_Block(three, EMBEDDED), _Block(two, EMBEDDED), _Block(one, EMBEDDED)])
+        self.between = nn.ModuleList([nn.Conv2d(three, two, 3, padding=1), nn.Conv2d(two, one, 3, padding=1)])
+        self.finish = nn.Sequential(nn.BatchNorm2d(one), nn.SiLU(), nn.Conv2d(one, shape[0], 3, padding=1))
+        self.register_buffer("seen", torch.zeros(()))  # samples trained on so far
+        self.register_buffer("centre", torch.zeros(classes, LATENTS))
+        self.register_buffer("spread", torch.zeros(classes if classes <= FEW else 1, LATENTS, LATENTS))
+
+    def encode(self, x: Tensor) -> Normal:
+        """(B, C, H, W) -> (B, L)."""
+        for stage in self.stages:
+            x = stage(x)
+        h = self.squeeze(x)
+        return gaussian(self.mean(h), self.log_variance(h))
+
+    def hidden(self, z: Tensor) -> Tensor:
+        """The latents themselves."""
+        return z
+
+    def look(self, hidden: Tensor) -> Tensor:
+        """The latents themselves."""
+        return hidden
+
+    def paint(self, hidden: Tensor, classes: Tensor) -> Tensor:
+        """(B, L), (B,) -> logits (B, C, H, W)."""
+        return self._paint(hidden, self.embed(classes))
+
+    def paint_between(self, hidden: Tensor, one: Tensor, other: Tensor, share: Tensor) -> Tensor:
+        """What the decoder is told of the class goes over from one to the other."""
+        return self._paint(hidden, torch.lerp(self.embed(one), self.embed(other), share.unsqueeze(1)))
+
+    def _paint(self, hidden: Tensor, told: Tensor) -> Tensor:
+        x = self.project(torch.cat([hidden, told.to(hidden.dtype)], 1)).unflatten(1, self.low)
+        x = self.rise[0](x, told)
+        for between, block in zip(self.between, list(self.rise)[1:], strict=True):
+            x = block(between(F.interpolate(x, scale_factor=2.0, mode="nearest")), told)
+        logits: Tensor = self.finish(x)
+        return logits
+
+    def prior(self, classes: Tensor) -> Normal:
+        """That of each class, learned."""
+        return gaussian(self.prior_mean(classes), self.prior_log_variance(classes))
+
+    def feature_loss(self, x: Tensor, logits: Tensor) -> Tensor:
+        """Distance of the encoder's features, each at length one, summed over its stages.
+
+        The encoder is held still, so that it cannot make both alike by seeing less; its statistics are put aside.
+        """
+        still = {name: value.detach() for name, value in self.stages.named_parameters()}
+        still |= {name: value.clone() for name, value in self.stages.named_buffers()}
+        made, total = logits.sigmoid().to(x.dtype), torch.zeros((), device=x.device)
+        for number, stage in enumerate(self.stages):
+            own = {name.split(".", 1)[1]: v for name, v in still.items() if name.startswith(f"{number}.")}
+            with torch.no_grad():
+                x = torch.func.functional_call(stage, own, (x,))
+            made = torch.func.functional_call(stage, own, (made,))
+            apart = F.normalize(made.float(), dim=1) - F.normalize(x.float(), dim=1)
+            total = total + apart.square().sum(1).mean()
+        return FEATURE * total
+
+    def warmth(self, batch: int) -> Tensor:
+        """Rises from 0 to 1 over the first passes; counted in a buffer, so that checkpoints and recordings know it."""
+        now = (self.seen / (WARM * self.n)).clamp(max=1.0)
+        self.seen += batch
+        return now
+
+    def draw(self, noise: Tensor, classes: Tensor) -> Tensor:
+        """From the distribution that the latents of each class turned out to have."""
+        factor = self.spread[classes if len(self.spread) > 1 else torch.zeros_like(classes)]
+        return self.centre[classes] + torch.einsum("bij,bj->bi", factor, noise)
+
+    @torch.no_grad()
+    def settle(self, posterior: Normal, labels: Tensor) -> None:
+        """Mean and covariance of the latents of each class; few samples lean on the covariance of all classes."""
+        mean, variance = posterior.mean.double(), posterior.log_variance.double().exp()
+        counts = torch.bincount(labels, minlength=len(self.centre)).double()
+        centre = torch.zeros_like(self.centre, dtype=torch.float64).index_add_(0, labels, mean)
+        centre = centre / counts.clamp(min=1).unsqueeze(1)
+        away = mean - centre[labels]
+        whole = away.t() @ away + torch.diag(variance.sum(0))
+        found = [whole / len(mean)]
+        if len(self.spread) > 1:
+            found = []
+            for each, count in enumerate(counts.tolist()):
+                mine = labels == each
+                own = away[mine].t() @ away[mine] + torch.diag(variance[mine].sum(0))
+                found.append((own + OWN * whole / len(mean)) / (count + OWN))
+        tiny = 1e-6 * torch.eye(LATENTS, dtype=torch.float64, device=mean.device)
+        self.centre.copy_(torch.where(counts.unsqueeze(1) > 0, centre, mean.mean(0)))
+        self.spread.copy_(torch.linalg.cholesky(torch.stack(found) + tiny))
+
+
+class _Block(nn.Module):
+    """Two convolutions added to their input; with `told` the class scales and shifts the maps between them."""
+
+    def __init__(self, channels: int, told: int = 0) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.BatchNorm2d(channels), nn.SiLU(), nn.Conv2d(channels, channels, 3, padding=1))
+        self.norm = nn.BatchNorm2d(channels)
+        self.second = nn.Conv2d(channels, channels, 3, padding=1)
+        self.film = nn.Linear(told, 2 * channels) if told else None
+
+    def forward(self, x: Tensor, told: Tensor | None = None) -> Tensor:
+        """(B, C, H, W), (B, told) -> (B, C, H, W)."""
+        inner = self.norm(self.first(x))
+        if self.film is not None and told is not None:
+            scale, shift = self.film(told).unsqueeze(2).unsqueeze(3).chunk(2, 1)
+            inner = inner * (1 + scale) + shift
+        out: Tensor = x + self.second(F.silu(inner))
+        return out
+
+
+KEY_WIDTH = 128
+
+
+def build_generator(config: NetworkConfig, index_map: IndexMap) -> ProvenanceVAE:
+    """Build a generator of the closed table with a class head and an index head, initialised as torch does.
+
+    A plain head has one layer for each class, all of them rows of one matrix (`PerClassHead`); an exemplar head looks
+    among the keys of the class.
+
+    >>> config = NetworkConfig("class-conditional", "vae-modern", (1, 8, 8), classes=2, head="exemplar")
+    >>> build_generator(config, IndexMap([0, 1, 1])).index_head.conditional
+    True
+    """
+    plain = config.head == "plain"
+    if config.network != ("class-conditional-heads" if plain else "class-conditional"):
+        raise UsageError(
+            f'a generator with head "{config.head}" cannot be a "{config.network}" network; '
+            'use "class-conditional-heads" with plain heads, "class-conditional" with keys'
+        )
+    vae = MAKERS[config.backbone](config, index_map)
+    trunk, width = nn.Sequential(), vae.features
+    if not plain:
+        width = config.key_width or KEY_WIDTH
+        trunk = nn.Sequential(nn.Linear(vae.features, width))
+    head = (
+        PerClassHead(width, index_map)
+        if plain
+        else ExemplarHead(width, index_map, conditional=True, scale=config.key_scale, stored=config.key_type)
+    )
+    # latents need a hidden layer before classes can be told by a line; a decoder's feature does not (the paper)
+    task, task_width = (
+        (branch(vae.features, ((256, 0.0),)), 256) if vae.conditional else (nn.Sequential(), vae.features)
+    )
+    return ProvenanceVAE(
+        normalise=Normalise(config),
+        backbone=vae,
+        task_head=nn.Sequential(task, nn.Linear(task_width, config.classes)),
+        index_trunk=IndexTrunk(trunk),
+        index_head=head,
+        index_map=index_map,
+        support=Support(config.classes, vae.features),
+    )
+
+
+MAKERS: dict[str, Callable[[NetworkConfig, IndexMap], VAE]] = dict(
+    zip(
+        GENERATORS,
+        (
+            lambda config, _: PaperVAE(config.input_shape),
+            lambda config, _: PaperVAE(config.input_shape, mean=True),
+            lambda config, _: FacesVAE(config.input_shape),
+            lambda config, index_map: ModernVAE(config.input_shape, config.classes, index_map.n),
+        ),
+        strict=True,
+    )
+)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image
+from PIL import Image, features
 
-from provnet.errors import UsageError
+from provnet.base.errors import UsageError
 from provnet.report.records import Picture
 
 
@@ -66,3 +68,115 @@ def fitted(image: Image.Image, box: int) -> Image.Image:
 
 
 SMALL = 96  # longest side, in pixels, of a picture that is shown pixel by pixel
+
+
+ACROSS = 24  # thumbnails in a row of a sheet; a sheet of 576 is unpacked in a few milliseconds
+PER_SHEET = ACROSS * ACROSS
+SIDES = (64, 48, 32, 28, 20, 14)
+QUALITIES = (85, 60, 35, 15)
+TRIED = 4  # sheets that a size is estimated from
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """Sheets as data URIs; thumbnail i is number i % PER_SHEET of sheet i // PER_SHEET, row by row."""
+
+    uris: tuple[str, ...]
+    side: int
+    quality: int
+
+    @property
+    def bytes(self) -> int:
+        """What they add to a page."""
+        return sum(map(len, self.uris))
+
+
+def sprite_sheets(pictures: np.ndarray, budget: int) -> Sheets | None:
+    """Thumbnails of uint8 pictures (n, H, W) or (n, H, W, 3) within a budget of bytes; None where none fits.
+
+    Larger is tried before finer: first the picture's own size (at most 64 pixels), then smaller ones.
+
+    >>> made = sprite_sheets(np.zeros((3, 28, 28), np.uint8), 100_000)
+    >>> made.side, len(made.uris)
+    (28, 1)
+    """
+    if pictures.dtype != np.uint8 or pictures.ndim not in (3, 4) or len(pictures) == 0:
+        raise UsageError(
+            f"thumbnails are made of uint8 (n, H, W) or (n, H, W, 3), got {pictures.dtype} {pictures.shape}"
+        )
+    longest = max(pictures.shape[1:3])
+    sides = [min(longest, SIDES[0]), *(side for side in SIDES[1:] if side < min(longest, SIDES[0]))]
+    sheets = -(-len(pictures) // PER_SHEET)
+    probe = np.unique(np.linspace(0, sheets - 1, min(TRIED, sheets)).round().astype(int))
+    for side in sides:
+        for quality in QUALITIES if _WEBP else (100,):
+            tried = sum(len(_encoded(_part(pictures, int(i)), side, quality)) for i in probe)
+            if tried * sheets / len(probe) > budget * 0.97:
+                continue
+            made = tuple(_encoded(_part(pictures, i), side, quality) for i in range(sheets))
+            if sum(map(len, made)) <= budget:
+                return Sheets(made, side, quality)
+    return None
+
+
+def z_order(xy: np.ndarray) -> np.ndarray:
+    """An order in which points that are near each other on the plane mostly stand near each other.
+
+    >>> z_order(np.array([[0.0, 0.0], [9.0, 9.0], [0.1, 0.0]])).tolist()
+    [0, 2, 1]
+    """
+    low, high = xy.min(0), xy.max(0)
+    cells = ((xy - low) / np.where(high > low, high - low, 1) * 1023).astype(np.int64)
+    code = np.zeros(len(xy), dtype=np.int64)
+    for bit in range(10):
+        code |= ((cells[:, 0] >> bit) & 1) << (2 * bit) | ((cells[:, 1] >> bit) & 1) << (2 * bit + 1)
+    return np.argsort(code, kind="stable")
+
+
+def _part(pictures: np.ndarray, number: int) -> np.ndarray:
+    return pictures[number * PER_SHEET : (number + 1) * PER_SHEET]
+
+
+def _encoded(pictures: np.ndarray, side: int, quality: int) -> str:
+    small = _resized(pictures, side)
+    rows = -(-len(small) // ACROSS)
+    room = np.zeros((rows * ACROSS, *small.shape[1:]), dtype=np.uint8)
+    room[: len(small)] = small
+    grid = room.reshape(rows, ACROSS, *small.shape[1:]).swapaxes(1, 2)
+    sheet = Image.fromarray(np.ascontiguousarray(grid.reshape(rows * side, ACROSS * side, *small.shape[3:])))
+    buffer = io.BytesIO()
+    if _WEBP:
+        sheet.save(buffer, "WEBP", quality=quality, method=4)
+    else:
+        sheet.save(buffer, "PNG", optimize=True)
+    kind = "webp" if _WEBP else "png"
+    return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _resized(pictures: np.ndarray, side: int) -> np.ndarray:
+    """Squares of `side`: the whole picture in the middle, black around it."""
+    height, width = pictures.shape[1:3]
+    if (height, width) == (side, side):
+        return pictures
+    scale = side / max(height, width)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    how = Image.Resampling.NEAREST if scale > 1 and max(height, width) <= SMALL else Image.Resampling.BOX
+    out = np.zeros((len(pictures), side, side, *pictures.shape[3:]), dtype=np.uint8)
+    top, left = (side - size[1]) // 2, (side - size[0]) // 2
+    for row, picture in enumerate(pictures):
+        made = np.asarray(Image.fromarray(np.ascontiguousarray(picture)).resize(size, how))
+        out[row, top : top + size[1], left : left + size[0]] = made
+    return out
+
+
+def strip(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """Pictures of one size side by side, a dark pixel around each.
+
+    >>> strip([np.zeros((28, 28), np.uint8)] * 4).shape
+    (30, 120)
+    """
+    edge = [np.pad(one, ((1, 1), (1, 1), *(((0, 0),) if one.ndim == 3 else ()))) for one in pictures]
+    return np.concatenate(edge, axis=1)
+
+
+_WEBP = features.check("webp")

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from provnet.stats import Interval
+from provnet.base.stats import Interval
 
 Picture: TypeAlias = npt.NDArray[np.uint8]
 """uint8 pixels, (H, W) grey or (H, W, 3) colour."""

@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -22,10 +23,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from provnet.atomic import Content, sweep, write_files
-from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UsageError
-from provnet.safefile import all_finite, open_checked, read_tensors, sha256_file
-from provnet.safejson import read_json, write_json
+from provnet.base.atomic import Content, sweep, write_files
+from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UsageError
+from provnet.runs.safe import all_finite, open_checked, read_json, read_tensors, sha256_file, write_json
 from provnet.training.loop import TrainState
 
 FOLDER = "checkpoints"
@@ -189,3 +189,26 @@ def restore(
 
 def _all(folder: Path) -> list[Path]:
     return sorted(p for p in folder.iterdir() if p.is_dir() and p.name.startswith("step-"))
+
+
+class Clock:
+    """Due not before `seconds`, nor before 20 times what the last checkpoint cost.
+
+    >>> Clock(0.0).due(), Clock(3600.0).due()
+    (True, False)
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = self.wait = seconds
+        self.asked = self.last = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time."""
+        self.asked = time.monotonic()
+        return self.asked - self.last >= self.wait
+
+    def reset(self) -> None:
+        """A checkpoint was written since `due` was asked."""
+        self.last = time.monotonic()
+        cost = self.last - self.asked
+        self.wait = max(self.seconds, 20 * cost) if self.seconds > 0 else 0.0

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from provnet.data.policy import POLICIES, auto_policy
-from provnet.errors import UsageError, choose, did_you_mean, one_of
+from provnet.base.errors import UsageError, choose, did_you_mean, one_of
+from provnet.data.modalities.augment import POLICIES, auto_policy
 from provnet.models.backbones import MANY
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed")

@@ -14,30 +14,36 @@ import numpy as np
 import torch
 from torch import nn
 
-from provnet.data.batches import bounds, carried, fold
-from provnet.data.files import as_path
-from provnet.data.imagedata import DataSpec, ImageData, refuse_changed, spec_of
-from provnet.data.resident import ResidentData
-from provnet.data.targets import TargetSampler
-from provnet.errors import MemoryLimitError
-from provnet.modelfile import Run, RunConfig, read_run, write_run
-from provnet.models.exemplar import ExemplarHead
-from provnet.models.provenance import ProvenanceNet, build
-from provnet.rebuild import float32_default, own_copy
-from provnet.support import calibrate
-from provnet.training import folder as run_folder
-from provnet.training.checkpoint import Checkpoint, load_checkpoint, restore, save_checkpoint
-from provnet.training.clock import Clock
+from provnet.base.batches import bounds, carried, fold
+from provnet.base.errors import MemoryLimitError
+from provnet.base.files import as_path
+from provnet.base.progress import progress_bar
+from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import TargetSampler
+from provnet.models.keys import fill_keys, refresh, whole_keys
+from provnet.models.network import ProvenanceNet, build
+from provnet.runs.files import float32_default, own_copy
+from provnet.runs.run import Run, RunConfig, read_run, write_run
+from provnet.tasks.generate import measured, settle
+from provnet.training import session as run_folder
+from provnet.training.calibration import calibrate
+from provnet.training.checkpoint import Checkpoint, Clock, load_checkpoint, restore, save_checkpoint
 from provnet.training.config import TrainConfig, for_samples, train_config
-from provnet.training.generating import measured, settle
-from provnet.training.kept_memory import kept_memory
-from provnet.training.keys import fill_keys, refresh, whole_keys
-from provnet.training.lock import Held, run_lock
 from provnet.training.loop import TrainingSet, TrainState, fresh_state, logged, train
-from provnet.training.plan import plan, settings_of, versions
-from provnet.training.progress import progress_bar
-from provnet.training.setup import available_memory, check_backbone, check_disk, check_memory, check_shares, make_fabric
-from provnet.training.stop import stop_on_signal
+from provnet.training.session import Held, run_lock, stop_on_signal
+from provnet.training.setup import (
+    available_memory,
+    check_backbone,
+    check_disk,
+    check_memory,
+    check_shares,
+    kept_memory,
+    make_fabric,
+    plan,
+    settings_of,
+    versions,
+)
 from provnet.training.subset import Indexed, IndexSubset, narrowed
 
 EpochCallback = Callable[[Mapping[str, Any]], None]

@@ -2,24 +2,88 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
 import inspect
 import os
+import platform
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from provnet.data.imagedata import ImageData
-from provnet.errors import DiskError, MemoryLimitError, UsageError, one_of
-from provnet.indexing import IndexMap
-from provnet.models.backbones import StandIn, check_alone
-from provnet.models.config import NetworkConfig
-from provnet.models.provenance import Normalise, build, parameter_count
-from provnet.processes import check_environment, local_world_size, world_size
-from provnet.training.activations import kept_bytes
+import provnet
+from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
+from provnet.base.processes import check_environment, local_world_size, world_size
+from provnet.data.dataset import ImageData
+from provnet.heads.index_map import IndexMap
+from provnet.models.backbones import StandIn, auto_backbone, check_alone
+from provnet.models.network import GENERATORS, NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
+from provnet.tasks.generate import between_0_and_1
 from provnet.training.config import TrainConfig
+
+MANY = 1024  # samples gone through: shapes cost nothing, and what does not grow with the batch is lost in the mean
+
+
+def kept_bytes(net: ProvenanceNet, custom: nn.Module | None = None) -> int:
+    """Bytes that are kept for each sample of a batch, in fp32, by a network on the device "meta".
+
+    `custom` takes the place of its backbone; it is copied without its weights. 0 where layers cannot be gone through
+    without numbers: nothing is known of those.
+
+    >>> from provnet.heads.index_map import IndexMap
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.models.network import build
+    >>> index_map = IndexMap([0, 1, 1])
+    >>> with torch.device("meta"):
+    ...     nets = [build(NetworkConfig("single", "small", (1, s, s), classes=2), index_map) for s in (16, 64)]
+    >>> round(kept_bytes(nets[1]) / kept_bytes(nets[0]))  # for sixteen times the pixels
+    15
+    """
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            if custom is None:
+                return _saved(net, net.backbone, MANY) // MANY
+            # asked, not trained, as for the shape of its features: it may do more than compute where it is trained
+            other = _without_weights(custom).eval()
+            return (_saved(net, other, 4) - _saved(net, other, 2)) // 2
+    except Exception:  # whatever a layer says that needs numbers: no count is no reason not to train
+        return 0
+
+
+def _saved(net: ProvenanceNet, backbone: nn.Module, n: int) -> int:
+    """Bytes of all that is saved for the gradients of n samples, without weights; what is saved twice counts once."""
+    seen: dict[int, torch.UntypedStorage] = {}
+
+    def keep(value: Tensor) -> Tensor:
+        storage = value.untyped_storage()
+        seen[storage._cdata] = storage  # held, so that no other takes its place
+        return value
+
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
+        features = backbone(torch.empty(n, *net.normalise.input_shape, device="meta"))
+        none = torch.zeros(n, dtype=torch.int64, device="meta")
+        _held = net.index_trunk(features, none), None if net.task_head is None else net.task_head(features)
+    own = {weight.untyped_storage()._cdata for part in (net, backbone) for weight in part.parameters()}
+    return sum(storage.nbytes() for place, storage in seen.items() if place not in own)
+
+
+def _without_weights(module: nn.Module) -> nn.Module:
+    """A copy whose weights are shapes alone: it costs no memory, and what it notes in itself stays with it."""
+    shapes: dict[int, Any] = {}
+    for weight in module.parameters():
+        empty = torch.empty_like(weight, device="meta")
+        shapes[id(weight)] = nn.Parameter(empty, requires_grad=weight.requires_grad)
+    for values in module.buffers():
+        shapes[id(values)] = torch.empty_like(values, device="meta")
+    return copy.deepcopy(module, shapes)
+
 
 DEVICES = ("auto", "cpu", "cuda")
 AS_ONE = 2**26  # values whose mean and spread are taken at once; those of more pictures are added up part by part
@@ -201,3 +265,116 @@ STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "stanford-dogs": _IMAGENET,
     "lfw": _IMAGENET,
 }
+
+
+def plan(
+    data: ImageData,
+    network: str,
+    backbone: str | nn.Module,
+    preset: str,
+    *,
+    conditional: bool = True,
+    alpha: float = 0.0,
+    level: int = 3,
+    head: str = "auto",
+    key_type: str = "fp32",
+    key_width: int = 0,
+) -> tuple[NetworkConfig, IndexMap]:
+    """The network that these data and names ask for, "auto" resolved.
+
+    >>> data = provnet.open_data("embedded")
+    >>> plan(data, "class-conditional", "auto", "paper")[0].backbone
+    'paper'
+    """
+    choose("network", network, NETWORKS)
+    if len(data) == 0:
+        raise DataError("there are no samples to train on")
+    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+        raise NonFiniteError("the data hold NaN or infinite values; clean them first")
+    if not isinstance(backbone, str | nn.Module):
+        raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
+    if isinstance(backbone, nn.Module):
+        name = "custom"
+    else:
+        name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
+    mean, std, scale = between_0_and_1(data) if name in GENERATORS else normalisation(data)
+    config = NetworkConfig(
+        network=network,
+        backbone=name,
+        input_shape=data.shape,
+        classes=len(data.class_names),
+        mean=mean,
+        std=std,
+        scale=scale,
+        conditional=conditional,
+        alpha=alpha,
+        level=level,
+        head=auto_head(preset) if head == "auto" else head,
+        key_type=key_type,
+        key_width=key_width,
+    )
+    return config, IndexMap(data.samples.labels, len(data.class_names))
+
+
+def auto_head(preset: str) -> str:
+    """The index head that "auto" stands for.
+
+    >>> auto_head("robust"), auto_head("paper")
+    ('exemplar', 'plain')
+    """
+    return "exemplar" if preset == "robust" else "plain"
+
+
+def settings_of(data: ImageData, network: NetworkConfig, config: TrainConfig, fabric: Any) -> dict[str, Any]:
+    """Everything that decides the result: two runs with equal settings on one machine give equal weights."""
+    return {
+        "network": network.to_json() | {"input_shape": list(network.input_shape)},
+        "training": config.to_json(),
+        "data": {"fingerprint": data.samples.fingerprint, "samples": len(data)},
+        "machine": {
+            "device": fabric.device.type,
+            "threads": torch.get_num_threads() if fabric.device.type == "cpu" else 0,
+            "processes": fabric.world_size,
+            "precision": str(getattr(fabric._precision, "precision", "32-true")),
+            "torch": torch.__version__,
+        },
+    }
+
+
+def versions() -> dict[str, str]:
+    """What made the run, for its card."""
+    return {"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
+
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # names of mallopt's parameters in malloc.h
+LARGEST = 2**27  # bytes of a block: a larger one that found no hole of its size could take much more than there is
+KEPT = 2**30  # bytes of free memory
+USUAL = 2**25  # bytes: where glibc's own thresholds end up in a process that frees large blocks, trimming at twice that
+SET_BY_USER = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
+
+
+@contextmanager
+def kept_memory() -> Iterator[None]:
+    """Keep freed memory for the next step; afterwards what is free goes back to the system.
+
+    Nothing happens where memory is not glibc's (macOS, Windows, musl), or where its thresholds are set from outside.
+
+    >>> with kept_memory():
+    ...     pass
+    """
+    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in SET_BY_USER):
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    _thresholds(libc, LARGEST, KEPT)
+    try:
+        yield
+    finally:
+        _thresholds(libc, USUAL, 2 * USUAL)
+        libc.malloc_trim(0)
+
+
+def _thresholds(libc: ctypes.CDLL, mmap: int, trim: int) -> None:
+    """Older versions of glibc refuse more than USUAL for single blocks."""
+    libc.mallopt(MMAP_THRESHOLD, mmap) or libc.mallopt(MMAP_THRESHOLD, USUAL)
+    libc.mallopt(TRIM_THRESHOLD, trim)

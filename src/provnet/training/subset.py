@@ -18,17 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.data.files import brief
-from provnet.data.identity import SampleTable
-from provnet.data.imagedata import ImageData, image_data
-from provnet.data.targets import TargetSampler
-from provnet.errors import UsageError, one_of
-from provnet.indexing import IndexMap
-from provnet.models.exemplar import MOMENTUM, ExemplarHead, unit
-from provnet.sharding import gather, shares_of
+from provnet.base.errors import UsageError, one_of
+from provnet.base.files import brief
+from provnet.base.options import SUBSET
+from provnet.data.dataset import ImageData, image_data
+from provnet.heads.exemplar import MOMENTUM, ExemplarHead, unit
+from provnet.heads.index_map import IndexMap, TargetSampler
+from provnet.heads.sharding import gather, shares_of
+from provnet.samples.identity import SampleTable
 
 CLASSES_ON = ("all", "subset")
-KEY = "subset"  # its name among a run's settings
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +141,8 @@ def narrowed(data: ImageData, subset: IndexSubset | None, network: str) -> tuple
     if everywhere and len(rest):
         kept["rest_content"] = data.samples.select(rest).content_root
     if not everywhere or len(rest) == 0:
-        return data.select(rows), Indexed(None, {KEY: kept})
-    return data, Indexed(torch.from_numpy(rows), {KEY: kept})
+        return data.select(rows), Indexed(None, {SUBSET: kept})
+    return data, Indexed(torch.from_numpy(rows), {SUBSET: kept})
 
 
 def _checked(data: ImageData, subset: IndexSubset) -> np.ndarray:

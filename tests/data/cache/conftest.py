@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from provnet.data import hashcache
-from provnet.data import pictures as picture_files
-from provnet.data.files import DataWarning
+from provnet.base.files import DataWarning
+from provnet.data import cache as hashcache
+from provnet.data.sources import folder as picture_files
 from tests.data.cache.made import TICK, aged
 from tests.data.made import pictures, write_folder
 

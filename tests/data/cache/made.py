@@ -10,8 +10,8 @@ import numpy as np
 from PIL import Image
 
 from provnet.data.assemble import Opened
-from provnet.data.folder import open_folder
 from provnet.data.rules import make_options
+from provnet.data.sources.folder import open_folder
 from tests.data.made import encode
 
 TICK = 25_000_000  # ns; longer than the steps of any file system's clock here

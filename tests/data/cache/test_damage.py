@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from provnet.data.files import DataWarning
+from provnet.base.files import DataWarning
 from tests.counts import count, grows
 from tests.data.cache.made import assert_equal, files, opened
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from provnet.data import hashcache
+from provnet.data import cache as hashcache
+from provnet.data.dataset import DataSpec, ImageData
 from provnet.data.evidence import CHANGED, evidence
-from provnet.data.imagedata import DataSpec, ImageData
 from provnet.data.rules import DecodeRule
 from tests.counts import count, grows
 from tests.data.cache.made import aged, assert_equal, opened, restore, sneak

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from provnet.data import hashcache
-from provnet.data.cachefile import read_part
+from provnet.data import cache as hashcache
+from provnet.data.cache import read_part
 from provnet.data.rules import DecodeRule
 from tests.data.cache.made import aged, assert_equal, files, opened
 from tests.data.made import noise, write_folder
@@ -84,7 +84,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from provnet.data import hashcache
-from provnet.data.folder import open_folder
+from provnet.data.sources.folder import open_folder
 from provnet.data.rules import make_options
 hashcache.YOUNG = 0
 root, kept, go = map(Path, sys.argv[1:])

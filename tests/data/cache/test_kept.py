@@ -10,11 +10,11 @@ import pytest
 import safetensors.numpy
 from PIL import Image
 
-from provnet.data import hashcache
-from provnet.data import pictures as picture_files
-from provnet.data.manifest import open_manifest
+from provnet.base.errors import DataError, UsageError
+from provnet.data import cache as hashcache
 from provnet.data.rules import DecodeRule, make_options
-from provnet.errors import DataError, UsageError
+from provnet.data.sources import folder as picture_files
+from provnet.data.sources.manifest import open_manifest
 from tests.data.cache.made import aged, assert_equal, files, opened
 from tests.data.made import encode, noise, write_folder
 

@@ -1,0 +1,248 @@
+"""evaluate: how good the answers are and how well training samples are named, each figure with n and interval.
+
+On the test split: class accuracy, and whether the exemplars share the true label (`any@k`, `majority@k`). On the
+training set: does a sample find itself, exactly and under noise, shift and JPEG. Exact index accuracy alone says little
+(untrained features reach 100 %), so the perturbed figures stand beside it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from provnet.answers.explanation import Explanation, explain
+from provnet.answers.metrics import any_at_k, group_hit, index_hit, majority_at_k
+from provnet.base.errors import UsageError
+from provnet.base.progress import progress_bar
+from provnet.base.stats import Interval, wilson
+from provnet.data.compare import DECODED, Comparison, compare, decoding_advice
+from provnet.data.dataset import ImageData, image_data
+from provnet.data.modalities.distort import perturbations
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import TargetSampler
+from provnet.runs.inputs import Fitted, positions, range_problem, run_of
+from provnet.runs.run import Run
+
+KS = (1, 5, 10)
+WAY = "provnet.data.select.with_classes(data, run.samples.class_names) numbers them as the run does"
+ORDER = "data.select(provnet.data.compare.compare(run.samples, data.samples).positions)"
+NEVER = 1_000_000  # an epoch that no network was trained in: its draw of targets is new to all
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All figures of a run. `extra` holds what only some networks have (stages, sampled targets, groups)."""
+
+    class_accuracy: Interval
+    index_accuracy: Interval
+    index_at_5: Interval
+    index_accuracy_perturbed: Mapping[str, Interval]
+    any_at: Mapping[int, Interval]
+    majority_at: Mapping[int, Interval]
+    supported: Mapping[str, Interval]
+    index_ceiling: float
+    extra: Mapping[str, Interval] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """A line a figure that was measured."""
+        rows = {
+            "class_accuracy": self.class_accuracy,
+            "index_accuracy": self.index_accuracy,
+            "index_at_5": self.index_at_5,
+            **{f"index_accuracy, {name}": one for name, one in self.index_accuracy_perturbed.items()},
+            **{f"any_at_{k}": one for k, one in self.any_at.items()},
+            **{f"majority_at_{k}": one for k, one in self.majority_at.items()},
+            **{f"supported, {name}": one for name, one in self.supported.items()},
+            **self.extra,
+        }
+        there = {name: one for name, one in rows.items() if one.value is not None}
+        widest = max(map(len, there), default=0)
+        return "\n".join(f"{name:<{widest}}  {one}" for name, one in there.items()) or "nothing was measured"
+
+    __repr__ = __str__  # what a notebook shows
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, rates in 0..1."""
+        return {
+            "class_accuracy": self.class_accuracy.to_json(),
+            "index_accuracy": self.index_accuracy.to_json(),
+            "index_at_5": self.index_at_5.to_json(),
+            "index_accuracy_perturbed": {k: v.to_json() for k, v in self.index_accuracy_perturbed.items()},
+            **{f"any_at_{k}": v.to_json() for k, v in self.any_at.items()},
+            **{f"majority_at_{k}": v.to_json() for k, v in self.majority_at.items()},
+            "supported": {k: v.to_json() for k, v in self.supported.items()},
+            "index_ceiling": self.index_ceiling,
+            **{k: v.to_json() for k, v in self.extra.items()},
+        }
+
+
+def evaluate(
+    run: Run | Fitted,
+    test: ImageData | None = None,
+    train: ImageData | None = None,
+    *,
+    index: np.ndarray | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    warn: bool = True,
+) -> Evaluation:
+    """Evaluate a run, or that of a fitted classifier, on unseen data and on its own training samples.
+
+    What is not given has n = 0.
+    `index` says which training sample each row of `train` is, where some are missing; None means all, in order.
+    Withheld samples cannot be named, so they are left out. Test data whose values cannot lie in the range trained on
+    get a UserWarning, unless `warn` is False because they were looked at before.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> evaluate(fit(data, config=train_config(epochs=1)), train=data).index_accuracy.n
+    40
+    """
+    run = run_of(run)
+    if test is not None:
+        check_classes(run, test)
+        problem = range_problem(run.config.network, test.images) if warn and len(test) else None
+        if problem is not None:
+            warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=2)
+    own = trained_rows(run, train, index)
+    if run.samples.withheld.any():
+        active = np.flatnonzero(~run.samples.withheld[own])
+        own, train = own[active], None if train is None else train.select(active)
+    with progress_bar("evaluating", 6, progress) as update:
+        update(0, "test")
+        on_test = _on_test(run, test)
+        update(1, "training samples")
+        on_train = _on_train(run, train, own, seed, update)
+        update(6, "done")
+    return Evaluation(
+        class_accuracy=on_test["class"],
+        index_accuracy=on_train["index"],
+        index_at_5=on_train["index_at_5"],
+        index_accuracy_perturbed=on_train["perturbed"],
+        any_at=on_test["any"],
+        majority_at=on_test["majority"],
+        supported={"test": on_test["supported"], "train": on_train["supported"]},
+        index_ceiling=run.samples.select(np.flatnonzero(~run.samples.withheld)).index_ceiling,
+        extra={**on_test["extra"], **on_train["extra"]},
+    )
+
+
+def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
+    """(n,) int64, which training sample each row of `train` is: `index`, or all in order.
+
+    Other data, also the same in another order, are refused: their rows would be taken for other samples.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> trained_rows(fit(data, config=train_config(epochs=1)), data.select([3, 7]), np.array([3, 7])).tolist()
+    [3, 7]
+    """
+    run = run_of(run)
+    own = positions(index, len(run.samples))
+    if train is not None:
+        given, table = image_data("the training data", train).samples, run.samples.select(own)
+        if index is not None and len(given) != len(own):
+            raise UsageError(f"{len(given)} training samples, but {len(own)} indices of them; give one each")
+        if given.fingerprint != table.fingerprint:
+            found, way = compare(table, given), "see provnet verify"
+            if DECODED in found.status:
+                way = f"their files are decoded to other pictures; {decoding_advice(run.config.data, train.spec)}"
+            elif index is None and _same(found):
+                way = f"in its order they are: {ORDER}"
+            raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
+    return own
+
+
+def _same(found: Comparison) -> bool:
+    """Whether these are the samples of the run in another order."""
+    places = found.positions
+    if len(found.now) != len(places) or (places < 0).any() or len(np.unique(places)) < len(places):
+        return False
+    return found.now.select(places).fingerprint == found.then.fingerprint
+
+
+def _rate(hits: np.ndarray) -> Interval:
+    return wilson(int(hits.sum()), len(hits))
+
+
+def check_classes(run: Run, test: ImageData) -> None:
+    """Refuse test data with classes of their own: labels are compared by number."""
+    if image_data("the test data", test).class_names != run.samples.class_names:
+        unknown = sorted(set(test.class_names) - set(run.samples.class_names))
+        raise UsageError(
+            f"the data have {len(test.class_names)} classes, the run {len(run.samples.class_names)}"
+            + (f'; unknown to the run: "{unknown[0]}"' if unknown else f"; their order or number differs: {WAY}")
+        )
+
+
+def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
+    none = wilson(0, 0)
+    if test is None or len(test) == 0:
+        nothing = dict.fromkeys(KS, none)
+        return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}}
+    found = explain(run, test.images, k=max(KS), warn=False)
+    truth = test.samples.labels
+    extra = {}
+    if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
+        joint = explain(run, test.images, k=5, weights="joint", warn=False)
+        extra = {f"joint_any_at_{k}": _rate(any_at_k(joint.label, truth, k)) for k in (1, 5)}
+    return {
+        "class": _rate(found.predicted == truth),
+        "any": {k: _rate(any_at_k(found.label, truth, k)) for k in KS},
+        "majority": {k: _rate(majority_at_k(found.label, truth, k)) for k in KS},
+        "supported": _rate(found.supported),
+        "extra": extra,
+    }
+
+
+def _on_train(run: Run, train: ImageData | None, own: np.ndarray, seed: int, update: Any) -> dict[str, Any]:
+    none = wilson(0, 0)
+    if train is None or len(train) == 0:
+        return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
+    found = explain(run, train.images, k=5, warn=False)
+    perturbed = {}
+    for number, (name, copied) in enumerate(perturbations(train.images).items()):
+        update(2 + number, name)
+        perturbed[name] = _rate(index_hit(explain(run, copied(train.images, seed), k=1, warn=False).index, own))
+    update(5, "stages")
+    return {
+        "index": _rate(index_hit(found.index, own)),
+        "index_at_5": _rate(index_hit(found.index, own, 5)),
+        "perturbed": perturbed,
+        "supported": _rate(found.supported),
+        "extra": _extra(run, train, own, found, seed),
+    }
+
+
+def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed: int) -> dict[str, Interval]:
+    """Figures that only some networks have; names as in the reading of the paper's appendix."""
+    labels = train.samples.labels
+    extra = {"class_accuracy_train": _rate(found.predicted == labels)}
+    config = run.config.network
+    if config.network.startswith("class-conditional"):
+        given = explain(run, train.images, k=1, classes=torch.tensor(labels), warn=False)
+        extra["stage_1"] = extra["class_accuracy_train"]
+        extra["stage_2"] = _rate(index_hit(given.index, own))
+        extra["end_to_end"] = _rate(index_hit(found.index, own))
+    head = run.network.index_head
+    if isinstance(head, ExemplarHead):  # exact index accuracy is 100 % by construction: what did the keys learn?
+        hits, count = head.learned.tolist()
+        extra["index_accuracy_learned"] = wilson(hits, count)
+    if config.network == "class-independent":
+        joint = explain(run, train.images, k=1, weights="joint", warn=False)
+        extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
+    if config.alpha > 0:
+        drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, NEVER).numpy()[own]
+        extra["index_accuracy_sampled_targets"] = _rate(index_hit(found.index, drawn))
+    if run.samples.index_ceiling < 1:
+        extra["index_accuracy_group"] = _rate(group_hit(found.index, own, run.samples.groups))
+    return extra

@@ -1,0 +1,294 @@
+"""Explanation: what was predicted, how sure, and because of which training samples.
+
+Letters: B queries, K exemplars.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.answers.attribution import Attribution, attribute, equal_slots
+from provnet.base.batches import at_once
+from provnet.base.errors import NonFiniteError, UsageError
+from provnet.data.dataset import ImageData, image_data
+from provnet.data.evidence import Evidence, evidence, picture_of
+from provnet.models.keys import restricted
+from provnet.models.network import ProvenanceNet
+from provnet.report.notebook import Shown, cards_html, left_out
+from provnet.report.records import ExemplarCard, ExplanationCard
+from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
+from provnet.runs.run import Run
+from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
+
+MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
+MOST_BYTES = 64_000_000  # of inputs that are kept to be drawn
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The explanation of one input."""
+
+    predicted: str
+    confidence: float
+    supported: bool
+    exemplars: tuple[Exemplar, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Explanations of many inputs as arrays; iterate or index for single ones.
+
+    Attributes:
+        predicted: (B,) int64 class.
+        confidence: (B,) probability of that class.
+        index: (B, K) int64 exemplars, best first, -1 where a class has fewer than K samples.
+        weight: (B, K) share of the index branch.
+        support: (B,) score that is compared with the run's threshold.
+        supported: (B,) bool; False means that no training sample supports the answer.
+        samples: the table that names the exemplars.
+        images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
+    """
+
+    predicted: np.ndarray
+    confidence: np.ndarray
+    index: np.ndarray
+    weight: np.ndarray
+    support: np.ndarray
+    supported: np.ndarray
+    samples: SampleTable
+    images: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+    @property
+    def label(self) -> np.ndarray:
+        """(B, K) labels of the exemplars, -1 where there is none."""
+        return np.where(self.index >= 0, self.samples.labels[np.maximum(self.index, 0)], -1)
+
+    def __iter__(self) -> Iterator[Explained]:
+        return (self.one(row) for row in range(len(self)))
+
+    @overload
+    def __getitem__(self, rows: int | np.integer) -> Explained: ...
+    @overload
+    def __getitem__(self, rows: slice | np.ndarray) -> Explanation: ...
+    def __getitem__(self, rows: int | np.integer | slice | np.ndarray) -> Explained | Explanation:
+        """One of the inputs (-1 is the last), or some of them."""
+        if isinstance(rows, int | np.integer):
+            if not -len(self) <= rows < len(self):
+                raise IndexError(f"there are {len(self)} explanations, numbered from 0; got {rows}")
+            return self.one(int(rows))
+        rows = rows if isinstance(rows, slice) else _rows(rows, len(self))
+        names = ("predicted", "confidence", "index", "weight", "support", "supported")
+        places = torch.from_numpy(np.ascontiguousarray(np.arange(len(self))[rows]))  # torch steps forwards only
+        images = None if self.images is None else self.images[places]
+        return replace(self, images=images, **{name: getattr(self, name)[rows] for name in names})
+
+    def one(self, row: int) -> Explained:
+        """The explanation of one input."""
+        names = self.samples.class_names
+        pairs = zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
+        exemplars = tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
+        return Explained(
+            predicted=names[int(self.predicted[row])],
+            confidence=float(self.confidence[row]),
+            supported=bool(self.supported[row]),
+            exemplars=exemplars,
+        )
+
+    def to_records(self, inputs: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Plain dictionaries for JSON: input, predicted, confidence, supported, exemplars."""
+        if isinstance(inputs, str) or not isinstance(inputs, Iterable | None):
+            raise UsageError(f"inputs must be names, one for each explanation; got {inputs!r:.80}")
+        names = list(inputs) if inputs is not None else [str(row) for row in range(len(self))]
+        if len(names) != len(self):
+            raise UsageError(f"{len(names)} names for {len(self)} explanations; give one each")
+        return [
+            {
+                "input": name,
+                "predicted": one.predicted,
+                "confidence": one.confidence,
+                "supported": one.supported,
+                "exemplars": [exemplar.to_json() for exemplar in one.exemplars],
+            }
+            for name, one in zip(names, self, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        return f"Explanation({len(self)} inputs, {int(self.supported.sum())} supported, k={self.index.shape[1]})"
+
+    def _repr_html_(self) -> str:
+        return self.show().html
+
+    def show(self, data: ImageData | Sequence[ImageData] | None = None) -> Shown:
+        """What a notebook draws: the first inputs with answer, and label, weight, id and hash of each exemplar.
+
+        With `data`, the training data, also the pictures of exemplars whose content still has the hash of training
+        time. Withheld samples are never shown.
+
+        >>> from provnet.training.fit import fit
+        >>> from provnet.training.config import train_config
+        >>> import provnet
+        >>> data = provnet.open_data("embedded").select(torch.arange(40))
+        >>> run = fit(data, config=train_config(epochs=1))
+        >>> explain(run, data.images[:3], k=2).show(data).html.count("<img ")
+        9
+        """
+        for part in () if data is None else data if isinstance(data, list | tuple) else (data,):
+            image_data("the training data", part)
+        shown = self[:MOST_INPUTS]
+        named = shown.index[:, :MOST_EXEMPLARS]
+        withheld = (shown.index >= 0) & self.samples.withheld[np.maximum(shown.index, 0)]
+        wanted = np.unique(named[(named >= 0) & ~withheld[:, :MOST_EXEMPLARS]])
+        found = [Evidence(None)] * len(wanted) if data is None else evidence(self.samples, data, wanted)
+        pictures = dict(zip(wanted.tolist(), found, strict=True))
+        more = int(((shown.index >= 0) & ~withheld)[:, MOST_EXEMPLARS:].sum())
+        notes = left_out(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
+        notes += [] if data is not None else ["show(data), the training data given, adds the pictures of the exemplars"]
+        return Shown(cards_html([shown._card(row, pictures) for row in range(len(shown))], notes))
+
+    def _card(self, row: int, pictures: dict[int, Evidence]) -> ExplanationCard:
+        """One input for `show`, with those exemplars that have an entry in `pictures`."""
+        one = self.one(row)
+        exemplars = tuple(
+            exemplar_card(x, pictures[x.index]) for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures
+        )
+        query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
+        return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
+
+
+def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
+    """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
+    note = "; ".join(part for part in (seen.note, duplicate_words(sample)) if part)
+    return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
+
+
+def explain(
+    run: Run | Fitted,
+    images: Tensor | np.ndarray | ImageData,
+    *,
+    k: int = 5,
+    classes: Tensor | np.ndarray | None = None,
+    batch_size: int | None = None,
+    weights: str = "plain",
+    warn: bool = True,
+) -> Explanation:
+    """Explain raw images (B, ...) of the run's input shape, or those of an ImageData; k above N is cut to N.
+
+    `run` may be a fitted classifier, as `provnet.load` gives it. Withheld samples are never named.
+
+    With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
+    ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
+    `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`:
+    P(class) times the share within the sample's class. `batch_size` inputs go through the network at a time; None
+    chooses by their size (`provnet.base.batches`).
+
+    >>> from provnet.training.fit import fit
+    >>> from provnet.training.config import train_config
+    >>> import provnet
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> run = fit(data, config=train_config(epochs=1))
+    >>> explain(run, data.images[:3], k=2).index.shape
+    (3, 2)
+    """
+    run, queries = run_of(run), _queries(images)
+    problem = range_problem(run.config.network, queries) if warn else None
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=2)
+    net, kept = active_network(run)
+    k = whole("k", k)
+    asked = None if classes is None else _classes(run, classes, len(queries))
+    device = next(net.parameters()).device
+    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
+    equal = equal_slots(net, run.samples, weights)
+    net.eval()
+    parts = []
+    with torch.inference_mode():
+        for start in range(0, len(queries), size):
+            rows = slice(start, start + size)
+            given = None if asked is None else asked[rows].to(device)
+            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights, equal))
+    small = queries.numel() * queries.element_size() <= MOST_BYTES
+    found = replace(joined(parts, run), images=queries.clone() if small else None)  # the caller may reuse its tensor
+    return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
+
+
+def _rows(rows: Any, n: int) -> np.ndarray:
+    """Which of n inputs are meant: whole numbers (-1 is the last), or a bool mask."""
+    given = np.asarray(rows)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iub"):
+        raise UsageError(f"inputs are chosen by position, a slice or a bool mask; got {given.dtype} {given.shape}")
+    if given.dtype.kind == "b" and len(given) != n:
+        raise UsageError(f"a bool mask must have one value an input, {n}; got {len(given)}")
+    if given.dtype.kind in "iu" and given.size and not -n <= given.min() <= given.max() < n:
+        raise IndexError(f"there are {n} explanations, numbered from 0; got {given.min()}..{given.max()}")
+    return given if given.size else given.astype(np.int64)
+
+
+def _queries(images: Tensor | np.ndarray | ImageData) -> Tensor:
+    queries = raw_tensor(images)
+    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+        raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
+    if queries.numel() == 0:
+        raise UsageError("there is nothing to explain: the input is empty")
+    return queries
+
+
+def active_network(run: Run | Fitted) -> tuple[ProvenanceNet, np.ndarray | None]:
+    """The run's network, and None; or where samples are withheld one that does not know their keys, and the others.
+
+    The second is (n,) int64, the index of each sample that may be named. It costs a copy of the keys.
+    """
+    run = run_of(run)
+    if not run.samples.withheld.any():
+        return run.network, None
+    kept = np.flatnonzero(~run.samples.withheld)
+    if len(kept) == 0:
+        raise UsageError(
+            "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
+        )
+    return restricted(run.network, torch.from_numpy(kept)), kept
+
+
+def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
+    """The classes asked for; those that the index branch cannot be conditioned on are refused."""
+    classes = raw_tensor(given).cpu()
+    if not run.config.network.network.startswith("class-conditional"):
+        raise UsageError(
+            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
+        )
+    if classes.shape != (n,) or classes.dtype != torch.int64:
+        raise UsageError(
+            f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
+        )
+    sizes = torch.bincount(torch.tensor(run.samples.labels), minlength=len(run.samples.class_names))
+    known = (classes >= 0) & (classes < len(sizes))
+    if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
+        raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
+    return classes
+
+
+def joined(parts: Sequence[Attribution], run: Run) -> Explanation:
+    """Attributions of several batches as one explanation, by a network that knows all samples of the run."""
+
+    def column(name: str) -> np.ndarray:
+        return np.asarray(torch.cat([getattr(part, name) for part in parts]).cpu().numpy())
+
+    support = column("support")
+    return Explanation(
+        predicted=column("predicted"),
+        confidence=column("confidence"),
+        index=column("index"),
+        weight=column("weight"),
+        support=support,
+        supported=support >= run.config.threshold,
+        samples=run.samples,
+    )

@@ -1,0 +1,51 @@
+"""Which process this is of several that train together: what torchrun says in the environment, checked."""
+
+from __future__ import annotations
+
+import os
+
+from provnet.base.errors import UsageError
+
+RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK")
+COUNTS = ("WORLD_SIZE", "LOCAL_WORLD_SIZE")
+
+
+def rank() -> int:
+    """The number of this process; 0 where it is alone.
+
+    >>> rank()
+    0
+    """
+    return _number("RANK", _number("LOCAL_RANK", 0))
+
+
+def world_size() -> int:
+    """How many processes train together."""
+    return _number("WORLD_SIZE", 1, least=1)
+
+
+def local_world_size(usual: int) -> int:
+    """How many of them run on this machine."""
+    return _number("LOCAL_WORLD_SIZE", usual, least=1)
+
+
+def check_environment(*, several: bool) -> None:
+    """Refuse what cannot be a number of a process, or of the port where `several` meet, before Lightning reads it."""
+    for name in RANKS:
+        _number(name, 0)
+    for name in COUNTS:
+        _number(name, 1, least=1)
+    if several:
+        _number("MASTER_PORT", 0, most=65_535)
+
+
+def _number(name: str, usual: int, *, least: int = 0, most: int = 1_000_000) -> int:
+    given = os.environ.get(name)
+    if given is None:
+        return usual
+    if not (given.isascii() and given.isdigit() and len(given) < 20 and least <= int(given) <= most):
+        raise UsageError(
+            f"the environment variable {name} must be a whole number from {least} to {most:,}, got {given!r:.80}; "
+            "torchrun sets it, so unset it where you start one process"
+        )
+    return int(given)

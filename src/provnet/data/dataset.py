@@ -1,0 +1,302 @@
+"""ImageData: pictures (or vectors), labels and the identity of every sample; DataSpec: how to open it again."""
+
+from __future__ import annotations
+
+import queue
+from collections import deque
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.base.errors import DataError, UsageError
+from provnet.base.files import shown
+from provnet.samples.identity import SampleTable, chosen_rows, hash_pixels
+
+# options that choose and relabel among what was read, in this order; the third says that the second chose first
+AFTER_READING = ("decisions", "holdout", "holdout_first")
+DECODING = ("size", "mode", "background", "frame", "value_range")  # options that say how a picture is read, not which
+HASHED, AT_ONCE = 2**30, 256  # bytes that are hashed again before they are trained on, and samples at a time
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """How to open a data set again; kept in the run, so that pictures are found and re-hashed before they are shown.
+
+    Attributes:
+        source: a known name (`mnist`, `embedded`), an absolute path, or `arrays` for data given as objects.
+        kind: the reader that was used (`embedded`, `digits`, `idx`, `cifar10`, `cifar100`, `folder`, `npz`, `csv`,
+            `arrays`).
+        split: `train`, `test` or `all`.
+        data_dir: the folder that names resolve under, or None.
+        options: everything else that changes the pictures (`size`, `mode`, `background`, `frame`, `value_range`,
+            `skip_bad`, `limit`, `root`, and those of AFTER_READING).
+    """
+
+    source: str
+    kind: str
+    split: str = "train"
+    data_dir: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dictionary for config.json."""
+        return {**asdict(self), "options": dict(self.options)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> DataSpec:
+        """The inverse of `to_json`."""
+        return cls(**dict(value))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """A data set in memory with the identity of every sample.
+
+    Attributes:
+        images: uint8 (N, C, H, W) with C = 1 or 3; or float32 (N, C, H, W) or (N, F) where the values are not bytes.
+        samples: the sample table, row i belongs to images[i].
+        spec: how to open it again.
+        skipped: `name: reason` of each file that was left out (`skip_bad`).
+    """
+
+    images: Tensor
+    samples: SampleTable
+    spec: DataSpec
+    skipped: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kinds = {"images": Tensor, "samples": SampleTable, "spec": DataSpec}
+        wrong = [(name, kind) for name, kind in kinds.items() if not isinstance(getattr(self, name), kind)]
+        for name, kind in wrong:
+            given = type(getattr(self, name)).__name__
+            raise UsageError(f"{name} must be a {kind.__name__}, got {given}; provnet.open_data makes an ImageData")
+        if len(self.images) != len(self.samples):
+            raise DataError(f"{len(self.images)} images but {len(self.samples)} rows in the sample table")
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __repr__(self) -> str:
+        """One line: pixels and ids would fill a page."""
+        kind = f"{'x'.join(map(str, self.images.shape[1:]))} {str(self.images.dtype).removeprefix('torch.')}"
+        classes = len(self.class_names)
+        return (
+            f"ImageData({len(self):,} samples of {kind}, {classes} classes, from {self.spec.source}, {self.spec.split})"
+        )
+
+    @property
+    def labels(self) -> Tensor:
+        """(N,) int64 labels, a copy: whoever writes to it changes no sample."""
+        return torch.from_numpy(self.samples.labels.copy())
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One name a class."""
+        return self.samples.class_names
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample: (C, H, W) or (F,)."""
+        return tuple(self.images.shape[1:])
+
+    def select(self, indices: np.ndarray | Tensor) -> ImageData:
+        """Some samples, in the order given, with their identities; or those that a bool mask marks.
+
+        >>> import provnet
+        >>> len(provnet.open_data("embedded").select(torch.arange(10)))
+        10
+        """
+        rows = chosen_rows(indices, len(self))
+        return ImageData(self.images[torch.from_numpy(rows)], self.samples.select(rows), self.spec, self.skipped)
+
+
+def image_data(what: str, given: Any) -> ImageData:
+    """Data that were opened; paths, names and arrays are refused with the way to open them.
+
+    >>> image_data("the test data", "mnist")  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    UsageError: the test data must be an ImageData, got str; open them first: provnet.open_data(...)
+    """
+    if not isinstance(given, ImageData):
+        raise UsageError(
+            f"{what} must be an ImageData, got {type(given).__name__}; open them first: provnet.open_data(...)"
+        )
+    return given
+
+
+def refuse_changed(what: str, data: ImageData) -> None:
+    """Refuse samples that were written to since they were opened: their hashes would name other pictures.
+
+    Of more than a gigabyte as many are looked at, evenly spaced.
+
+    >>> import provnet
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> data.images[3] = 0
+    >>> refuse_changed("the data", data)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    DataError: the data: the values of "train/3" are not those that were opened; ...
+    """
+    size = data.images.numel() * data.images.element_size()
+    for rows in torch.split(torch.arange(0, len(data), max(1, -(-size // HASHED))), AT_ONCE):
+        now, then = hash_pixels(data.images[rows].cpu().numpy()), data.samples.pixel_sha256[rows.numpy()]
+        changed = np.flatnonzero((now != then).any(1))
+        if len(changed):
+            name = shown(data.samples.sample_ids[int(rows[changed[0]])])
+            raise DataError(
+                f'{what}: the values of "{name}" are not those that were opened, so its hash would name another '
+                "sample; open the changed ones: open_data(images, labels, ids=data.samples.sample_ids)"
+            )
+
+
+def spec_of(given: DataSpec | ImageData | None) -> DataSpec | None:
+    """How to open data again: of data that are open, or as given."""
+    if isinstance(given, ImageData):
+        return given.spec
+    if given is not None and not isinstance(given, DataSpec):
+        raise UsageError(f"the test data must be a DataSpec or an ImageData, got {type(given).__name__}")
+    return given
+
+
+Batch = tuple[Tensor, Tensor]  # images (B, ...) and labels (B,)
+
+
+class ResidentData:
+    """Images (N, ...) and labels (N,), given out in batches on one device.
+
+    They are put on the device once if they take at most `budget` bytes there (None = they fit). Else they stay where
+    they are, and `batches` fetches up to `ahead` batches in threads of its own before they are asked for. On a CPU
+    there is nothing to copy and no thread, unless `threaded` asks for them: data in a file on a slow disk, and tests.
+
+    >>> data = ResidentData(torch.arange(6).view(3, 2), torch.tensor([7, 8, 9]), "cpu", budget=10**6)
+    >>> data.resident, [labels.tolist() for _, labels in data.batches([torch.tensor([2, 0]), torch.tensor([1])])]
+    (True, [[9, 7], [8]])
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        device: torch.device | str,
+        budget: int | None,
+        *,
+        threaded: bool = False,
+        ahead: int = 4,
+        workers: int = 2,
+    ) -> None:
+        if len(images) != len(labels):
+            raise UsageError(f"{len(images):,} images but {len(labels):,} labels; one label an image is needed")
+        self.device = torch.device(device)
+        if not {images.device.type, labels.device.type} <= {"cpu", self.device.type}:
+            raise UsageError(
+                f"images and labels must lie on the CPU or on {self.device}, got {images.device} and {labels.device}"
+            )
+        if ahead < 1 or workers < 1:
+            raise UsageError(f"ahead and workers must be 1 or more, got {ahead} and {workers}")
+        self.ahead, self.workers = ahead, workers
+        there = self.device.type == images.device.type != "cpu"  # made on the device in the first place
+        fits = there or budget is None or images.nbytes + labels.nbytes <= budget
+        self.resident = fits or (self.device.type == "cpu" and not threaded)
+        where = self.device if self.resident else torch.device("cpu")
+        self.images, self.labels = images.to(where), labels.to(where)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, index: Tensor) -> Batch:
+        """Images and labels of some indices on the device, fetched now."""
+        where = _checked(index).to(self.images.device)
+        found = self.images.index_select(0, where), self.labels.index_select(0, where)
+        return found if self.resident else (found[0].to(self.device), found[1].to(self.device))
+
+    def batches(self, indices: Sequence[Tensor]) -> Generator[Batch, None, None]:
+        """The batches of these indices, in their order.
+
+        The threads end with the generator: at its last batch, at an error, or when a loop over it is left early. Who
+        keeps it in a variable closes it (`with contextlib.closing(data.batches(...)) as batches:`). Give indices that
+        lie where the data do (`resident`: the device, else the CPU), so that none has to be copied first.
+        """
+        wanted = [_checked(index) for index in indices]
+        return (self.batch(index) for index in wanted) if self.resident else self._stream([i.cpu() for i in wanted])
+
+    def _stream(self, indices: Sequence[Tensor]) -> Generator[Batch, None, None]:
+        copier = _Copier(self, max(map(len, indices), default=0)) if self.device.type == "cuda" else None
+        fetch = self._fetch if copier is None else copier.fetch
+        pending: deque[Future[_Fetched]] = deque()
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix=THREADS)
+        try:
+            for index in indices:
+                pending.append(pool.submit(fetch, index))
+                if len(pending) > self.ahead:
+                    yield _received(pending.popleft().result(), self.device)
+            while pending:
+                yield _received(pending.popleft().result(), self.device)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _fetch(self, index: Tensor) -> _Fetched:
+        return _Fetched(self.images.index_select(0, index), self.labels.index_select(0, index), None)
+
+
+class _Fetched(NamedTuple):
+    """A batch on the device, and the event after which its copy is complete there."""
+
+    images: Tensor
+    labels: Tensor
+    copied: torch.cuda.Event | None
+
+
+class _Copier:
+    """Gathers rows into pinned memory and copies them to a GPU on a stream of its own, beside the training."""
+
+    def __init__(self, data: ResidentData, largest: int) -> None:
+        self.data = data
+        self.stream = torch.cuda.Stream(data.device)  # type: ignore[no-untyped-call, unused-ignore]
+        self.buffers: queue.SimpleQueue[_Fetched] = queue.SimpleQueue()
+        for _ in range(data.workers + 1):  # one is filled by each thread while the last copy is under way
+            pinned = [
+                torch.empty((largest, *t.shape[1:]), dtype=t.dtype, pin_memory=True) for t in (data.images, data.labels)
+            ]
+            self.buffers.put(_Fetched(pinned[0], pinned[1], None))
+
+    def fetch(self, index: Tensor) -> _Fetched:
+        """One batch; the buffer goes back at once, and its next user waits until it was copied."""
+        buffer = self.buffers.get()
+        try:
+            if buffer.copied is not None:
+                buffer.copied.synchronize()
+            images, labels = buffer.images[: len(index)], buffer.labels[: len(index)]
+            torch.index_select(self.data.images, 0, index, out=images)
+            torch.index_select(self.data.labels, 0, index, out=labels)
+            copied = torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
+            with torch.cuda.stream(self.stream):
+                device = self.data.device
+                found = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+                copied.record(self.stream)
+            buffer = buffer._replace(copied=copied)
+            return _Fetched(*found, copied)
+        finally:
+            self.buffers.put(buffer)  # whatever happened: another thread may be waiting for it
+
+
+def _received(found: _Fetched, device: torch.device) -> Batch:
+    """Let the caller's stream wait for the copy, and keep the memory until the caller's work on it is done."""
+    if found.copied is not None:
+        current = torch.cuda.current_stream(device)
+        current.wait_event(found.copied)
+        found.images.record_stream(current)
+        found.labels.record_stream(current)
+    return found.images, found.labels
+
+
+def _checked(index: Tensor) -> Tensor:
+    if index.dtype != torch.int64 or index.ndim != 1:
+        raise UsageError(f"indices must be int64 of shape (B,), got {index.dtype} of shape {tuple(index.shape)}")
+    return index
+
+
+THREADS = "provnet-batches"

@@ -1,0 +1,301 @@
+"""open_data: one way into every data source, by name, path, array, Dataset or an earlier DataSpec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from provnet.base.errors import UnsafeFileError, UsageError, did_you_mean, one_of
+from provnet.base.files import read_start, shown
+from provnet.data.apply import apply_recorded
+from provnet.data.assemble import Opened
+from provnet.data.dataset import AFTER_READING, DataSpec, ImageData
+from provnet.data.modalities.image import sniff
+from provnet.data.rules import OpenOptions, make_options
+from provnet.data.select import apply_holdout
+from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_npz
+from provnet.data.sources.binary import (
+    cifar_has_test,
+    find_idx,
+    idx_has_test,
+    is_cifar10,
+    is_cifar100,
+    open_cifar10,
+    open_cifar100,
+    open_idx,
+)
+from provnet.data.sources.folder import folder_has_test, open_folder
+from provnet.data.sources.known import NAMES, data_folder, locate, open_digits, open_embedded
+from provnet.data.sources.manifest import open_manifest
+
+ARRAYS_ONLY = (
+    "labels",
+    "sample_shape",
+    "feature_names",
+)  # options that `provnet.api.estimator` keeps for the classifier
+
+
+def open_data(
+    source: Any,
+    labels: Any = None,
+    *,
+    split: str = "train",
+    data_dir: str | os.PathLike[str] | None = None,
+    size: int | tuple[int, int] | None = None,
+    mode: str | None = None,
+    background: str = "white",
+    frame: int | None = None,
+    value_range: tuple[float, float] | None = None,
+    skip_bad: bool = False,
+    limit: int | None = None,
+    class_names: tuple[str, ...] | list[str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    cache: str | os.PathLike[str] | bool | None = None,
+    ids: Any = None,
+    sources: Any = None,
+) -> ImageData:
+    """Open a data set, with the identity of every sample.
+
+    Args:
+        source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
+            a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
+            a map-style torch Dataset, a DataSpec (opened as it says), or an ImageData (returned as it is).
+        labels: one a sample, where `source` is an array.
+        split: `train`, `test` or `all`; a source without a test split is all `train`.
+        data_dir: the folder that names resolve under; default PROVNET_DATA, else ./data.
+        size: one number or (height, width): pictures are cut to the centre and resized.
+        mode: None = as found, `grey` or `rgb`.
+        background: the colour behind transparent pixels.
+        frame: which picture of animated and multi-page files; without it those are refused.
+        value_range: lowest and highest value of 16-bit and float pictures.
+        skip_bad: leave bad files out and list them in `skipped`, instead of refusing the whole.
+        limit: at most so many samples, taken evenly from the classes.
+        class_names: the classes and their order; default: from the data.
+        root: the folder that a manifest's paths are relative to; default: that of the CSV file.
+        progress: show a progress bar on stderr where it takes long.
+        cache: a folder that keeps decoded pictures for the next opening of an image folder or manifest; None = that of
+            PROVNET_CACHE, if set; False = none.
+        ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
+        sources: of arrays and Datasets, who contributed each sample: text, or None.
+
+    >>> data = open_data("embedded")
+    >>> len(data), data.shape, data.samples.sample_ids[0]
+    (4000, (1, 28, 28), 'train/0')
+    """
+    if isinstance(source, ImageData | DataSpec | str | os.PathLike) and not (ids is None and sources is None):
+        raise UsageError(
+            "ids and sources are for arrays and Datasets; a manifest has them in its columns id and source, an .npz in "
+            "arrays of these names"
+        )
+    if isinstance(source, ImageData | DataSpec):
+        usual = {"split": "train", "background": "white"}
+        choices = {"labels": labels, "split": split, "size": size, "mode": mode, "background": background}
+        choices |= {"frame": frame, "value_range": value_range, "skip_bad": skip_bad or None, "limit": limit}
+        choices |= {"class_names": class_names, "root": root}
+        ignored = [name for name, value in choices.items() if value is not usual.get(name) and value != usual.get(name)]
+        if ignored:
+            way = "select from them" if isinstance(source, ImageData) else "change its options"
+            raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
+    if isinstance(source, ImageData):
+        return source
+    if isinstance(source, DataSpec):
+        return reopen(source, data_dir=data_dir, progress=progress, cache=cache)
+    one_of("split", split, ("train", "test", "all"))
+    options = make_options(
+        {
+            "size": size,
+            "mode": mode,
+            "background": background,
+            "frame": frame,
+            "value_range": value_range,
+            "skip_bad": skip_bad,
+            "limit": limit,
+            "class_names": class_names,
+            "root": root,
+            "progress": progress,
+            "cache": cache,
+        }
+    )
+    if isinstance(source, str | os.PathLike):
+        if labels is not None:
+            raise UsageError("labels are only for arrays; a data set by name or path has its own")
+        return _open_spec(_spec(source, split, data_dir, options.to_json()), options)
+    spec = DataSpec("arrays", "arrays", split, None, options.to_json())
+    if isinstance(source, torch.Tensor | list | tuple) or hasattr(source, "__array__"):
+        return _wrap(open_arrays(source, labels, split, options, ids, sources), spec)
+    if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, Mapping):
+        if labels is not None:
+            raise UsageError("labels are only for arrays; a Dataset gives (image, label) pairs")
+        return _wrap(open_dataset(source, split, options, ids, sources), spec)
+    raise UsageError(
+        f"cannot open {type(source).__name__} as data; give a name, a path, an array with labels or a map-style torch "
+        "Dataset (of a DataLoader its .dataset)"
+    )
+
+
+def reopen(
+    spec: DataSpec,
+    source: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+    cache: str | os.PathLike[str] | bool | None = False,
+) -> ImageData:
+    """Open what a DataSpec describes, at its old place or at another (`source`), by the same rules.
+
+    Without `cache` every file is read and hashed anew: who reopens data asks whether they are still the same.
+    Data that were given as arrays open from a file; what is remembered of their form (ARRAYS_ONLY) is no rule for it.
+
+    >>> len(reopen(open_data("embedded", limit=20).spec))
+    20
+    """
+    spec = relocated(spec, source, data_dir)
+    if spec.kind == "arrays":
+        raise UsageError(
+            "the data were given as arrays or objects, which a file cannot open again; pass them once more, on the "
+            "command line as an .npz file"
+        )
+    plain = {name: value for name, value in spec.options.items() if name not in AFTER_READING}
+    return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
+
+
+def relocated(
+    spec: DataSpec,
+    source: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> DataSpec:
+    """The same rules for data at another place, with the reader that those need; without a place the spec as it is.
+
+    >>> relocated(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
+    DataSpec(source='embedded', kind='embedded', split='train', data_dir=None, options={'size': [8, 8]})
+    """
+    if source is not None:
+        names = NAMES[spec.source].class_names if spec.source in NAMES else None
+        options = {name: value for name, value in spec.options.items() if name not in ARRAYS_ONLY}
+        options = options if names is None else {"class_names": list(names), **options}
+        return _spec(source, spec.split, data_dir or spec.data_dir, options)
+    if data_dir is not None and spec.source in NAMES:
+        return replace(spec, data_dir=str(data_folder(data_dir)))
+    return spec
+
+
+def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None = None) -> bool:
+    """Whether a source has that split of its own.
+
+    >>> has_split("embedded", "test"), has_split(torch.zeros(2, 4), "test")
+    (True, False)
+    """
+    one_of("split", split, ("train", "test", "all"))
+    if split != "test":
+        return True
+    if isinstance(source, ImageData):
+        source = source.spec
+    if isinstance(source, str | os.PathLike):
+        source = _spec(source, "train", data_dir, {})
+    if not isinstance(source, DataSpec) or source.kind == "arrays":
+        return False
+    place = _place(source)
+    return place is None or _HAS_TEST[source.kind](place)
+
+
+def detect(path: Path) -> tuple[str, Path]:
+    """The reader for a path, told by what lies there, and the path that it takes."""
+    name = shown(str(path))
+    if path.is_dir():
+        idx = find_idx(path)
+        if idx is not None:
+            return "idx", idx
+        return "cifar10" if is_cifar10(path) else "cifar100" if is_cifar100(path) else "folder", path
+    if not path.exists():
+        raise UsageError(f"{name}: no such file or folder")
+    start = read_start(path)
+    if path.suffix.lower() in (".pt", ".pth", ".pkl", ".pickle", ".joblib") or start[:1] == b"\x80":
+        raise UnsafeFileError(f"{name}: a pickle can run code and is never opened; save the arrays with numpy.savez")
+    if start[:4] == b"PK\x03\x04":
+        return "npz", path
+    if start[:3] == b"\x00\x00\x08" or start[:2] == b"\x1f\x8b":
+        folder = find_idx(path.parent)
+        if folder is not None:
+            return "idx", folder
+    is_text = b"\x00" not in start and sniff(start) is None
+    if path.suffix.lower() == ".csv" or (is_text and path.suffix.lower() in (".txt", "")):
+        return "csv", path
+    what = "one picture is no data set" if sniff(start) else "not a data set that can be opened"
+    raise UsageError(f"{name}: {what}; give an image folder, an .npz, a CSV manifest or a folder of idx or CIFAR files")
+
+
+def _spec(
+    source: str | os.PathLike[str], split: str, data_dir: str | os.PathLike[str] | None, options: Mapping[str, Any]
+) -> DataSpec:
+    name = os.fspath(source)
+    if name in NAMES:
+        needs_files = NAMES[name].places != ()
+        return DataSpec(name, NAMES[name].kind, split, str(data_folder(data_dir)) if needs_files else None, options)
+    path = Path(name).absolute()
+    if not name or (not path.exists() and os.sep not in name):
+        raise UsageError(
+            f'no data set and no path "{shown(name)}"; names: {", ".join(NAMES)}.{did_you_mean(name, NAMES)}'
+        )
+    kind, _ = detect(path)
+    return DataSpec(str(path), kind, split, None, options)
+
+
+def data_root(spec: DataSpec) -> Path | None:
+    """The folder that the samples' paths are relative to, or None where samples have no files of their own."""
+    if spec.kind not in ("folder", "csv"):
+        return None
+    place = _place(spec) if spec.source in NAMES else Path(spec.source)  # a path may be gone by now
+    if place is None or spec.kind != "csv":
+        return place
+    return Path(spec.options["root"]) if "root" in spec.options else place.parent
+
+
+def _place(spec: DataSpec) -> Path | None:
+    if spec.source in NAMES:
+        return locate(spec.source, data_folder(spec.data_dir)) if NAMES[spec.source].places else None
+    return detect(Path(spec.source))[1]
+
+
+def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
+    place = _place(spec)
+    if place is None:
+        opened = {"embedded": open_embedded, "digits": open_digits}[spec.kind](spec.split, options)
+    else:
+        if spec.split == "test" and not _HAS_TEST[spec.kind](place):
+            raise UsageError(
+                f"{shown(spec.source)}: no test split found under {shown(str(place))}; "
+                "give data with one, or use split train or all"
+            )
+        split = "train" if spec.split == "all" and not _HAS_TEST[spec.kind](place) else spec.split
+        named = NAMES[spec.source].class_names if spec.source in NAMES else None
+        if named is not None and options.class_names is None:
+            options = replace(options, class_names=named)
+        opened = READERS[spec.kind](place, split, options)
+    return apply_holdout(apply_recorded(_wrap(opened, spec)))
+
+
+def _wrap(opened: Opened, spec: DataSpec) -> ImageData:
+    return ImageData(opened.images, opened.samples, spec, opened.skipped)
+
+
+READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
+    "idx": open_idx,
+    "cifar10": open_cifar10,
+    "cifar100": open_cifar100,
+    "npz": open_npz,
+    "folder": open_folder,
+    "csv": open_manifest,
+}
+_HAS_TEST: dict[str, Callable[[Path], bool]] = {
+    "idx": idx_has_test,
+    "cifar10": cifar_has_test,
+    "cifar100": cifar_has_test,
+    "npz": npz_has_test,
+    "folder": folder_has_test,
+    "csv": lambda _: False,
+}

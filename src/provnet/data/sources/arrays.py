@@ -1,0 +1,262 @@
+"""numpy and torch arrays, and any map-style torch Dataset, as data with identity.
+
+Pictures of bytes, (N, H, W), (N, H, W, C) or (N, C, H, W) with C = 1 or 3, become uint8 (N, C, H, W). Where both
+readings are possible, channels first is taken. Whole numbers 0..255 of another type count as bytes, booleans as 0 and
+255. Other numbers become float32; a 2-D array is vectors (N, F), float32. Pictures of other numbers may have any number
+of channels, first; where they look like channels last they are refused, as 32 channels of 32 x 4 are no 4 of 32 x 32.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
+from provnet.base.files import DataWarning, check_memory, shown
+from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
+from provnet.data.modalities.image import picture_array
+from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
+
+
+def open_arrays(
+    images: Any, labels: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
+) -> Opened:
+    """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
+    if labels is None:
+        raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
+    raw = to_numpy(images, options.values)
+    check_array(raw)
+    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    answers, names = encode_labels(given, options.class_names)
+    return _assembled(raw, answers, names, split, options, ids, sources)
+
+
+def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:
+    """A map-style Dataset of (picture, label) pairs; pictures are PIL images, arrays or tensors of one shape."""
+    pictures, labels = [], []
+    for i in range(len(dataset)):
+        try:
+            item = dataset[i]
+        except ProvnetError:
+            raise
+        except Exception as error:  # whatever the code of others raises
+            raise DataError(f"item {i} of the Dataset cannot be read ({type(error).__name__}: {error})") from error
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise DataError(f"item {i} of the Dataset must be a pair (image, label), got {type(item).__name__}")
+        picture, label = item
+        is_picture = isinstance(picture, Image.Image)
+        pictures.append(picture_array(picture, f"item {i}", options.rule) if is_picture else to_numpy(picture))
+        labels.append(label.item() if hasattr(label, "item") else label)
+    if not pictures:
+        raise UsageError("the Dataset is empty; at least one sample is needed")
+    shapes = Counter(f"{picture.dtype} {picture.shape}" for picture in pictures)
+    if len(shapes) > 1:
+        listed = ", ".join(f"{shape}: {n}" for shape, n in shapes.most_common(8))
+        raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
+    known = getattr(dataset, "classes", None)
+    if options.class_names is None and known is not None and all(isinstance(label, int) for label in labels):
+        answers, names = encode_labels(labels, tuple(str(name) for name in known))
+    else:
+        answers, names = encode_labels(labels, options.class_names)
+    raw = np.stack(pictures)
+    check_array(raw)
+    return _assembled(raw, answers, names, split, options, ids, sources)
+
+
+def _assembled(
+    raw: np.ndarray,
+    labels: np.ndarray,
+    names: tuple[str, ...],
+    split: str,
+    options: OpenOptions,
+    ids: Any,
+    sources: Any,
+) -> Opened:
+    named, givers = sample_ids(ids, split, len(raw)), sample_sources(sources, len(raw))
+    return assemble(raw, labels, names, named, options=options, convert=converter(raw), sources=givers)
+
+
+def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
+    """A numpy view or copy of an array, tensor or list; what cannot be one is refused in words.
+
+    PIL images in a list are read as files are: as an array a palette would be its numbers, not its colours.
+
+    >>> to_numpy(torch.zeros(2, 3)).shape, to_numpy([Image.new("P", (4, 3))]).shape
+    ((2, 3), (1, 3, 4, 3))
+    """
+    if isinstance(values, torch.Tensor):
+        dense = values.detach().to_dense() if values.is_sparse else values.detach()
+        return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
+    if isinstance(values, Dataset | DataLoader):  # numpy would call its items samples of different shapes
+        way = "loader.dataset" if isinstance(values, DataLoader) else "..."
+        raise UsageError(f"arrays are wanted; open a {type(values).__name__} first: provnet.open_data({way})")
+    if np.ma.is_masked(values):
+        count = int(np.ma.getmaskarray(values).sum())
+        raise DataError(
+            f"{count:,} values are masked, so they are missing; fill them first, or leave their samples out"
+        )
+    if isinstance(values, list | tuple) and any(isinstance(one, Image.Image) for one in values):
+        values = [
+            picture_array(one, f"picture {i}", rule or DecodeRule()) if isinstance(one, Image.Image) else one
+            for i, one in enumerate(values)
+        ]
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise DataError(f"the values do not form an array, all samples must have one shape ({error})") from None
+
+
+def check_array(values: np.ndarray) -> None:
+    """Refuse what cannot be samples: text, objects, complex numbers, wrong rank, nothing, NaN or infinity."""
+    if values.dtype.kind not in "biuf":
+        what = {"O": "Python objects", "c": "Complex data", "U": "text", "S": "text"}.get(
+            values.dtype.kind, "this type"
+        )
+        raise DataError(f"{what} not supported (dtype {values.dtype}); give numbers: uint8 pictures or floats")
+    if values.ndim not in (2, 3, 4):
+        raise DataError(
+            f"Expected 2D array (vectors) or images (N, H, W), (N, H, W, C), (N, C, H, W); got {values.ndim}D array "
+            f"of shape {values.shape}. Reshape your data"
+        )
+    if 0 in values.shape:
+        raise DataError(
+            f"Found array with 0 sample(s) or 0 feature(s) (shape {values.shape}); at least one is required"
+        )
+    if values.dtype.kind == "f":
+        single = float(np.finfo(np.float32).max)
+        low, high = float(values.min()), float(values.max())  # NaN and infinity show in either
+        if np.isnan(low) or np.isnan(high):
+            first = int(np.argwhere(np.isnan(values))[0][0])
+            raise NonFiniteError(
+                f"Input X contains NaN, first in row {first}; every value must be a finite number: leave such samples "
+                "out, or fill them in"
+            )
+        if low < -single or high > single:
+            raise NonFiniteError(f"Input X contains infinity or a value too large for float32 ({low:g}..{high:g})")
+
+
+def converter(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """How rows of such an array become what the network receives; decided once for the whole array."""
+    if values.ndim == 2:
+        return lambda rows: rows.astype(np.float32)
+    kind = values.dtype.kind
+    is_bytes = kind == "b" or (kind in "iu" and int(values.min()) >= 0 and int(values.max()) <= 255)
+    first = values.ndim == 4 and values.shape[1] in (1, 3)
+    last = values.ndim == 4 and values.shape[3] in (1, 3) and not first
+    if is_bytes and values.ndim == 4 and not (first or last):
+        raise DataError(
+            f"pictures must have 1 or 3 channels, first or last: (N, C, H, W) or (N, H, W, C); got shape {values.shape}"
+        )
+    if values.ndim == 4 and not (first or last):
+        _refuse_channels_last(values.shape)
+
+    def convert(rows: np.ndarray) -> np.ndarray:
+        if kind == "b":
+            rows = rows.astype(np.uint8) * 255
+        rows = rows[:, None] if rows.ndim == 3 else rows.transpose(0, 3, 1, 2) if last else rows
+        return np.ascontiguousarray(rows, dtype=np.uint8 if is_bytes else np.float32)
+
+    return convert
+
+
+def _refuse_channels_last(shape: tuple[int, ...]) -> None:
+    """Refuse pictures of floats whose channels seem to stand last; taken as channels first they would be others."""
+    _, one, two, three = shape
+    if not (three < min(one, two) or one == two != three):
+        return
+    raise DataError(
+        f"pictures of shape {shape} look like {three} channels last, (N, H, W, C), which is read where C is 1 or 3; "
+        f"give channels first, (N, {three}, {one}, {two}): .transpose(0, 3, 1, 2), for a tensor .permute(0, 3, 1, 2). "
+        f"If there are {one} channels of {two} x {three}, turn the pictures: .transpose(0, 1, 3, 2)"
+    )
+
+
+def npz_has_test(path: Path) -> bool:
+    """Whether the file holds a test split."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return {"test_images.npy", "test_labels.npy"} <= set(archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def open_npz(path: Path, split: str, options: OpenOptions) -> Opened:
+    """Pictures or vectors and labels of one split, or of both (`all`); object arrays are never read."""
+    arrays, unknown = _load(path)
+    if not {"images", "labels"} <= set(arrays):
+        found = shown(", ".join(sorted([*arrays, *unknown])))[:200]
+        raise DataError(f"{path}: needs the arrays `images` and `labels`, found {found}; save them under these names")
+    has_test = {"test_images", "test_labels"} <= set(arrays)
+    unused = sorted(unknown if has_test else {*unknown, *(name for name in arrays if name.startswith("test_"))})
+    if unused:
+        warnings.warn(f"{path}: arrays not used: {shown(', '.join(unused))[:200]}", DataWarning, stacklevel=2)
+    if split == "test" and not has_test:
+        raise UsageError(f"{path}: no test split (`test_images`, `test_labels`); add them, or use split train or all")
+    prefixes = {"train": "", "test": "test_"} if has_test else {"train": ""}
+    parts = list(prefixes) if split == "all" else [split]
+    given = options.class_names or (_names(arrays["class_names"], path) if "class_names" in arrays else None)
+    try:
+        answers = [arrays[f"{prefix}labels"] for prefix in prefixes.values()]
+        labels, names = encode_labels(np.concatenate(answers), given)  # one numbering for both splits
+        ends = np.cumsum([len(one) for one in answers])
+        encoded = dict(zip(prefixes, np.split(labels, ends[:-1]), strict=True))
+        raw = np.concatenate([arrays[f"{prefixes[p]}images"] for p in parts])
+        check_array(raw)
+        ids, sources = list[str](), list[str | None]()
+        for p in parts:
+            count = len(arrays[f"{prefixes[p]}images"])
+            ids += sample_ids(arrays.get(f"{prefixes[p]}ids"), p, count)
+            sources += sample_sources(arrays.get(f"{prefixes[p]}sources"), count)
+        return assemble(
+            raw,
+            np.concatenate([encoded[p] for p in parts]),
+            names,
+            ids,
+            options=options,
+            convert=converter(raw),
+            sources=sources,
+        )
+    except (DataError, ValueError) as error:
+        kind = type(error) if isinstance(error, DataError) else DataError
+        raise kind(f"{path}: {error}") from error
+
+
+def _load(path: Path) -> tuple[dict[str, np.ndarray], set[str]]:
+    """The arrays that have a meaning here, and the names of all others, which are not read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            check_memory(sum(entry.file_size for entry in archive.infolist()), f"the arrays of {path}")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files if name in _WANTED}, set(file.files) - set(_WANTED)
+    except MemoryLimitError:
+        raise
+    except MemoryError as error:
+        raise MemoryLimitError(f"{path}: its arrays do not fit into memory") from error
+    except ValueError as error:
+        if "pickle" in str(error).lower() or "object" in str(error).lower():
+            raise UnsafeFileError(
+                f"{path}: holds object arrays, which can run code; save plain numbers or text"
+            ) from error
+        raise DataError(f"{path}: cannot be read as .npz ({error})") from error
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError, SyntaxError, NotImplementedError) as error:
+        raise DataError(f"{path}: cannot be read as .npz ({error}); it may be damaged or cut short") from error
+
+
+def _names(values: np.ndarray, path: Path) -> tuple[str, ...]:
+    if values.ndim != 1 or values.dtype.kind != "U":
+        raise DataError(f"{path}: class_names must be a list of text, got {values.dtype} of shape {values.shape}")
+    return tuple(str(name) for name in values)
+
+
+_COLUMNS = ("images", "labels", "ids", "sources")  # one entry a sample
+_WANTED = ("class_names", *_COLUMNS, *(f"test_{name}" for name in _COLUMNS))

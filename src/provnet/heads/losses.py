@@ -1,0 +1,365 @@
+"""What the index losses refuse, in one line each.
+
+Letters: B batch, D features, N samples (one key each).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from provnet.base.errors import UsageError
+from provnet.heads.sharding import Shard, max_over, sum_over
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def check_given(
+    features: Tensor,
+    keys: Tensor,
+    target: Tensor,
+    bias: Tensor | None,
+    scale: float | Tensor,
+    smoothing: float,
+    chunk: int,
+    total: int | None = None,
+) -> None:
+    """Refuse what cannot be, in one line each."""
+    if features.ndim != 2 or keys.ndim != 2 or features.shape[1] != keys.shape[1] or len(keys) == 0:
+        given = f"{tuple(features.shape)} and {tuple(keys.shape)}"
+        raise UsageError(f"features and keys must be (B, D) and (N, D) with the same D and N of 1 or more, got {given}")
+    if target.shape != features.shape[:1] or target.dtype != torch.int64:
+        given = f"{tuple(target.shape)} {target.dtype}"
+        raise UsageError(f"target must be one int64 key number a row, shape ({len(features)},), got {given}")
+    if bias is not None and bias.shape != keys.shape[:1]:
+        raise UsageError(f"bias must be one value a key, shape ({len(keys)},), got {tuple(bias.shape)}")
+    if isinstance(scale, Tensor) and scale.numel() != 1:
+        raise UsageError(f"scale must be one number, got a tensor of shape {tuple(scale.shape)}")
+    if not 0 <= smoothing <= 1:
+        raise UsageError(f"label smoothing must lie in [0, 1], got {smoothing}")
+    if chunk < 1:
+        raise UsageError(f"chunk must be 1 key or more, got {chunk}")
+    named = {"features": features, "keys": keys, "bias": bias, "scale": scale, "target": target}
+    tensors = {name: x for name, x in named.items() if isinstance(x, Tensor)}
+    for name, x in tensors.items():
+        if name != "target" and x.dtype not in FLOATS:
+            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in FLOATS)
+            raise UsageError(f"{name} must be one of {allowed}, got {x.dtype}; convert it first")
+    if len({x.device for x in tensors.values()}) > 1:
+        devices = ", ".join(f"{name} on {x.device}" for name, x in tensors.items())
+        raise UsageError(f"all tensors must be on one device, got {devices}; move them with .to(device)")
+    if target.device.type == "cpu" and len(target) > 0:
+        low, high = (int(x) for x in target.aminmax())
+        n = len(keys) if total is None else total
+        if low < 0 or high >= n:
+            raise UsageError(f"targets must lie in [0, {n}), got {low if low < 0 else high}")
+
+
+def check_span(span: tuple[Tensor, Tensor], target: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
+    """Targets, -1 where one lies outside its span on a GPU, and on a CPU the order of the rows by first key."""
+    for name, x in zip(("first", "end"), span, strict=True):
+        if x.shape != target.shape or x.dtype != torch.int64 or x.device != target.device:
+            given = f"{tuple(x.shape)} {x.dtype} on {x.device}"
+            wanted = f"one int64 key number a row, shape ({len(target)},), on {target.device}"
+            raise UsageError(f"span is (first, end), each {wanted}; got {name} of {given}")
+    first, end = span
+    good = (first >= 0) & (first <= target) & (target < end) & (end <= n)
+    if target.device.type != "cpu":
+        return torch.where(good, target, -1), None
+    if not bool(good.all()):
+        row = int((~good).nonzero()[0])
+        given = f"row {row} has target {int(target[row])} and span [{int(first[row])}, {int(end[row])})"
+        raise UsageError(f"a target must lie in its span, and the span in [0, {n}); {given}")
+    return target, first.argsort()
+
+
+class IndexLoss(NamedTuple):
+    """One loss a row, (B,), and whether its target scored at least as high as every other key, (B,) bool."""
+
+    loss: Tensor
+    hit: Tensor
+
+
+def index_cross_entropy(
+    features: Tensor,
+    keys: Tensor,
+    target: Tensor,
+    *,
+    bias: Tensor | None = None,
+    scale: float | Tensor = 1.0,
+    smoothing: float = 0.0,
+    span: tuple[Tensor, Tensor] | None = None,
+    shard: Shard | None = None,
+    chunk: int = 8192,
+) -> IndexLoss:
+    """Exact cross-entropy of `scale * features @ keys.T + bias`: (B, D), (N, D), (B,) -> loss and hit, both (B,).
+
+    Equal to F.cross_entropy, smoothing included, up to rounding. Scores, sums and losses are float32 (float64 for
+    float64); bfloat16 and autocast to it only round the factors of the products, and that only on a GPU. Gradients are
+    made for what asks for one, so keys that are a plain buffer cost no (N, D) gradient; change such keys after the
+    backward pass, not before. A bias of -inf takes a key out (with smoothing the loss is then infinite). `chunk` is how
+    many keys are scored at a time: a GPU with millions of keys is faster with more than the default.
+
+    `span` is (first, end), both (B,) int64: row b looks only at the keys first[b] <= row < end[b], as if the others
+    scored -inf; smoothing spreads over the span. For keys sorted by class and queries that look within one class. On a
+    CPU a chunk is scored only for rows whose span reaches into it; a GPU scores all and masks, so as not to wait.
+
+    With a `shard` the keys are the rows of this process, targets and spans count over all rows, and every process gives
+    the same features; each gets the loss over all keys, and gradients of its own keys' part.
+
+    `hit` carries no gradient. A tie counts as a hit, and a loss of NaN never does. On a GPU nothing is read back to be
+    checked: a target that names no key, or none of its span, gives NaN as loss and as gradient; on a CPU it is refused.
+
+    >>> features, keys = torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> found = index_cross_entropy(features, keys, torch.tensor([0, 2]), scale=2.0, chunk=2)
+    >>> [round(loss, 4) for loss in found.loss.tolist()], found.hit.tolist()
+    ([0.7586, 0.7586], [True, True])
+    >>> span = torch.tensor([0, 1]), torch.tensor([2, 3])
+    >>> found = index_cross_entropy(features, keys, torch.tensor([1, 2]), scale=2.0, span=span)
+    >>> [round(loss, 4) for loss in found.loss.tolist()], found.hit.tolist()
+    ([2.1269, 0.6931], [False, True])
+    """
+    total = len(keys) if shard is None else shard.total
+    check_given(features, keys, target, bias, scale, smoothing, chunk, total)
+    order = None
+    if span is not None:
+        target, order = check_span(span, target, total)
+    if shard is not None and shard.processes > 1:
+        target = target - shard.first
+        span = None if span is None else (span[0] - shard.first, span[1] - shard.first)
+    factors = torch.promote_types(features.dtype, keys.dtype)
+    sums = torch.promote_types(factors, torch.float32)
+    if features.is_cuda and torch.is_autocast_enabled("cuda") and sums == torch.float32:
+        factors = torch.get_autocast_dtype("cuda")
+    if factors != torch.bfloat16 or not features.is_cuda:  # float16 would lose the small gradients
+        factors = sums
+    if not isinstance(scale, Tensor):
+        scale = features.new_full((), scale, dtype=sums)
+    first, end = span or (None, None)
+    if order is not None and first is not None and end is not None:
+        features, target, first, end = features[order], target[order], first[order], end[order]
+    given = features, keys, bias, scale, target, first, end, smoothing, chunk, factors, shard
+    loss, hit = _IndexCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    if order is None:
+        return IndexLoss(loss, hit)
+    back = order.argsort()
+    return IndexLoss(loss[back], hit[back])
+
+
+class _IndexCrossEntropy(torch.autograd.Function):
+    """The loss and its gradients. With E = exp(score - top), a chunk's part of the softmax is E / total."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        features: Tensor,
+        keys: Tensor,
+        bias: Tensor | None,
+        scale: Tensor,
+        target: Tensor,
+        first: Tensor | None,
+        end: Tensor | None,
+        smoothing: float,
+        chunk: int,
+        factors: torch.dtype,
+        shard: Shard | None,
+    ) -> tuple[Tensor, Tensor]:
+        sums = torch.promote_types(factors, torch.float32)
+        scaled = scale.reshape(()).to(sums) * features.to(sums)
+        # finite, so that a chunk of keys that are all taken out (-inf) does not give inf - inf
+        top = scaled.new_full((len(features),), torch.finfo(sums).min)
+        total, mean = torch.zeros_like(top), torch.zeros_like(top)
+        own = torch.full_like(top, torch.nan)  # stays so where the target names no key
+        sizes = _sizes(top, keys, first, end, shard)
+        for rows, start, scores, _, outside in _chunks(scaled, keys, bias, first, end, chunk, factors):
+            local, inside = _locate(target[rows], start, scores.shape[1])
+            torch.where(inside, scores.gather(1, local).squeeze(1), own[rows], out=own[rows])
+            if smoothing:
+                kept = scores if outside is None else scores.masked_fill_(outside, 0)
+                mean[rows].add_(kept.sum(1) / sizes[rows])
+            if outside is not None:
+                scores.masked_fill_(outside, -torch.inf)
+            higher = torch.maximum(top[rows], scores.amax(1))
+            more = scores.sub_(higher.unsqueeze(1)).exp_().sum(1)
+            total[rows].mul_((top[rows] - higher).exp_()).add_(more)
+            top[rows] = higher
+        if shard is not None and shard.processes > 1:
+            top, total, own, mean = _together(top, total, own, mean, shard)
+        total = torch.where(own.isnan(), own, total)  # a NaN that reaches the gradients too
+        # log(total) + (top - own), not (log(total) + top) - own: a small loss under large scores keeps its digits
+        losses = total.log() + (top - own)
+        if smoothing:
+            losses = (1 - smoothing) * losses + smoothing * (total.log() + (top - mean))
+        hit = (own >= top) & ~losses.isnan()
+        ctx.save_for_backward(features, keys, bias, scale, target, first, end, top, total)
+        ctx.settings = smoothing, chunk, factors, shard
+        ctx.mark_non_differentiable(hit)
+        return losses, hit
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        features, keys, bias, scale, target, first, end, top, total = ctx.saved_tensors
+        smoothing, chunk, factors, shard = ctx.settings
+        sums = torch.promote_types(factors, torch.float32)
+        needs_features, needs_keys, needs_bias, needs_scale = ctx.needs_input_grad[:4]
+        factor = scale.reshape(()).to(sums)
+        scaled = factor * features.to(sums)
+        # the gradient of the scores is weight * (E - total * wanted); the weight goes to the smaller factor
+        # each process was asked for the gradients of its own rows: all need all
+        asked = grads[0] if shard is None else sum_over(grads[0], shard)
+        weight = asked.to(sums) / total
+        weighted = (weight.unsqueeze(1) * scaled).to(factors)
+        spread = smoothing * total / _sizes(top, keys, first, end, shard)
+        mixed = torch.zeros_like(scaled)
+        # zeros: a chunk outside every span is not visited
+        keys_grad = torch.zeros_like(keys, memory_format=torch.contiguous_format) if needs_keys else None
+        bias_grad = torch.zeros_like(bias, memory_format=torch.contiguous_format) if needs_bias else None
+        for rows, start, scores, part, outside in _chunks(scaled, keys, bias, first, end, chunk, factors):
+            stop = start + scores.shape[1]
+            local, inside = _locate(target[rows], start, scores.shape[1])
+            scores.sub_(top[rows].unsqueeze(1)).exp_()
+            if smoothing:
+                scores.sub_(spread[rows].unsqueeze(1))
+            if outside is not None:
+                scores.masked_fill_(outside, 0)
+            scores.scatter_add_(1, local, torch.where(inside, (smoothing - 1) * total[rows], 0).unsqueeze(1))
+            if bias_grad is not None:
+                bias_grad[start:stop] = _product(weight[rows].unsqueeze(0), scores).squeeze(0)
+            scores = scores.to(factors)
+            if needs_features or needs_scale:
+                mixed[rows].add_(_product(scores, part))
+            if keys_grad is not None:
+                keys_grad[start:stop] = _product(scores.T, weighted[rows])
+        mixed *= weight.unsqueeze(1)
+        features_grad = (factor * mixed).to(features.dtype) if needs_features else None
+        scale_grad = (features * mixed).sum().to(scale.dtype).reshape(scale.shape) if needs_scale else None
+        return features_grad, keys_grad, bias_grad, scale_grad, None, None, None, None, None, None, None
+
+
+class _Chunk(NamedTuple):
+    """Some keys, scored for the rows of the batch that need them."""
+
+    rows: slice
+    start: int  # the first key
+    scores: Tensor  # (b, n), in one buffer that the next chunk uses again
+    keys: Tensor  # (n, D)
+    outside: Tensor | None  # (b, n), True where the key is not in the row's span
+
+
+def _chunks(
+    scaled: Tensor,
+    keys: Tensor,
+    bias: Tensor | None,
+    first: Tensor | None,
+    end: Tensor | None,
+    chunk: int,
+    factors: torch.dtype,
+) -> Iterator[_Chunk]:
+    """Score the keys, `chunk` at a time; on a CPU the rows are sorted by the first key of their span."""
+    left = scaled.to(factors)
+    buffer = scaled.new_empty(len(scaled) * min(chunk, len(keys)))
+    rows, outside = slice(0, len(scaled)), None
+    starts = reach = None
+    if first is not None and end is not None and first.device.type == "cpu":
+        starts, reach = first.tolist(), end.cummax(0).values.tolist()
+    for start in range(0, len(keys), chunk):
+        stop = min(start + chunk, len(keys))
+        if starts is not None and reach is not None:
+            rows = slice(bisect_right(reach, start), bisect_left(starts, stop))  # all others miss this chunk
+            if rows.start >= rows.stop:
+                continue
+        part = keys[start:stop].to(factors)
+        scores = buffer[: (rows.stop - rows.start) * len(part)].view(-1, len(part))
+        _product(left[rows], part.T, out=scores)
+        if bias is not None:
+            scores += bias[start:stop]
+        if first is not None and end is not None:
+            numbers = torch.arange(start, stop, device=keys.device)
+            outside = numbers < first[rows].unsqueeze(1)
+            outside |= numbers >= end[rows].unsqueeze(1)
+        yield _Chunk(rows, start, scores, part, outside)
+
+
+def _together(top: Tensor, total: Tensor, own: Tensor, mean: Tensor, shard: Shard) -> tuple[Tensor, ...]:
+    """Put the running values of all processes together; the target is among the keys of one of them."""
+    highest = max_over(top, shard)
+    found = sum_over((~own.isnan()).to(own.dtype), shard)
+    own = sum_over(own.where(~own.isnan(), 0.0), shard)
+    whole = sum_over(total * (top - highest).exp(), shard)
+    return highest, whole, own.where(found > 0, torch.nan), sum_over(mean, shard)
+
+
+def _sizes(like: Tensor, keys: Tensor, first: Tensor | None, end: Tensor | None, shard: Shard | None) -> Tensor:
+    """How many keys each row looks at, (B,)."""
+    if first is None or end is None:
+        return torch.full_like(like, len(keys) if shard is None else shard.total)
+    return (end - first).to(like.dtype)
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """The matrix product with float32 or wider sums, whatever autocast says."""
+    with torch.autocast(a.device.type, enabled=False):
+        if b.dtype == torch.bfloat16:
+            return torch.mm(a, b, out_dtype=torch.float32, out=out)
+        return torch.mm(a, b, out=out)
+
+
+def _locate(target: Tensor, start: int, n: int) -> tuple[Tensor, Tensor]:
+    """Where each target lies in a chunk, (B, 1), and whether it does, (B,)."""
+    local = target - start
+    return local.clamp(0, n - 1).unsqueeze(1), (local >= 0) & (local < n)
+
+
+def sampled_cross_entropy(
+    features: Tensor,
+    keys: Tensor,
+    target: Tensor,
+    *,
+    rate: float,
+    generator: torch.Generator,
+    bias: Tensor | None = None,
+    scale: float | Tensor = 1.0,
+    smoothing: float = 0.0,
+    chunk: int = 8192,
+) -> IndexLoss:
+    """Cross-entropy over a random share of the keys: as `index_cross_entropy`, in `rate` of its time.
+
+    One sample of max(ceil(rate * N), min(B, N)) different keys serves the whole batch: the targets of the batch, then
+    keys drawn evenly from the rest. It estimates the loss of telling the target from that sample, not from all keys,
+    so without smoothing it is never above the exact loss: where the target has probability p among all keys, it is
+    too low by about -log(p + r * (1 - p)), r the share of the sample: -log(r) before training, nothing once p is 1.
+    `hit` likewise says that the target was the best of the sample: it is True more often than over all keys. Smoothing
+    spreads over the sample. At rate 1 both are exact. The generator draws on its own device. There is no `span`: one
+    sample serves every row, so a row's class could have no key in it but the target.
+
+    >>> features, keys, target = torch.zeros(1, 2), torch.ones(8, 2), torch.tensor([3])
+    >>> sampled = sampled_cross_entropy(features, keys, target, rate=0.25, generator=torch.Generator())
+    >>> exact = index_cross_entropy(features, keys, target)
+    >>> [round(float(x), 4) for x in (sampled.loss, exact.loss)]  # log(2) and log(8)
+    [0.6931, 2.0794]
+    """
+    if not 0 < rate <= 1:
+        raise UsageError(f"rate must lie in (0, 1], got {rate}; 1 uses every key")
+    check_given(features, keys, target, bias, scale, smoothing, chunk)
+    count = max(math.ceil(rate * len(keys)), min(len(target), len(keys)))
+    if count < len(keys):
+        known = (target >= 0) & (target < len(keys))  # on a GPU not checked: an unknown one stays so and gives NaN
+        rows = _sample_rows(len(keys), count, target.clamp(0, len(keys) - 1), generator)
+        target = torch.where(known, torch.searchsorted(rows, target), -1)
+        keys = keys.index_select(0, rows)
+        bias = None if bias is None else bias.index_select(0, rows)
+    return index_cross_entropy(features, keys, target, bias=bias, scale=scale, smoothing=smoothing, chunk=chunk)
+
+
+def _sample_rows(n: int, count: int, target: Tensor, generator: torch.Generator) -> Tensor:
+    """`count` different rows of n in rising order: all targets, the others drawn evenly; nothing waits for a GPU."""
+    rank = torch.randperm(n, generator=generator, device=generator.device).to(target.device)
+    rank.index_fill_(0, target, -1)
+    return rank.topk(count, largest=False).indices.sort().values

@@ -1,0 +1,233 @@
+"""The bank of a run: samples withheld, restored, erased and added without training again.
+
+For runs with an exemplar head, where a sample is a key. Each function takes a run, or a fitted classifier, and gives
+back a new run, or the same where there is nothing to change; `write_run` keeps it. The network stays as it was trained:
+an added sample taught it nothing (unless it was trained on before, without an index or until it was erased), and what
+it learned from an erased one stays in its weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from provnet.base.errors import DataError, NonFiniteError, UsageError, did_you_mean
+from provnet.base.files import brief, shown
+from provnet.base.progress import progress_bar
+from provnet.data.dataset import ImageData, image_data, refuse_changed
+from provnet.data.select import data_name, free_ids, together, with_classes
+from provnet.heads.exemplar import unit
+from provnet.heads.keys import PackedKeys, pack
+from provnet.models.keys import exemplar_head, features_at_once, features_of, joined, keys_of, with_keys
+from provnet.runs.files import SAMPLES
+from provnet.runs.inputs import BYTES, Fitted, range_problem, run_of
+from provnet.runs.run import Run
+from provnet.samples.identity import SampleTable
+
+
+def newcomers(run: Run, data: ImageData, *, skip_known: bool = False) -> ImageData:
+    """The samples of `data` that can be added to a run, with its class numbers; what does not fit it is refused.
+
+    A sample whose pixels the run has is refused by name, or left out with `skip_known`; so is the second of two equal
+    ones.
+    """
+    _check_values(run, data)
+    named = with_classes(data, run.samples.class_names)
+    _refuse_untrained(run, named)
+    fresh = _unknown(run.samples, named, skip_known=skip_known)
+    if len(run.samples) + len(fresh) > SAMPLES:
+        raise UsageError(f"a run holds at most {SAMPLES:,} samples, these would be {len(run.samples) + len(fresh):,}")
+    return fresh
+
+
+def _check_values(run: Run, data: ImageData) -> None:
+    network = run.config.network
+    if len(image_data("the samples to add", data)) == 0:
+        raise DataError("there are no samples to add")
+    if data.shape != network.input_shape:
+        raise DataError(
+            f"the samples to add have shape {data.shape}, the run takes {network.input_shape}; "
+            "bring them to that shape first"
+        )
+    given = "bytes" if data.images.dtype == torch.uint8 else "float values"
+    taken = "bytes" if network.scale == BYTES else "float values"
+    if given != taken:
+        raise DataError(f"the samples to add are {given}, the run was trained on {taken}; convert them first")
+    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+        raise NonFiniteError("the samples to add hold NaN or infinite values; clean them first")
+    refuse_changed("the samples to add", data)
+    problem = range_problem(network, data.images.numpy())
+    if problem:
+        raise DataError(f"the samples to add: {problem}")
+
+
+def _refuse_untrained(run: Run, data: ImageData) -> None:
+    """Refuse classes that had no samples in training; one whose samples were erased since still has its mean."""
+    sizes = np.bincount(run.samples.labels, minlength=len(run.samples.class_names))
+    never = (sizes == 0) & (run.network.support.mean == 0).all(1).cpu().numpy()
+    found = np.flatnonzero(never[data.samples.labels])
+    if len(found):
+        name = brief(data.class_names[int(data.samples.labels[found[0]])])
+        raise UsageError(f'class "{name}" had no samples in training: the run cannot tell it from others; train again')
+
+
+def _unknown(samples: SampleTable, data: ImageData, *, skip_known: bool) -> ImageData:
+    owners = {row.tobytes(): name for name, row in zip(samples.sample_ids, samples.pixel_sha256, strict=True)}
+    fresh, known = [], []
+    for i, row in enumerate(data.samples.pixel_sha256):
+        owner = owners.get(row.tobytes())
+        if owner is None:
+            owners[row.tobytes()] = data.samples.sample_ids[i]
+            fresh.append(i)
+        else:
+            known.append((i, owner))
+    if not known:
+        return data
+    if skip_known:
+        return data.select(np.array(fresh, dtype=np.int64))
+    first, owner = known[0]
+    place = samples.id_places.get(owner, -1)
+    where = "comes before it" if place < 0 else "is in the run"
+    if place >= 0 and samples.withheld[place]:
+        where = "is in the run, withheld (restore it instead)"
+    raise UsageError(
+        f'"{shown(data.samples.sample_ids[first])}" has the pixels of "{shown(owner)}", which {where}; '
+        f"{len(known):,} of {len(data):,} samples are known: leave them out with --skip-known"
+    )
+
+
+NOT_TRAINED = -1.0  # the class loss of an added sample in every epoch: it was in none of them
+HINTED = 20_000  # ids that an unknown one is compared with: that takes time
+
+
+def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
+    """These samples are no longer named; their keys stay in the run, and `restore` undoes it.
+
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> import provnet
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> run = withhold(fit(data, head="exemplar", config=train_config(epochs=1)), ["train/3"])
+    >>> 3 in provnet.explain(run, data.images[3:4], k=40).index
+    False
+    """
+    run = run_of(run)
+    return _flagged(run, ids, withheld=True)
+
+
+def restore(run: Run | Fitted, ids: Iterable[str]) -> Run:
+    """These samples may be named again."""
+    run = run_of(run)
+    return _flagged(run, ids, withheld=False)
+
+
+def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
+    """These samples are taken out: key, id, hashes, label, path, source and losses. What the weights learned stays.
+
+    A class that loses its last sample keeps its place, but is never predicted.
+    """
+    run = run_of(run)
+    head = exemplar_head(run.network)
+    kept = np.setdiff1d(np.arange(len(run.samples)), _positions(run, ids))
+    samples = run.samples.select(kept)
+    _refuse_none_left(samples)
+    config = replace(run.config, evaluation=None, erased=run.config.erased + len(run.samples) - len(kept))
+    if not samples.added.any():  # where they came from is forgotten, too
+        config = replace(config, added=())
+    return replace(
+        run,
+        network=with_keys(run.network, torch.tensor(samples.labels), keys_of(head, torch.from_numpy(kept))),
+        config=config,
+        samples=samples,
+        history=None if run.history is None else np.ascontiguousarray(run.history[:, kept]),
+    )
+
+
+def add(run: Run | Fitted, data: ImageData, *, skip_known: bool = False, progress: bool = False) -> Run:
+    """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
+
+    Pixels that are in the bank already are refused by name, or left out with `skip_known`. An id that is taken gets
+    the name of the data in front. The losses of an added sample are -1: it was in no epoch.
+
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> import provnet
+    >>> data = provnet.open_data("embedded")
+    >>> first, config = data.select(torch.arange(40)), train_config(epochs=1)
+    >>> run = fit(first, network="single", head="exemplar", config=config)
+    >>> more = add(run, data.select(torch.arange(40, 42)))
+    >>> provnet.explain(more, data.images[40:42], k=1).index.tolist()
+    [[40], [41]]
+    """
+    run = run_of(run)
+    head = exemplar_head(run.network)
+    new = newcomers(run, data, skip_known=skip_known)
+    if len(new) == 0:
+        return run
+    ids = free_ids(run.samples.sample_ids, new.samples.sample_ids, data_name(data.spec))
+    samples = together(run.samples, new.samples, ids, added=True)
+    keys = joined([keys_of(head, torch.arange(len(run.samples))), *_keys(run, new, progress)])
+    history = run.history
+    if history is not None:
+        nothing = np.full((len(history), len(new)), NOT_TRAINED, dtype=history.dtype)
+        history = np.concatenate([history, nothing], axis=1)
+    known = (run.config.data, *run.config.added)
+    specs = run.config.added if data.spec in known else (*run.config.added, data.spec)
+    return replace(
+        run,
+        network=with_keys(run.network, torch.tensor(samples.labels), keys),
+        config=replace(run.config, evaluation=None, added=specs),
+        samples=samples,
+        history=history,
+    )
+
+
+def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:
+    exemplar_head(run.network)
+    flags = run.samples.withheld.copy()
+    flags[_positions(run, ids)] = withheld
+    if (flags == run.samples.withheld).all():
+        return run
+    samples = replace(run.samples, withheld=flags)
+    _refuse_none_left(samples)
+    return replace(run, samples=samples, config=replace(run.config, evaluation=None))
+
+
+def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
+    """The index of each id; an unknown one is refused with the nearest that is known."""
+    places = run.samples.id_places
+    given = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else list(ids)
+    strange = [name for name in given if not isinstance(name, str)]
+    if strange:
+        raise UsageError(f"samples are named by their ids, text such as run.samples.sample_ids; got {strange[0]!r:.80}")
+    wanted = list(dict.fromkeys(given))
+    if not wanted:
+        raise UsageError("no sample was named; give the ids of some samples of the run")
+    unknown = [name for name in wanted if name not in places]
+    if unknown:
+        near = [name for name in places if len(places) <= HINTED or abs(len(name) - len(unknown[0])) <= 1]
+        hint = did_you_mean(shown(unknown[0]), map(shown, near[:HINTED]))
+        more = f" ({len(unknown):,} such ids)" if len(unknown) > 1 else ""
+        raise UsageError(f'the run has no sample "{shown(unknown[0])}"{more}; it has {len(places):,} others.{hint}')
+    return np.array([places[name] for name in wanted], dtype=np.int64)
+
+
+def _refuse_none_left(samples: SampleTable) -> None:
+    if samples.withheld.all():
+        raise UsageError("no sample would be left to be named; a run needs at least one that is not withheld")
+
+
+def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
+    """The keys of some samples, in the type that the run stores; one pass through the network."""
+    net, head = run.network.eval(), exemplar_head(run.network)
+    made = []
+    with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
+        step = features_at_once(data.images, head.keys.device)
+        for start in range(0, len(data), step):
+            images = data.images[start : start + step].to(head.keys.device)
+            made.append(pack(unit(features_of(net, images)), head.stored))
+            update(min(start + step, len(data)), "")
+    return made

@@ -1,0 +1,498 @@
+"""Credit: whose samples stand behind a set of answers, with intervals over the queries.
+
+The credit of a contributor is the mean, over the supported queries, of the weight that falls on their samples: each
+such query gives 1 in all. A query without a supporting sample credits nobody and is counted apart; so is one whose
+samples are all withheld. Withheld samples get nothing: those that may be named share their part.
+
+Letters: Q queries, N samples, G contributors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.answers.attribution import WEIGHTS, Equal, all_weights, attribute, equal_slots
+from provnet.answers.explanation import active_network
+from provnet.base.batches import at_once
+from provnet.base.errors import DataError, UsageError, did_you_mean, one_of
+from provnet.base.files import check_memory, shown
+from provnet.base.progress import progress_bar
+from provnet.base.stats import LEVEL, Interval
+from provnet.data.dataset import ImageData
+from provnet.heads.exemplar import SCORES, ExemplarHead, unit
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.runs.inputs import Fitted, checked, run_of, whole
+from provnet.runs.run import Run
+from provnet.samples.csvfile import read_rows
+from provnet.samples.identity import SampleTable
+
+
+class Mass(NamedTuple):
+    """Weights of a batch, summed.
+
+    Attributes:
+        by_group: (B, G) float64, each row adds up to 1; or to 0 where no sample may be named.
+        by_sample: (N,) float64, summed over the queries that count.
+        counts: (B,) bool, queries that are supported and have a sample that may be named.
+        supported: (B,) bool.
+    """
+
+    by_group: Tensor
+    by_sample: Tensor
+    counts: Tensor
+    supported: Tensor
+
+
+@torch.no_grad()
+def credit_mass(
+    net: ProvenanceNet,
+    images: Tensor,
+    groups: Tensor,
+    count: int,
+    threshold: float,
+    *,
+    k: int = 0,
+    weights: str,
+    equal: Equal | None = None,
+) -> Mass:
+    """Weights of raw images (B, ...) by group; `groups` (N,) int64 gives the group of each sample, 0 to count - 1.
+
+    Samples that are `equal`, see `equal.equal_slots`, share their weight, whatever their group.
+
+    >>> from provnet.heads.index_map import IndexMap
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.models.network import build
+    >>> net = build(NetworkConfig("single", "mlp", (4,), classes=2), IndexMap([1, 0, 1])).eval()
+    >>> groups = torch.tensor([0, 0, 1])
+    >>> credit_mass(net, torch.zeros(1, 4), groups, 2, -1e9, weights="plain").by_group.sum().item()
+    1.0
+    """
+    output = net(images)
+    best = attribute(net, output, max(k, 1), weights, equal)  # refuses what is not finite
+    supported = best.support >= threshold
+    if k > 0:
+        return _of_slots(best.index, best.weight, groups, count, supported)
+    if output.index_scores is None:
+        return _of_keys(net, output, groups, count, supported, joint=weights == "joint")
+    return _of_slots(*all_weights(net, output, weights, equal), groups, count, supported)
+
+
+def _of_keys(
+    net: ProvenanceNet, output: ProvenanceOutput, groups: Tensor, count: int, supported: Tensor, *, joint: bool
+) -> Mass:
+    head = net.index_head
+    assert isinstance(head, ExemplarHead)
+    labels, queries = head.index_map.labels, unit(output.index_features)
+    totals = head.class_totals(output.index_features).masked_fill(head.index_map.sizes == 0, -torch.inf)
+    bias = _bias(totals, output, within=head.conditional, joint=joint)
+    counts = supported & torch.isfinite(bias).any(1)
+    by_group = torch.zeros(len(queries), count, dtype=torch.float64, device=queries.device)
+    by_sample = torch.zeros(len(groups), dtype=torch.float64, device=queries.device)
+    size = max(1, SCORES[queries.device.type] // max(len(queries), 1))
+    for start in range(0, len(groups), size):
+        keys = head.bank.unpacked(slice(start, start + size))
+        index = head.order[start : start + len(keys)]
+        shares = (head.scale * (queries @ keys.t()) + bias[:, labels[index]]).exp().double()
+        by_group.index_add_(1, groups[index], shares)
+        by_sample[index] = counts.double() @ shares
+    return Mass(_whole(by_group), by_sample, counts, supported)
+
+
+def _bias(totals: Tensor, output: ProvenanceOutput, *, within: bool, joint: bool) -> Tensor:
+    """(B, C) what turns the scores of a class into logs of shares; -inf where a class has no part."""
+    if within:
+        chosen = torch.zeros_like(totals, dtype=torch.bool).scatter_(1, output.classes.unsqueeze(1), True)
+        return (-totals).where(chosen & torch.isfinite(totals), -torch.inf)
+    if joint:
+        log_class = torch.log_softmax(output.logits.float(), 1).masked_fill(~torch.isfinite(totals), -torch.inf)
+        bias = torch.log_softmax(log_class, 1) - totals
+        return bias.where(torch.isfinite(totals), -torch.inf)
+    return (-totals.logsumexp(1, keepdim=True)).expand_as(totals)
+
+
+def _of_slots(index: Tensor, weight: Tensor, groups: Tensor, count: int, supported: Tensor) -> Mass:
+    """From (B, S) samples, -1 where there is none, and their weights."""
+    there = index >= 0
+    shares = _whole(weight.double().where(there, 0.0))
+    index = index.clamp(min=0)
+    counts = supported & there.any(1)
+    by_group = torch.zeros(len(index), count, dtype=torch.float64, device=index.device)
+    by_group.scatter_add_(1, groups[index], shares)
+    by_sample = torch.zeros(len(groups), dtype=torch.float64, device=index.device)
+    by_sample.index_add_(0, index.flatten(), (shares * counts.unsqueeze(1)).flatten())
+    return Mass(by_group, by_sample, counts, supported)
+
+
+def _whole(shares: Tensor) -> Tensor:
+    """Rows that add up to 1, but for rounding at most, or to 0."""
+    total = shares.sum(1, keepdim=True)
+    return shares / total.where(total > 0, 1.0)
+
+
+POINTS = 200  # of a curve that is drawn
+
+
+def gini(shares: np.ndarray) -> float:
+    """0 where all have the same, (n - 1) / n where one of n has all; 0 where nobody has anything.
+
+    >>> gini(np.array([1, 1, 1])), gini(np.array([0, 0, 1.0])), gini(np.array([1, 3]))
+    (0.0, 0.6666666666666666, 0.25)
+    """
+    ordered = _ordered(shares)
+    total, n = float(ordered.sum()), len(ordered)
+    if n == 0 or total == 0:
+        return 0.0
+    return max(0.0, float(((2 * np.arange(1, n + 1) - n - 1) * ordered).sum()) / (n * total))
+
+
+def lorenz(shares: np.ndarray) -> tuple[tuple[float, float], ...]:
+    """(share of contributors, share of what they have together), smallest first, from (0, 0) to (1, 1).
+
+    >>> lorenz(np.array([3, 1]))
+    ((0.0, 0.0), (0.5, 0.25), (1.0, 1.0))
+    """
+    ordered = _ordered(shares)
+    total, n = float(ordered.sum()), len(ordered)
+    if n == 0 or total == 0:
+        return ()
+    kept = np.unique(np.linspace(0, n, min(n, POINTS) + 1).round().astype(np.int64))
+    height = np.concatenate([[0.0], np.cumsum(ordered) / total])
+    height[-1] = 1.0
+    return tuple((float(i / n), float(height[i])) for i in kept)
+
+
+def _ordered(shares: np.ndarray) -> np.ndarray:
+    values = np.sort(np.asarray(shares, dtype=np.float64))
+    if values.ndim != 1 or not np.isfinite(values).all() or (len(values) and values[0] < 0):
+        raise UsageError("shares must be one list of finite numbers, none of them negative")
+    return values
+
+
+UNLISTED = "(not listed)"  # how samples without a contributor are called
+NOBODY = "no query is supported: nobody is credited"
+
+
+@dataclass(frozen=True)
+class Contributor:
+    """The credit of one contributor.
+
+    Attributes:
+        name: as given; UNLISTED for samples without one.
+        listed: False for those.
+        samples: how many of theirs may be named.
+        share: of all credit, with its bootstrap interval; n is the number of queries that credit anybody.
+        rank: 1 is the largest share; `rank_low` to `rank_high` hold 95 % of the draws.
+        first: share of the draws in which it is the largest.
+        lift: share of the credit over share of the samples: 1 is what size alone would give.
+    """
+
+    name: str
+    listed: bool
+    samples: int
+    share: Interval
+    rank: int
+    rank_low: int
+    rank_high: int
+    first: float
+    lift: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**vars(self), "share": self.share.to_json()}
+
+
+def ranked(
+    names: list[str], listed: np.ndarray, sizes: np.ndarray, shares: np.ndarray, draws: int, seed: int
+) -> tuple[tuple[Contributor, ...], np.ndarray, Interval]:
+    """The ranking, its order among `names`, and the Gini coefficient; from the (q, G) shares of queries that count."""
+    n, total = len(shares), int(sizes.sum())
+    if n == 0:
+        order = np.argsort(-sizes, kind="stable")
+        none = Interval(None, 0, None, None, NOBODY)
+        many = len(order)
+        rows = [Contributor(names[g], bool(listed[g]), int(sizes[g]), none, 1, 1, many, 0.0, None) for g in order]
+        return tuple(rows), order, none
+    mean = shares.mean(0)
+    order = np.argsort(-mean, kind="stable")
+    drawn = _drawn(shares, draws, seed)
+    ends = (1 - LEVEL) / 2, (1 + LEVEL) / 2
+    low, high = np.quantile(drawn, ends, axis=0) if n > 1 else (np.zeros(len(mean)), np.ones(len(mean)))
+    ranks = np.argsort(np.argsort(-drawn, axis=1, kind="stable"), axis=1) + 1
+    rank_low, rank_high = np.quantile(ranks, ends, axis=0, method="nearest")
+    first = (ranks == 1).mean(0)
+    rows = [
+        Contributor(
+            name=names[g],
+            listed=bool(listed[g]),
+            samples=int(sizes[g]),
+            share=Interval(float(mean[g]), n, float(low[g]), float(high[g])),
+            rank=number,
+            rank_low=int(rank_low[g]) if n > 1 else 1,
+            rank_high=int(rank_high[g]) if n > 1 else len(mean),
+            first=float(first[g]),
+            lift=float(mean[g] * total / sizes[g]),
+        )
+        for number, g in enumerate(order.tolist(), 1)
+    ]
+    unequal = [gini(one[listed]) for one in drawn]
+    ends_of = np.quantile(unequal, ends) if n > 1 else (0.0, 1.0)
+    return tuple(rows), order, Interval(gini(mean[listed]), n, float(ends_of[0]), float(ends_of[1]))
+
+
+def _drawn(shares: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """(draws, G) mean shares of as many queries, drawn again."""
+    chance = np.random.default_rng([seed, 61])
+    n = len(shares)
+    return np.stack([np.bincount(chance.integers(0, n, n), minlength=n) @ shares / n for _ in range(draws)])
+
+
+DRAWS = 2000
+OUTPUTS = 2**24  # scores of an output layer held at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Credit:
+    """Whose samples stand behind a set of answers.
+
+    Attributes:
+        ranking: all contributors with a sample that may be named, the largest share first.
+        queries, supported: how many there were, and how many credit somebody.
+        unsupported: queries without a supporting sample.
+        unnamed: supported ones whose samples are all withheld.
+        withheld: samples that are never credited.
+        gini: inequality of the listed contributors' shares, 0 where all have the same.
+        gini_samples: the same of the number of their samples.
+        lorenz, lorenz_samples: (share of contributors, share of credit) points, the smallest first.
+        k, weights: which weights were counted.
+        by_query: (Q, G) share of each contributor, in the order of `ranking`; zeros where nobody is credited.
+        by_sample: (N,) share of all credit that each sample has; 0 where it is withheld.
+        group: (N,) int64, the place in `ranking` of each sample's contributor; -1 where it is withheld.
+    """
+
+    ranking: tuple[Contributor, ...]
+    queries: int
+    supported: int
+    unsupported: int
+    unnamed: int
+    withheld: int
+    gini: Interval
+    gini_samples: float
+    lorenz: tuple[tuple[float, float], ...]
+    lorenz_samples: tuple[tuple[float, float], ...]
+    k: int
+    weights: str
+    by_query: np.ndarray
+    by_sample: np.ndarray
+    group: np.ndarray
+
+    def __repr__(self) -> str:
+        """One line: shares of all queries would fill a page."""
+        return f"Credit({len(self.ranking):,} contributors, {self.supported:,} of {self.queries:,} queries supported)"
+
+    def top(self, place: int, most: int = 5) -> np.ndarray:
+        """The samples of a contributor that have the most credit, best first; those without any are left out."""
+        own = np.flatnonzero(self.group == place)
+        best = own[np.argsort(-self.by_sample[own], kind="stable")][:most]
+        return best[self.by_sample[best] > 0]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, without what belongs to single queries and samples."""
+        counts = {name: getattr(self, name) for name in ("queries", "supported", "unsupported", "unnamed", "withheld")}
+        return {
+            **counts,
+            "counted": "all weights" if self.k == 0 else f"the {self.k} largest weights of each query",
+            "k": self.k,
+            "weights": self.weights,
+            "contributors": [one.to_json() for one in self.ranking],
+            "gini": self.gini.to_json(),
+            "gini_samples": self.gini_samples,
+            "lorenz": [list(point) for point in self.lorenz],
+            "lorenz_samples": [list(point) for point in self.lorenz_samples],
+        }
+
+
+def credit(
+    run: Run | Fitted,
+    images: Tensor | np.ndarray | ImageData,
+    contributors: Sequence[str | None],
+    *,
+    k: int = 0,
+    weights: str = "plain",
+    draws: int = DRAWS,
+    seed: int = 0,
+    batch_size: int | None = None,
+    progress: bool = False,
+    warn: bool = True,
+) -> Credit:
+    """Share the credit for the answers to raw images (Q, ...) among contributors, one for each of the run's N samples.
+
+    A sample whose contributor is None belongs to UNLISTED. `k` counts only the k largest weights of each query, 0 all
+    of them. `draws` of the queries give the intervals. Images whose values cannot lie in the range trained on get a
+    UserWarning, unless `warn` is False because they were looked at before. `batch_size` of them go through the network
+    at a time; None chooses by their size (`provnet.base.batches`).
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> run = fit(data, config=train_config(epochs=1))
+    >>> found = credit(run, data.images[:6], ["ann", "bob"] * 20)
+    >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
+    (['ann', 'bob'], 1.0)
+    """
+    run = run_of(run)
+    queries, k = checked(run, images, warn=warn), whole("k", k, 0)
+    draws, seed = whole("draws", draws, 20), whole("seed", seed, 0)  # their ends are the intervals
+    _check(run, contributors)
+    one_of("weights", weights, WEIGHTS)
+    net, kept = active_network(run)
+    active = np.arange(len(run.samples)) if kept is None else kept
+    names = sorted({name for i in active.tolist() if (name := contributors[i]) is not None})
+    listed = np.array([True] * len(names) + [False])
+    place = {name: number for number, name in enumerate(names)}
+    group = np.array([place.get(contributors[i] or "", len(names)) for i in active.tolist()], dtype=np.int64)
+    if not (group == len(names)).any():
+        listed = listed[:-1]
+    device = next(net.parameters()).device
+    groups = torch.from_numpy(group).to(device)
+    check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
+    equal = equal_slots(net, run.samples, weights)
+    by_sample = np.zeros(len(active))
+    parts, counts = [], []
+    threshold = run.config.threshold
+    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
+    size = min(size, max(1, OUTPUTS // len(active)))
+    net.eval()
+    with torch.inference_mode(), progress_bar("crediting", len(queries), progress) as update:
+        for start in range(0, len(queries), size):
+            batch = queries[start : start + size].to(device)
+            found = credit_mass(net, batch, groups, len(listed), threshold, k=k, weights=weights, equal=equal)
+            parts.append((found.by_group * found.counts.unsqueeze(1)).cpu().numpy())
+            counts.append(torch.stack([found.counts, found.supported]).cpu().numpy())
+            by_sample += found.by_sample.cpu().numpy()
+            update(min(start + size, len(queries)), "")
+    by_query, (credited, supported) = np.concatenate(parts), np.concatenate(counts, axis=1)
+    sizes = np.bincount(group, minlength=len(listed))
+    ranking, order, unequal = ranked([*names, UNLISTED], listed, sizes, by_query[credited], draws, seed)
+    everyone = np.full(len(run.samples), -1, dtype=np.int64)
+    everyone[active] = np.argsort(order)[group]
+    shared = np.zeros(len(run.samples))
+    shared[active] = by_sample / max(int(credited.sum()), 1)
+    return Credit(
+        ranking=ranking,
+        queries=len(queries),
+        supported=int(credited.sum()),
+        unsupported=int((~supported).sum()),
+        unnamed=int((supported & ~credited).sum()),
+        withheld=int(run.samples.withheld.sum()),
+        gini=unequal,
+        gini_samples=gini(sizes[listed]),
+        lorenz=lorenz(by_query[credited].mean(0)[listed]) if credited.any() else (),
+        lorenz_samples=lorenz(sizes[listed]),
+        k=k,
+        weights=weights,
+        by_query=by_query[:, order],
+        by_sample=shared,
+        group=everyone,
+    )
+
+
+def _check(run: Run, contributors: Sequence[str | None]) -> None:
+    if isinstance(contributors, str) or not isinstance(contributors, Sequence | np.ndarray):
+        given = repr(contributors) if isinstance(contributors, str) else type(contributors).__name__
+        raise UsageError(f"contributors must be a list, one for each sample or None; got {given:.80}")
+    if len(contributors) != len(run.samples):
+        raise UsageError(f"{len(contributors)} contributors for {len(run.samples)} samples; give one each, or None")
+    wrong = [name for name in contributors if not isinstance(name, str | None)]
+    if wrong:
+        raise UsageError(f"a contributor is named by text, or None where none is listed; got {wrong[0]!r:.80}")
+    if any(name in ("", UNLISTED) for name in contributors):
+        raise UsageError(f'a contributor must not be called "" or "{UNLISTED}"; None means that none is listed')
+
+
+NEEDED = ("sample_id", "contributor")
+HINTED = 20_000  # ids that an unknown one is compared with: that takes time
+
+
+@dataclass(frozen=True)
+class Contributors:
+    """A contributor for each sample of a run.
+
+    Attributes:
+        names: one for each sample, None where none is listed.
+        unlisted: samples without one.
+        strangers: ids in the file that the run does not have (never trained on, or erased since).
+        about: where it comes from.
+    """
+
+    names: tuple[str | None, ...]
+    unlisted: int
+    strangers: int
+    about: str
+
+
+def contributors_of(samples: SampleTable, path: Path | None) -> Contributors:
+    """The contributors that a file names, or those that the run's own table has.
+
+    >>> import provnet
+    >>> samples = provnet.open_data("embedded", limit=20).samples
+    >>> contributors_of(samples, None)
+    Traceback (most recent call last):
+    provnet.base.errors.UsageError: the run does not know who contributed its samples; give --by FILE ...
+    """
+    if path is None:
+        if not any(samples.sources):
+            raise UsageError(
+                "the run does not know who contributed its samples; give --by FILE with the columns "
+                f"{','.join(NEEDED)}, or train from data that say it: a manifest with a column source, an .npz with an "
+                "array sources, or open_data(..., sources=...)"
+            )
+        names = tuple(name or None for name in samples.sources)
+        return Contributors(names, sum(name is None for name in names), 0, "the sources of the training data")
+    found = read_contributors(path)
+    strangers = [name for name in found if name not in samples.id_places]
+    if len(strangers) == len(found):
+        near = list(samples.id_places)[:HINTED]
+        hint = did_you_mean(shown(strangers[0]), map(shown, near)) or f' Its first one is "{shown(near[0])}".'
+        raise DataError(
+            f"{shown(path.name)}: none of its {len(found):,} ids is a sample of the run, such as "
+            f'"{shown(strangers[0])}"; give the ids of the run.{hint}'
+        )
+    names = tuple(found.get(name) for name in samples.sample_ids)
+    return Contributors(names, sum(name is None for name in names), len(strangers), path.name)
+
+
+def read_contributors(path: Path) -> dict[str, str]:
+    """Sample id -> contributor; header, empty cells and ids that stand twice are refused with their row.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = Path(folder, "sources.csv")
+    ...     _ = place.write_text("sample_id,contributor\\ntrain/3,Ann\\n")
+    ...     read_contributors(place)
+    {'train/3': 'Ann'}
+    """
+    file = shown(path.name)
+    found: dict[str, str] = {}
+    rows: dict[str, int] = {}
+    for number, cell in read_rows(path, NEEDED):
+        sample_id, name = (cell[column] for column in NEEDED)
+        name = name.strip()
+        if not sample_id or not name:
+            raise DataError(f"{file} row {number}: sample_id and contributor must not be empty")
+        if sample_id in found:
+            raise DataError(
+                f"{file} row {number}: {shown(sample_id)} stands in row {rows[sample_id]} already, with "
+                f'"{shown(found[sample_id])}"; a sample has one contributor'
+            )
+        found[sample_id], rows[sample_id] = name, number
+    if not found:
+        raise DataError(f"{file}: names no samples; give one row a sample, {','.join(NEEDED)}")
+    return found

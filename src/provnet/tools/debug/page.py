@@ -1,0 +1,396 @@
+"""The page of `provnet debug`: suspects, classes, anomalies, duplicates. Plain records in, one HTML file out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from provnet.report.page import render, with_script
+from provnet.report.records import ExemplarCard, NextStep, Picture
+from provnet.report.text import FLOAT, percent
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from provnet.data.dataset import ImageData
+    from provnet.data.evidence import Evidence
+    from provnet.runs.run import Run
+    from provnet.tools.debug.compute import Debugging
+
+
+@dataclass(frozen=True, eq=False)
+class SampleTile:
+    """A training sample as a small picture; `score` is what it is shown for, 0..1."""
+
+    picture: Picture | None
+    sample_id: str
+    sha256: str
+    label: str
+    score: float
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What a signal adds to the log-odds that a label is wrong, in words and as a number."""
+
+    name: str
+    value: float
+    words: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Suspect:
+    """A label that is probably wrong.
+
+    Attributes:
+        sample: picture, id and given label; its score is the probability that the label is wrong.
+        suggested: the label that is suggested instead.
+        agreement: share of the other votes that the suggestion has.
+        contributions: what each signal adds.
+        exemplars: trusted training samples with the suggested label that are most like it.
+        decision: what is filled in: keep, relabel (as suggested) or drop.
+        conflict: whether the same picture is there under another label.
+    """
+
+    sample: SampleTile
+    suggested: str
+    agreement: float
+    contributions: tuple[Contribution, ...]
+    exemplars: tuple[ExemplarCard, ...] = ()
+    decision: str = "relabel"
+    conflict: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class ClassRow:
+    """The paper's figure for one class: most typical and most anomalous samples, best first."""
+
+    name: str
+    count: int
+    flagged: int
+    typical: tuple[SampleTile, ...]
+    anomalous: tuple[SampleTile, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class DuplicateRow:
+    """One group of equal or nearly equal pictures; `count` may be more than are shown."""
+
+    number: int
+    exact: bool
+    conflict: bool
+    count: int
+    members: tuple[SampleTile, ...]
+
+
+@dataclass(frozen=True)
+class SignalRow:
+    """A signal over all samples: what it is, its mean contribution to flagged labels and to all others.
+
+    `off` says why it says nothing; else empty.
+    """
+
+    name: str
+    meaning: str
+    flagged: float
+    others: float
+    off: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class DebugReport:
+    """Everything that the page shows.
+
+    Attributes:
+        run, network: the run folder, and its network in words.
+        count: samples looked at.
+        withheld, left_out: samples that were not: withheld, or edited or missing since training.
+        threshold: the probability from which a label is flagged.
+        flagged, expected: how many labels reach it, and the sum of all probabilities; None where that says nothing.
+        cannot_tell: why it says nothing; else empty.
+        certain, most: the least number of wrong labels, of equal pictures under several, and about the largest.
+        odd: how many samples have an anomaly score of at least .5.
+        suspects: the first of the flagged, most suspicious first.
+        nearest: where none is flagged or it cannot tell, the samples that come nearest to it.
+        confusions: (given, suggested, how often) among the flagged.
+        signals, base, fitted: see `applications.mislabels`.
+        classes, anomalies, duplicates: findings; `groups`, `conflicts` count all of them.
+        class_names: for choosing another label.
+        next_steps: commands to try next.
+        barred: samples of the data are withheld or erased, which exported decisions do not drop.
+        unsure: why wrong labels may hide although none is flagged; else empty.
+        no_command: why none is among them that trains again; else empty.
+    """
+
+    run: str
+    network: str
+    count: int
+    withheld: int
+    left_out: int
+    threshold: float
+    flagged: int
+    expected: float | None
+    odd: int
+    suspects: tuple[Suspect, ...]
+    nearest: tuple[SampleTile, ...]
+    confusions: tuple[tuple[str, str, int], ...]
+    signals: tuple[SignalRow, ...]
+    base: float
+    fitted: float
+    classes: tuple[ClassRow, ...]
+    anomalies: tuple[SampleTile, ...]
+    duplicates: tuple[DuplicateRow, ...]
+    groups: int
+    conflicts: int
+    class_names: tuple[str, ...]
+    next_steps: tuple[NextStep, ...] = ()
+    barred: bool = False
+    no_command: str = ""
+    unsure: str = ""
+    cannot_tell: str = ""
+    certain: int = 0
+    most: int = 0
+
+
+def debug_html(report: DebugReport) -> str:
+    """Draw the page: one file that loads nothing; its one small script filters cards and exports decisions."""
+    strongest = max((abs(part.value) for one in report.suspects for part in one.contributions), default=1.0)
+    page = render(
+        "debugging.html.j2",
+        title="Debugging report",
+        report=report,
+        strongest=max(strongest, 1e-9),
+        given=_counted(one.sample.label for one in report.suspects),
+        wanted=_counted(one.suggested for one in report.suspects),
+        probability=probability,
+        signed=signed,
+        largest=max((signal_size(row) for row in report.signals), default=1.0) or 1.0,
+    )
+    return with_script(page, "debugging.js")
+
+
+def confusions(given: Sequence[str], suggested: Sequence[str], most: int = 10) -> tuple[tuple[str, str, int], ...]:
+    """The most frequent pairs of given and suggested label.
+
+    >>> confusions(["4", "4", "1"], ["9", "9", "7"])
+    (('4', '9', 2), ('1', '7', 1))
+    """
+    found = Counter(zip(given, suggested, strict=True))
+    return tuple((one, other, count) for (one, other), count in found.most_common(most))
+
+
+def probability(share: float) -> str:
+    """An estimated probability as the page and the terminal write it: never quite certain.
+
+    >>> probability(0.547815), probability(1.0)
+    ('54.8 %', '> 99.999 %')
+    """
+    return percent(min(share, 1 - 10 * FLOAT))
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """A contribution with its sign; what rounds to nothing has none.
+
+    >>> signed(2.34), signed(-0.04), signed(-0.04, 2)
+    ('+2.3', '0.0', '-0.04')
+    """
+    text = f"{value:+.{digits}f}"
+    return text if float(text) else text[1:]
+
+
+def signal_size(row: SignalRow) -> float:
+    """The larger of a signal's two mean contributions, without sign."""
+    return max(abs(row.flagged), abs(row.others))
+
+
+def _counted(labels: object) -> list[tuple[str, int]]:
+    return sorted(Counter(labels).items())  # type: ignore[call-overload]
+
+
+FIVE, ODD, NEAREST, GROUPS, MEMBERS, CLASSES = 5, 20, 20, 20, 12, 60
+LONGEST = 128  # pixels of a picture on the page: there are hundreds
+MEANING = {
+    "course": "mean class loss over the epochs, kept while training",
+    "neighbours": "labels of the most similar other samples, each counted by the trust in it",
+    "margin": "how far another class scores above the given one at the end",
+    "equal": "the same picture under another label",
+}
+
+
+def debug_page(
+    run: Run,
+    result: Debugging,
+    parts: Sequence[ImageData],
+    *,
+    run_name: str,
+    threshold: float,
+    top: int,
+    how: str,
+    why: str = "",
+    review: str = "",
+    unsure: str = "",
+    barred: bool = False,
+    lost: int,
+) -> bytes:
+    """The page as bytes; `review` is the command that writes decisions to edit, none where they are written."""
+    from provnet.report.records import NextStep
+
+    maker = _Tiles(run, result, parts)
+    suspects = result.suspects(threshold)
+    names = result.samples.class_names
+    labels, other, advised = result.samples.labels, result.mislabels.suggested, result.advised(threshold)
+    ranking = result.ranking() if not len(suspects) or result.expected is None else suspects
+    nearest = ranking[~result.flagged(threshold)[ranking]]
+    labels_of = "decisions.csv, once you have edited it" if "decisions.csv" in how else "the suggested labels"
+    report = DebugReport(
+        run=run_name,
+        network=f"{run.config.network.network} network, {run.config.network.head} head",
+        count=len(result),
+        withheld=result.withheld,
+        left_out=lost,
+        threshold=threshold,
+        flagged=len(suspects),
+        expected=result.expected,
+        cannot_tell=result.mislabels.cannot_tell,
+        certain=result.certainly_wrong,
+        most=result.most_wrong,
+        odd=int((result.anomalies.score >= 0.5).sum()),
+        suspects=tuple(_suspect(result, maker, row, int(advised[row])) for row in suspects[:top].tolist()),
+        nearest=maker.tiles(nearest[:NEAREST], result.mislabels.score),
+        confusions=confusions([names[c] for c in labels[suspects]], [names[c] for c in other[suspects]]),
+        signals=_signals(result, threshold),
+        base=float(result.mislabels.base),
+        fitted=result.mislabels.fitted,
+        classes=_classes(result, maker, threshold),
+        anomalies=maker.tiles(_first(result.anomalies.score, ODD, 0.5), result.anomalies.score),
+        duplicates=_groups(result, maker),
+        groups=int(result.duplicates.group.max()) + 1,
+        conflicts=len(set(result.duplicates.group[result.duplicates.conflict].tolist())),
+        class_names=names,
+        barred=barred,
+        no_command=why,
+        unsure=unsure,
+        next_steps=(
+            *([NextStep(review, "write decisions.csv with suggestions to edit")] if review else []),
+            *([NextStep(how, f"train again with {labels_of}")] if how else []),
+        ),
+    )
+    return debug_html(report).encode("utf-8", "backslashreplace")
+
+
+class _Tiles:
+    """Small pictures of rows, each read and hashed once."""
+
+    def __init__(self, run: Run, result: Debugging, parts: Sequence[ImageData]) -> None:
+        self.run, self.result, self.parts = run, result, parts
+        self.known: dict[int, Evidence] = {}
+
+    def evidence(self, row: int) -> Evidence:
+        """The picture of a row, no larger than the page needs, or why there is none."""
+        import numpy as np
+
+        from provnet.data.evidence import Evidence, evidence
+        from provnet.report.pictures import fitted, to_image
+
+        if row not in self.known:
+            found = evidence(self.result.samples, list(self.parts), [row])[0]
+            if found.picture is not None and max(found.picture.shape[:2]) > LONGEST:
+                found = Evidence(np.asarray(fitted(to_image(found.picture), LONGEST)), found.note)
+            self.known[row] = found
+        return self.known[row]
+
+    def tile(self, row: int, score: float) -> SampleTile:
+        """One sample with the score it is shown for."""
+        found, samples = self.evidence(row), self.result.samples
+        label = samples.class_names[int(samples.labels[row])]
+        return SampleTile(found.picture, samples.sample_ids[row], samples.hex(row), label, score, found.note)
+
+    def tiles(self, rows: Iterable[int], scores: np.ndarray) -> tuple[SampleTile, ...]:
+        """Several of them."""
+        return tuple(self.tile(int(row), float(scores[row])) for row in rows)
+
+
+def _first(scores: np.ndarray, most: int, least: float) -> list[int]:
+    """Rows of the highest scores that are at least `least`."""
+    import numpy as np
+
+    best = np.argsort(-scores, kind="stable")[:most]
+    return [int(row) for row in best if scores[row] >= least]
+
+
+def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspect:
+    from provnet.report.records import ExemplarCard
+    from provnet.tools.debug.compute import DROP
+
+    samples, wrong = result.samples, result.mislabels
+    cards = []
+    for other, share in result.witnesses(row, FIVE):
+        found = maker.evidence(other)
+        label = samples.class_names[int(samples.labels[other])]
+        cards.append(
+            ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.note)
+        )
+    return Suspect(
+        sample=maker.tile(row, float(wrong.score[row])),
+        suggested=samples.class_names[int(wrong.suggested[row])],
+        agreement=float(wrong.agreement[row]),
+        contributions=tuple(Contribution(name, float(part[row])) for name, part in wrong.contributions.items()),
+        exemplars=tuple(cards),
+        decision="drop" if advised == DROP else "keep" if advised == samples.labels[row] else "relabel",
+        conflict=bool(result.duplicates.conflict[row]),
+    )
+
+
+def _signals(result: Debugging, threshold: float) -> tuple[SignalRow, ...]:
+
+    flagged = result.flagged(threshold)
+    rows = []
+    for name, part in result.mislabels.contributions.items():
+        mean, others = (float(part[mine].mean()) if mine.any() else 0.0 for mine in (flagged, ~flagged))
+        rows.append(SignalRow(name, MEANING[name], mean, others, result.mislabels.off.get(name, "")))
+    return tuple(rows)
+
+
+def _classes(result: Debugging, maker: _Tiles, threshold: float) -> tuple[ClassRow, ...]:
+    import numpy as np
+
+    labels, names = result.samples.labels, result.samples.class_names
+    flagged = result.flagged(threshold)
+    sizes = np.bincount(labels, minlength=len(names))
+    shown = np.sort(np.argsort(-sizes, kind="stable")[:CLASSES])
+    rows = []
+    for each in shown.tolist():
+        mine = np.flatnonzero(labels == each)
+        if len(mine) == 0:
+            continue
+        typical = mine[np.argsort(-result.anomalies.typicality[mine], kind="stable")][:FIVE]
+        odd = mine[np.argsort(-result.anomalies.score[mine], kind="stable")][:FIVE]
+        rows.append(
+            ClassRow(
+                name=names[each],
+                count=len(mine),
+                flagged=int(flagged[mine].sum()),
+                typical=maker.tiles(typical.tolist(), result.anomalies.typicality),
+                anomalous=maker.tiles(odd.tolist(), result.anomalies.score),
+            )
+        )
+    return tuple(rows)
+
+
+def _groups(result: Debugging, maker: _Tiles) -> tuple[DuplicateRow, ...]:
+    import numpy as np
+
+    group, found = result.duplicates.group, []
+    for number in range(int(group.max()) + 1):
+        members = result.duplicates.members(number)
+        exact = bool(result.duplicates.exact[members].all())
+        found.append((bool(result.duplicates.conflict[members].any()), exact, len(members), number, members))
+    found.sort(key=lambda each: (not each[0], -each[2], each[3]))
+    ones = np.ones(len(group))
+    return tuple(
+        DuplicateRow(number, exact, conflict, count, maker.tiles(members[:MEMBERS].tolist(), ones))
+        for conflict, exact, count, number, members in found[:GROUPS]
+    )

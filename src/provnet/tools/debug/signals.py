@@ -1,0 +1,208 @@
+"""What a run knows of its own training samples, for debugging: one pass through the network.
+
+The index branch is conditioned on the given labels, as in training. Nothing of size N x N is ever held.
+
+Letters: B batch, N samples, C classes, D features, E epochs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.base.batches import at_once
+from provnet.base.errors import NonFiniteError
+from provnet.base.progress import progress_bar
+from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.retrieval import top_k
+from provnet.heads.support import held_out
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.runs.bank import NOT_TRAINED
+from provnet.runs.run import Run
+
+BATCH = {"cpu": 512, "cuda": 4096}  # where samples are small
+SCORES = 2**24  # scores of keys held at a time
+SEED = 0  # of the search for the directions of spread: a run is debugged alike every time
+
+
+@dataclass(frozen=True, eq=False)
+class Signals:
+    """One row a sample.
+
+    Attributes:
+        features: (N, D) float32 on the network's device, length one: what tells which samples are alike.
+        logits: (N, C) class scores at the end of training.
+        entropy: (N,) of the index branch's distribution, as a share of the largest that it could be (0..1).
+        support: (N,) minus the distance from the other samples of the given class, each measured without itself, see
+            `models.support.held_out`; 0 for the only sample of its class.
+        course: (E, N) class loss in each epoch, NaN for samples that came after training; None without history.
+    """
+
+    features: Tensor
+    logits: np.ndarray
+    entropy: np.ndarray
+    support: np.ndarray
+    course: np.ndarray | None
+
+
+def sample_signals(
+    run: Run, net: ProvenanceNet, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
+) -> Signals:
+    """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,).
+
+    `net` is the run's network, or one that does not know withheld samples (`explanation.active_network`).
+    """
+    device = next(net.parameters()).device
+    step = at_once(images.shape[1:], device.type, BATCH[device.type])
+    features: list[Tensor] = []
+    raw: list[Tensor] = []
+    parts: list[tuple[Tensor, Tensor]] = []
+    net.eval()
+    with torch.inference_mode(), progress_bar("samples", len(images), progress) as update:
+        for start in range(0, len(images), step):
+            given = torch.tensor(labels[start : start + step]).to(device)
+            output = net(images[start : start + step].to(device), given)
+            features.append(unit(alike(net, output)))
+            raw.append(output.support_features.float())
+            parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu()))
+            update(min(start + step, len(images)), "")
+    logits, entropy = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
+    support = _support(torch.cat(raw), torch.tensor(labels, device=device), len(net.support.mean))
+    for name, values in (("class scores", logits), ("entropy of the index branch", entropy), ("support", support)):
+        if not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))[0])
+            raise NonFiniteError(
+                f"the {name} of {run.samples.sample_ids[int(index[row])]} is not finite; check its pixels and the "
+                "model's weights (provnet verify)"
+            )
+    course = None
+    if run.history is not None and len(run.history):
+        course = run.history[:, index].astype(np.float32)
+        course = np.where(course == NOT_TRAINED, np.nan, course)
+    return Signals(torch.cat(features), logits, entropy, support, course)
+
+
+def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:
+    """What a run has stored was fitted to these very samples: among few, each is as near to it as any other."""
+    with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
+        torch.manual_seed(SEED)
+        every = torch.arange(len(labels), device=labels.device)
+        return np.asarray(held_out(features, labels, features, labels, every, classes)[0].cpu().numpy())
+
+
+def alike(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+    """(B, D) features by which samples are compared: the keys' own, else the backbone's.
+
+    The hidden layers of a plain head are not used: a class-conditional one has the given label among its inputs.
+    """
+    return output.index_features if isinstance(net.index_head, ExemplarHead) else output.support_features
+
+
+def index_entropy(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
+    """(B,) entropy of the distribution over training samples, as a share of that of equal weights.
+
+    >>> from provnet.heads.index_map import IndexMap
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.models.network import build
+    >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), IndexMap([0, 0, 1])).eval()
+    >>> bool((index_entropy(net, net(torch.zeros(5, 4))) <= 1).all())
+    True
+    """
+    head = net.index_head
+    if isinstance(head, ExemplarHead):
+        found, count = _entropy_over_keys(head, output)
+    else:
+        assert output.index_scores is not None
+        valid = head.valid(output.classes)
+        scores = output.index_scores.float()
+        if valid is not None:
+            scores = scores.masked_fill(~valid, -torch.inf)
+        log_share = torch.log_softmax(scores, 1)
+        found = -(log_share.exp() * log_share.clamp(min=-1e4)).sum(1)
+        count = valid.sum(1) if valid is not None else torch.full_like(found, scores.shape[1])
+    return (found / count.clamp(min=2).float().log()).clamp(0.0, 1.0)  # a class of one sample has entropy zero
+
+
+def _entropy_over_keys(head: ExemplarHead, output: ProvenanceOutput) -> tuple[Tensor, Tensor]:
+    """Entropy, and over how many keys; those of the class alone where the head looks within it."""
+    queries, scale = unit(output.index_features), head.scale
+    entropy, count = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
+    if not head.conditional:
+        entropy[:] = _entropy_of(queries, head, 0, head.index_map.n, scale)
+        return entropy, count + head.index_map.n
+    for each in sorted(set(output.classes.tolist())):
+        mine = output.classes == each
+        start, size = int(head.starts[each]), int(head.index_map.sizes[each])
+        entropy[mine] = _entropy_of(queries[mine], head, start, start + size, scale)
+        count[mine] = size
+    return entropy, count
+
+
+def _entropy_of(queries: Tensor, head: ExemplarHead, start: int, end: int, scale: Tensor) -> Tensor:
+    total, weighted = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
+    step = max(1, SCORES // max(len(queries), 1))
+    for first in range(start, end, step):
+        scores = scale * (queries @ head.bank.unpacked(slice(first, min(first + step, end))).t())
+        weights = torch.exp(scores - scale)  # a cosine is at most 1: nothing overflows
+        total += weights.sum(1)
+        weighted += (weights * scores).sum(1)
+    total = total.clamp_min(torch.finfo(torch.float32).tiny)
+    return total.log() + scale - weighted / total
+
+
+NEIGHBOURS = 30
+SHARPNESS = 20.0  # of the weights: a cosine smaller by .05 than the best counts a third
+NEIGHBOUR_BATCH = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """(N, K) rows of the nearest other samples, best first, -1 where there are fewer; and their cosines."""
+
+    row: np.ndarray
+    cosine: np.ndarray
+
+    @property
+    def weight(self) -> np.ndarray:
+        """(N, K) how much each counts, 1 for the nearest."""
+        falling = np.exp(SHARPNESS * (self.cosine - self.cosine[:, :1])) if self.cosine.shape[1] else self.cosine
+        return np.asarray(np.where(self.row >= 0, falling, 0.0))
+
+
+def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> Neighbours:
+    """The k nearest other samples of each, by the cosine of features (N, D) of length one.
+
+    >>> others(torch.eye(3)[[0, 0, 1]], k=1).row.tolist()
+    [[1], [0], [0]]
+    """
+    n = len(features)
+    if n < 2:
+        return Neighbours(np.full((n, 1), -1), np.zeros((n, 1), dtype=np.float32))
+    rows, cosines = [], []
+    with progress_bar("neighbours", n, progress) as update:
+        for start in range(0, n, NEIGHBOUR_BATCH):
+            queries = features[start : start + NEIGHBOUR_BATCH]
+            found = top_k(queries, features, min(k + 1, n))
+            own = found.row == torch.arange(start, start + len(queries), device=found.row.device).unsqueeze(1)
+            own[~own.any(1), -1] = True  # so many equals that the sample itself is not among them: the last goes
+            rows.append(found.row[~own].view(len(queries), -1).cpu())
+            cosines.append(found.score[~own].view(len(queries), -1).cpu())
+            update(min(start + NEIGHBOUR_BATCH, n), "")
+    return Neighbours(torch.cat(rows).numpy(), torch.cat(cosines).numpy())
+
+
+def votes(near: Neighbours, labels: np.ndarray, trust: np.ndarray, classes: int) -> np.ndarray:
+    """(N, C) what the neighbours' labels say, each counted by nearness and by trust (N,) in its own label.
+
+    >>> near = others(torch.eye(2)[[0, 0, 1]], k=2)
+    >>> votes(near, np.array([0, 1, 1]), np.ones(3), 2).argmax(1).tolist()  # the third has two equally far others
+    [1, 0, 0]
+    """
+    found = np.zeros((len(labels), classes))
+    weight = near.weight * trust[np.maximum(near.row, 0)]
+    for k in range(near.row.shape[1]):  # one neighbour at a time: no (N, K, C) memory
+        np.add.at(found, (np.arange(len(labels)), labels[np.maximum(near.row[:, k], 0)]), weight[:, k])
+    return found

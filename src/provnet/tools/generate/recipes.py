@@ -1,0 +1,91 @@
+"""How generators are trained: the paper's two recipes and ours, by the name that `--generator` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, NamedTuple
+
+from provnet.base.errors import UsageError, choose, did_you_mean
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.training.config import TrainConfig
+from provnet.training.fit import fit
+
+
+class Recipe(NamedTuple):
+    """What is built, and how it is trained."""
+
+    network: str
+    backbone: str
+    head: str
+    config: TrainConfig
+
+
+def recipe(generator: str = "modern", **changes: Any) -> Recipe:
+    """A recipe with some settings of its training changed; None leaves a setting as it is.
+
+    >>> recipe("paper").config.epochs, recipe("faces", epochs=3).config.epochs
+    (70, 3)
+    """
+    found = choose("generator", generator, RECIPES)
+    known = {field.name for field in fields(TrainConfig)}
+    for name in changes:
+        if name not in known:
+            raise UsageError(f'unknown setting "{name}" of a training.{did_you_mean(name, known)}')
+    return found._replace(config=replace(found.config, **{k: v for k, v in changes.items() if v is not None}))
+
+
+def generator_wishes(generator: str = "modern", **changes: Any) -> dict[str, Any]:
+    """The same as arguments of `training.fit.fit`."""
+    return recipe(generator, **changes)._asdict()
+
+
+def fit_generator(data: ImageData, generator: str = "modern", *, changes: Any = None, **how: Any) -> Run:
+    """Train a generator; `changes` are settings of its training, `how` goes to `fit` (out, resume, device, ...).
+
+    >>> import provnet
+    >>> run = fit_generator(provnet.open_data("embedded", limit=40), "faces", changes={"epochs": 1})
+    >>> run.config.network.backbone
+    'vae-faces'
+    """
+    if changes is not None and not (isinstance(changes, Mapping) and all(isinstance(name, str) for name in changes)):
+        raise UsageError(f'changes must be settings by name, as {{"epochs": 40}}; got {changes!r:.80}')
+    return fit(data, **generator_wishes(generator, **(changes or {})), **how)
+
+
+# Adam at 1e-3 throughout, batches of 128, .6 (reconstruction + divergence) + .4 (class + index)
+_PAPER = TrainConfig(
+    preset="paper-vae",
+    epochs=70,
+    batch_size=128,
+    lr=1e-3,
+    weight_decay=0.0,
+    betas=(0.9, 0.999),
+    schedule="step",
+    warmup=0.0,
+    step_factor=1.0,
+    smoothing=0.0,
+    task_weight=0.4,
+    index_weight=0.4,
+)
+_MODERN = TrainConfig(
+    preset="modern-vae",
+    epochs=40,
+    lr=2e-3,
+    weight_decay=1e-4,
+    betas=(0.9, 0.99),
+    warmup=2.0,
+    smoothing=0.0,
+    task_weight=5.0,
+    index_weight=1.0,
+)
+RECIPES: dict[str, Recipe] = {
+    "paper": Recipe("class-conditional-heads", "vae-paper", "plain", _PAPER),
+    "paper-mean": Recipe(
+        "class-conditional-heads", "vae-paper-mean", "plain", replace(_PAPER, preset="paper-mean-vae")
+    ),
+    "faces": Recipe("class-conditional-heads", "vae-faces", "plain", replace(_PAPER, preset="faces-vae", epochs=150)),
+    "modern": Recipe("class-conditional", "vae-modern", "exemplar", _MODERN),
+}
+GENERATOR_NAMES = tuple(RECIPES)

@@ -1,0 +1,145 @@
+"""Calibration: when to say "no supporting sample".
+
+After training the features of training samples are measured (`models.support`), then a threshold is set on distorted
+copies of training samples (noise and one-pixel shifts), each measured without the sample that it is a copy of: means
+and spread are nearer to their own samples than to any other. The level is the share of such copies turned away.
+
+The looks of pictures are measured in the same way. Their distance gets the scale of the features' distance such that
+looks alone turn away a half of the level, and the threshold is set on the larger of the two distances: the level holds
+for both together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provnet.answers.attribution import attribute
+from provnet.base.batches import at_once, fold, keyed_generator
+from provnet.data.modalities.distort import add_noise, shift
+from provnet.heads.support import LOOKS, Support, held_out, place_in_class
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
+
+LEVEL = 0.05
+MEASURED = 10_000
+LEAST = 5  # of each class at least, or all that it has: a mean of none, or of one, would not support its own samples
+CALIBRATED = 2_000
+BY_LOOKS = 0.5  # of the level
+NEAR = 1e-6  # limits of distances lie at least so far away: one is divided by the other
+Columns = tuple[Tensor, ...]
+Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]  # title, total -> (done, text)
+
+
+def calibrate(
+    net: ProvenanceNet,
+    images: Tensor,
+    seed: int,
+    level: float = LEVEL,
+    labels: Tensor | None = None,
+    *,
+    progress: Bar | None = None,
+) -> dict[str, Any]:
+    """Measure the training features and return the threshold below which an input counts as unsupported.
+
+    Uses up to 10,000 training samples to measure, with a few more of classes that are rare among them, and up to 2,000
+    distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
+    used, unless there are no others. `labels` are those of the images, where not all of them are indexed.
+    `progress` makes the bar that is moved meanwhile (`training.progress`): of large pictures it takes minutes.
+    """
+    device = next(net.parameters()).device
+    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
+    given = net.index_map.labels if labels is None else labels
+    chosen = _measured(pick, given.cpu())
+    distorted = chosen[:CALIBRATED]
+    copiers = [add_noise, shift] if images.ndim == 4 else [add_noise]
+    total, done = len(chosen) + len(copiers) * len(distorted), 0
+    net.eval()
+    with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
+
+        def passed(pictures: Tensor, rows: Tensor, read: Callable[[ProvenanceOutput], Columns]) -> Columns:
+            nonlocal done
+            parts = []
+            with torch.inference_mode():
+                for some in torch.split(rows, at_once(pictures.shape[1:], device.type)):
+                    parts.append(read(net(pictures[some].to(device))))
+                    done += len(some)
+                    update(done, "")
+                return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+
+        net.support.looks = None
+        features, *looks = passed(images, chosen, _features)
+        own = given[chosen.to(given.device)].to(device)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(fold(seed, 6))
+            net.support.fit(features.clone(), own)
+            every = torch.arange(len(distorted))
+            pictures = (copier(images[distorted], seed) for copier in copiers)  # one at a time: they may be large
+            parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
+            seen, claimed, copies, *copied = (torch.cat(column) for column in zip(*parts, strict=True))
+            of = every.repeat(len(copiers)).to(device)
+            unseen, measured = held_out(features, own, copies, claimed, of, len(net.support.mean))
+            rows = measured if bool(measured.any()) else None
+            support = seen if rows is None else unseen[rows]
+            if looks:
+                support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
+    support = support.cpu()
+    kinds = "distorted training samples (noise, shift)" if len(copiers) == 2 else "noisy training samples"
+    return {
+        "statistic": "minus the Mahalanobis distance from the training samples of the predicted class"
+        + (", or that of the picture's looks from all of them where it is larger" if looks else ""),
+        "threshold": float(torch.quantile(support.double(), level)),
+        "level": level,
+        "calibrated_on": kinds + (", each held out" if rows is not None else ""),
+        "n": len(support),
+    }
+
+
+def _features(output: ProvenanceOutput) -> Columns:
+    """Features, and the looks of pictures."""
+    return (output.support_features,) if output.looks is None else (output.support_features, output.looks)
+
+
+def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
+    """Support by the features, predicted class, and what is measured; what is not finite is refused."""
+    return attribute(net, output, 1).support, output.classes, *_features(output)
+
+
+def _with_looks(
+    fitted: Support, support: Tensor, looks: Tensor, copies: Tensor, of: Tensor, held: Tensor | None, level: float
+) -> Tensor:
+    """Measure the looks (n, 3) of training pictures; (B,) support of copies by their features -> by features and looks.
+
+    `copies` (B, 3) are the looks of copies of the pictures `of`. `held` (B,) says which of them were measured without
+    the picture that they are copies of; None where none could be.
+    """
+    own = torch.zeros(len(looks), dtype=torch.int64, device=looks.device)  # all pictures are one class
+    claimed = torch.zeros_like(of)
+    fitted.looks = Support(1, LOOKS).to(looks.device)
+    fitted.looks.fit(looks.clone(), own)
+    by_looks = fitted.looks(copies, claimed)
+    if held is not None:
+        by_looks = held_out(looks, own, copies, claimed, of, 1)[0][held]
+    factor = _limit(support, level) / _limit(by_looks, level * BY_LOOKS)
+    fitted.looks.stretch(factor)
+    return torch.minimum(support, by_looks * factor)
+
+
+def _limit(support: Tensor, level: float) -> float:
+    """The distance beyond which this share lies."""
+    return max(NEAR, -float(torch.quantile(support.double(), level)))
+
+
+def _unseen(done: int, text: str) -> None:
+    """No bar."""
+
+
+def _measured(pick: Tensor, labels: Tensor) -> Tensor:
+    """The first samples of a random order, and the first of each class: no class that has samples goes without."""
+    if len(pick) <= MEASURED:
+        return pick
+    place = place_in_class(labels[pick])
+    return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]

@@ -1,0 +1,358 @@
+"""What the index branch costs: class accuracy, time and parameters of the same network with and without it.
+
+Claim: two branches give classes and indices at once, "at the cost of larger models and greater computational demands"
+    than a single branch (sec. 5.1; sizes stand under table 2, times of single branches were not compared); "The index
+    head also adds computational cost and may impact main-task performance" (sec. 6; the paper does not say how much).
+Command: provnet reproduce cost --data-dir DIR --device cuda
+Expected: class accuracy within the interval of the network without an index branch; most of the parameters and of the
+    training time are the index branch's; a query costs little more.
+Device: one H200; `--scale tiny` runs on two CPU cores.
+Time: 9 minutes a seed, 3 minutes a data set, alone on the GPU.
+
+Preset `paper`, side by side in one process: the class branch alone, then with either index branch, by one loop that
+treats them alike; seconds of an epoch are the median after the first two. A query is a picture in and the class out, or
+class and five training samples with weights and support, finite-checked; the median of 15 turns after 2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from provnet.answers.attribution import attribute
+from provnet.data.dataset import ImageData, ResidentData
+from provnet.heads.heads import IndexHead
+from provnet.heads.index_map import TargetSampler
+from provnet.heads.support import Support
+from provnet.models.network import IndexTrunk, ProvenanceNet, build, parameter_count
+from provnet.training.config import TrainConfig, for_samples, train_config
+from provnet.training.loop import TrainingSet, fresh_state, train
+from provnet.training.setup import make_fabric, plan
+from provnet_paper import networks
+from provnet_paper.beside import SOME, Finding, apart, counted, ends, judged, spread, table, told
+from provnet_paper.beside import mean as figure_mean
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.recipes import DATA, MAIN
+from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, standing
+from provnet_paper.store import resolved
+
+# name of a network in the results -> its kind in NETWORKS, None without an index branch
+VARIANTS: dict[str, str | None] = {
+    "without": None,
+    "class-conditional": "class-conditional",
+    "class-independent": "class-independent",
+}
+WORDS = {
+    "without": "class branch alone",
+    "class-conditional": "with class-conditional index",
+    "class-independent": "with class-independent index",
+}
+
+
+def section(results: Results) -> list[str]:
+    """A row a data set and network; times as multiples of the network without an index branch, in the same run."""
+    rows = []
+    for data in MAIN:
+        seeds = list(results.cells.get(data, {}).values())
+        if not seeds:
+            if results.scale == "full":
+                rows.append((DATA[data], results.absent.get(data, "not run"), *[""] * 8))
+            continue
+        for name, words in WORDS.items():
+            rows.append((DATA[data], words, *_cells(seeds, name)))
+    head = ("data", "network", "class", "95 % interval", "n", "seeds", "parameters", "epoch", "a query alone")
+    lines = told(findings(results), results)
+    return [*lines, "", *table((*head, "one of 256 queries at once"), rows, left=2)]
+
+
+def findings(results: Results) -> list[Finding]:
+    """Both at once without loss of class accuracy, at the cost of size and time."""
+    signs: list[int | None] = []
+    larger: list[int | None] = []
+    lower: list[int | None] = []
+    gaps, ratios = [], []
+    for data in MAIN:
+        seeds = list(results.cells.get(data, {}).values())
+        plain = figure_mean(results, data, "without")
+        for name in list(WORDS)[1:] if seeds else ():
+            ours = figure_mean(results, data, name)
+            if ours is None or plain is None:
+                continue
+            gap = apart(ours, plain)
+            signs.append(gap.no_worse)
+            lower.append(-gap.sign)
+            gaps.append(f"{DATA[data]}, {name} {gap}")
+            of = [mean(seeds, name, what) / mean(seeds, "without", what) for what in ("parameters", "epoch_seconds")]
+            larger.append(1 if min(of) > 1 else -1)
+            ratios.append(f"{DATA[data]}, {name} {of[0]:.2f} and {of[1]:.2f}")
+    return [
+        Finding(
+            "With an index branch classes are found as often as without:",
+            judged(signs),
+            "; ".join(gaps) or "not run",
+            ours=True,
+        ),
+        Finding(
+            '"The index head also adds computational cost" (sec. 6; parameters and seconds of an epoch, times those of '
+            "the class branch alone):",
+            judged(larger),
+            "; ".join(ratios) or "not run",
+        ),
+        Finding(
+            '"… and may impact main-task performance" (sec. 6; class accuracy below that of the class branch alone):',
+            judged(lower, SOME),
+            f"the differences above; {counted(lower)}" if gaps else "not run",
+        ),
+    ]
+
+
+def _cells(seeds: list[Result], name: str) -> tuple[str, ...]:
+    one = standing(None, [result.figures[name] for result in seeds])
+    size = seeds[0].told["networks"][name]["parameters"]
+    times = []
+    for what, unit, factor in (("epoch_seconds", "s", 1.0), ("query_ms_1", "ms", 1.0), ("query_ms_256", "µs", 1e3)):
+        value = mean(seeds, name, what) * factor
+        ratio = mean(seeds, name, what) / mean(seeds, "without", what)
+        times.append(f"{short(value)} {unit}" + ("" if name == "without" else f" ({ratio:.2f}×)"))
+    return (spread(one), ends(one), f"{one.n:,}", str(one.seeds), f"{size / 1e6:.2f} M", *times)
+
+
+def short(value: float) -> str:
+    """Three digits that count, without powers of ten.
+
+    >>> short(2612.3), short(0.012345)
+    ('2,612', '0.0123')
+    """
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def mean(seeds: list[Result], name: str, what: str) -> float:
+    """The mean over seeds of what was measured of a network."""
+    return statistics.fmean(float(one.told["networks"][name][what]) for one in seeds)
+
+
+def cost_figures(results: Results) -> dict[str, bytes]:
+    """Class accuracy less that of the class branch alone; bars of parameters and times, a panel each."""
+    there = [data for data in MAIN if results.cells.get(data)]
+    if not there:
+        return {}
+    plt: Any = pyplot()
+    panels = (
+        ("parameters, millions", "parameters", 1e-6),
+        ("seconds of an epoch", "epoch_seconds", 1.0),
+        ("milliseconds of a query, batch 1", "query_ms_1", 1.0),
+    )
+    drawing, (first, *every) = plt.subplots(
+        1, 1 + len(panels), figsize=(13, 1.5 + 0.75 * len(there)), sharey=True, layout="constrained"
+    )
+    _class_panel(first, results, there)
+    for axes, (title, what, factor) in zip(every, panels, strict=True):
+        for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
+            values = [mean(list(results.cells[data].values()), name, what) * factor for data in there]
+            heights = [row + (place - 1) * 0.27 for row in range(len(there))]
+            drawn = axes.barh(heights, values, height=0.25, color=colour, label=WORDS[name])
+            axes.bar_label(drawn, labels=[short(value) for value in values], padding=3, fontsize=8)
+        axes.set_title(title, fontsize=10)
+        axes.margins(x=0.2)
+        axes.spines[["top", "right"]].set_visible(False)
+    first.set_yticks(range(len(there)), [DATA[data] for data in there])
+    first.invert_yaxis()
+    drawing.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    return {"": png(drawing)}
+
+
+def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
+    """Points with 95 % intervals, at the heights of their bars beside."""
+    for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
+        for row, data in enumerate(there):
+            ours, plain = (figure_mean(results, data, one) for one in (name, "without"))
+            if name == "without" or ours is None or plain is None:
+                continue
+            gap, height = apart(ours, plain), row + (place - 1) * 0.27
+            axes.plot([100 * gap.low, 100 * gap.high], [height, height], color=colour, lw=1.5)
+            axes.plot(100 * gap.value, height, "o", color=colour, ms=6)
+            at = {"textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 8}
+            axes.annotate(f"{100 * gap.value:+.2f}", (100 * gap.low, height), (-4, 0), **at)
+    axes.axvline(0, color=GREY, lw=1)
+    axes.set_title("class accuracy less that of\nthe class branch alone, points", fontsize=10)
+    axes.margins(x=0.2)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+@final
+class NoIndex(IndexHead):
+    """One slot that every sample has, without a weight: its loss is 0, its cost next to nothing."""
+
+    def forward(self, features: Tensor, classes: Tensor) -> Tensor:
+        """(B, D) -> (B, 1), all zero."""
+        return features.new_zeros(len(features), 1)
+
+    def valid(self, classes: Tensor) -> None:
+        """The slot is always there."""
+
+    def to_slot(self, index: Tensor) -> Tensor:
+        """The first and only one."""
+        return torch.zeros_like(index)
+
+    def to_index(self, slots: Tensor, classes: Tensor) -> Tensor:
+        """It names nobody."""
+        return torch.full_like(slots, -1)
+
+
+def network(data: ImageData, kind: str | None, preset: str, seed: int) -> ProvenanceNet:
+    """A network of the paper by its name; None is the class-independent one without its index branch.
+
+    >>> import provnet
+    >>> few = provnet.open_data("embedded", limit=20)
+    >>> [sum(p.numel() for p in network(few, kind, "fast", 0).parameters()) for kind in (None, "class-independent")]
+    [353418, 496286]
+    """
+    torch.manual_seed(seed)
+    shape, index_map = plan(data, kind or "class-independent", "auto", preset)
+    net = build(shape, index_map)
+    if kind is not None:
+        return net
+    head: Any = NoIndex()
+    return ProvenanceNet(
+        normalise=net.normalise,
+        backbone=net.backbone,
+        task_head=net.task_head,
+        index_trunk=IndexTrunk(nn.Identity()),
+        index_head=head,
+        index_map=index_map,
+        support=Support(shape.classes, 1),
+    )
+
+
+def trained(
+    net: ProvenanceNet, data: ImageData, config: TrainConfig, device: str, on_epoch: Callable[[int], None]
+) -> list[float]:
+    """Train it by the loop of `fit`, recorded on a GPU; returns the seconds of each epoch."""
+    fabric = make_fabric(device, 1, config.precision)
+    cuda = fabric.device.type == "cuda"
+    rate = torch.tensor(config.lr, device=fabric.device) if cuda else config.lr
+    adamw = torch.optim.AdamW(
+        net.parameters(), rate, config.betas, weight_decay=config.weight_decay, fused=True, capturable=cuda
+    )
+    if cuda:
+        net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model, optimizer = fabric.setup(net, adamw)
+    samples = ResidentData(data.images, data.labels, fabric.device, None)
+    ends = [_now(fabric.device)]
+
+    def ended(state: Any) -> None:
+        ends.append(_now(fabric.device))
+        on_epoch(len(ends) - 1)
+
+    train(
+        fabric,
+        net=net,
+        model=model,
+        optimizer=optimizer,
+        data=TrainingSet(samples, data.samples.sample_ids),
+        sampler=TargetSampler(net.index_map, 0.0),
+        config=config,
+        state=fresh_state(len(data), fabric.device),
+        on_step=lambda state, row: None,
+        on_epoch=ended,
+        recorded=cuda,
+    )
+    net.eval()
+    return [later - earlier for earlier, later in itertools.pairwise(ends)]
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+TURNS = 15
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """A data set each; `tiny` has the embedded digits.
+
+    >>> [cell.name for cell in cells(Scale("full"))]
+    ['mnist', 'fashion-mnist', 'cifar10']
+    """
+    return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else MAIN)]
+
+
+def _cell(data: str, scale: Scale) -> Cell:
+    config: dict[str, Any] = {
+        "data": networks.source(data, scale),
+        "training": networks.recipe(data, "paper", {}, scale),
+        "samples": [scale.train, scale.test],
+        "networks": list(VARIANTS),
+    }
+    missing = partial(networks.missing, networks.source(data, scale))
+    return Cell(data, config, partial(run, data), seconds=190.0, missing=missing)
+
+
+def run(data: str, job: Job) -> Told:
+    """Train the three networks one after the other, then let them answer in turns."""
+    train, test = networks.opened(data, job)
+    config = train_config("paper", seed=job.seed, epochs=job.scale.epochs)
+    config = for_samples(config, len(train), train.shape)
+    where, steps = resolved(job.device), config.epochs * len(VARIANTS)
+    nets: dict[str, ProvenanceNet] = {}
+    found: dict[str, dict[str, Any]] = {}
+    figures = {}
+    for number, (name, kind) in enumerate(VARIANTS.items()):
+        net = network(train, kind, "paper", job.seed)
+
+        def tell(epoch: int, done: int = number * config.epochs) -> None:
+            job.tell(0.95 * (done + epoch) / steps)
+
+        epochs = trained(net, train, config, where, tell)
+        figures[name] = (_class_accuracy(net, test, where), len(test))
+        nets[name] = net
+        # the first epochs warm up, and one of them records the step
+        middle = statistics.median(epochs[min(2, len(epochs) - 1) :])
+        found[name] = {"parameters": parameter_count(net), "epoch_seconds": middle, "train_seconds": sum(epochs)}
+    for batch in (1, 256):
+        for name, ms in query_ms(nets, test, where, batch, 3 if job.scale.name == "tiny" else TURNS).items():
+            found[name][f"query_ms_{batch}"] = ms
+    return {"figures": figures, "networks": found, "samples": {"train": len(train), "test": len(test)}}
+
+
+def _class_accuracy(net: ProvenanceNet, test: ImageData, device: str) -> float:
+    hits = 0
+    with torch.inference_mode():
+        for images, labels in zip(torch.split(test.images, 256), torch.split(test.labels, 256), strict=True):
+            hits += int((net(images.to(device)).logits.argmax(1).cpu() == labels).sum())
+    return hits / len(test)
+
+
+def query_ms(nets: dict[str, ProvenanceNet], test: ImageData, device: str, batch: int, turns: int) -> dict[str, float]:
+    """Median milliseconds of a query in batches of this size; the networks take turns."""
+    images = test.images[:batch].to(device)
+    asked = {name: _asking(net, VARIANTS[name] is not None) for name, net in nets.items()}
+    times: dict[str, list[float]] = {name: [] for name in nets}
+    with torch.inference_mode():
+        for turn in range(turns + 2):
+            for name, ask in asked.items():
+                began = time.perf_counter()
+                ask(images)
+                took = time.perf_counter() - began
+                if turn >= 2:  # libraries choose their algorithms at first
+                    times[name].append(1e3 * took / len(images))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def _asking(net: ProvenanceNet, exemplars: bool) -> Callable[[torch.Tensor], Any]:
+    """A function that answers and waits until the answer is in main memory."""
+    if exemplars:
+        return lambda images: attribute(net, net(images), 5).index.cpu()
+    return lambda images: net(images).logits.argmax(1).cpu()
+
+
+EXPERIMENT = Experiment("cost", str(__doc__), cells, section, cost_figures)

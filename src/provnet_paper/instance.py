@@ -1,0 +1,269 @@
+"""What indices alone teach: features of a network trained without a label, against those of class supervision.
+
+Claim: "instance-level supervision may be a viable alternative to explicit class labels for learning discriminative
+    representations" (app. 7.6); the paper does not measure it. Beyond the paper.
+Command: provnet reproduce instance --data-dir DIR --device cuda --seeds 1
+Expected: index supervision well above an untrained network and below class supervision on the data it was trained on;
+    on digits drawn differently (turned, inverted, thickened) the gap is smaller.
+Device: one H200; `--scale tiny` runs on two CPU cores.
+Time: a hundred seconds a seed, three networks at a time.
+
+Backbone `medium`, preset `fast`, 20 epochs: the same recipe for a single branch with α = 0, which sees no label, as it
+is and with augmentation, for a class branch alone (index loss of weight 0), and for weights as drawn. Features are the
+backbone's. A linear probe is ridge regression on standardised features of all training samples, the nearest neighbour
+is by cosine; both are fitted on the training samples of the same data set, as they are or drawn in the way that is
+tested.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from provnet.base.errors import NonFiniteError
+from provnet.data.dataset import ImageData
+from provnet.heads.exemplar import unit
+from provnet.heads.retrieval import top_k
+from provnet.models.network import ProvenanceNet
+from provnet_paper import runs
+from provnet_paper.beside import Finding, apart, counts, ends, judged, mean, percent_of, spread, table, told
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
+from provnet_paper.samples import DRAWINGS
+
+TITLES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+NETWORKS = {
+    "index": "indices alone",
+    "index-augmented": "indices alone, augmented",
+    "class": "classes alone",
+    "untrained": "untrained",
+}
+ASKED = {
+    "plain_from_plain": "as they are",
+    "turned_from_plain": "turned",
+    "inverted_from_plain": "inverted",
+    "thickened_from_plain": "thickened",
+    "turned_from_same": "turned, probe too",
+    "inverted_from_same": "inverted, probe too",
+    "thickened_from_same": "thickened, probe too",
+}
+PROBES = {"probe": "linear probe", "knn": "nearest neighbour"}
+
+
+def section(results: Results) -> list[str]:
+    """The claim, then a table a data set and probe."""
+    if not results.cells and not results.absent:
+        return ["Not run yet; the paper has no numbers of this."]
+    lines = told(findings(results), results)
+    for data, words in TITLES.items():
+        there = [kind for kind in NETWORKS if f"{data}/{kind}" in results.cells]
+        if not there:
+            if results.scale == "full":
+                lines += ["", f"### {words}", "", counts(results, data)]
+            continue
+        lines += ["", f"### {words}", "", counts(results, data)]
+        for probe, name in PROBES.items():
+            rows = []
+            for kind in there:
+                seeds = results.cells[f"{data}/{kind}"].values()
+                found = [
+                    standing(
+                        None, [one.figures[f"{probe}_{asked}"] for one in seeds if f"{probe}_{asked}" in one.figures]
+                    )
+                    for asked in ASKED
+                ]
+                rows.append((NETWORKS[kind], *(f"{spread(one)} ({ends(one)})" for one in found), str(len(seeds))))
+            lines += ["", f"Class by {name}:", "", *table(("supervision", *ASKED.values(), "seeds"), rows)]
+    return lines
+
+
+def findings(results: Results) -> list[Finding]:
+    """Index supervision against none and against classes."""
+    found = []
+    for data, words in TITLES.items():
+        index, drawn, given = (
+            mean(results, f"{data}/{kind}", "probe_plain_from_plain") for kind in ("index", "untrained", "class")
+        )
+        if index is None:
+            continue
+        if drawn is not None:
+            gap = apart(index, drawn)
+            text = f"linear probe {percent_of(index)} against {percent_of(drawn)} untrained, {gap}"
+            near, blank = (mean(results, f"{data}/{kind}", "knn_plain_from_plain") for kind in ("index", "untrained"))
+            signs = [gap.sign]
+            if near is not None and blank is not None:
+                other = apart(near, blank)
+                signs.append(other.sign)
+                text += f"; nearest neighbour {percent_of(near)} against {percent_of(blank)}, {other}"
+            claim = f'{words}: "memorization tasks implicitly learn semantic structure" (indices alone against no '
+            found.append(Finding(f"{claim}training; app. 7.6):", judged(signs), text))
+        if given is not None:
+            gap = apart(index, given)
+            text = f"linear probe {percent_of(index)} against {percent_of(given)} with classes, {gap}"
+            claim = f"{words}: indices are as good as class labels:"
+            found.append(Finding(claim, judged([gap.no_worse]), text, ours=True))
+        found += _transfer(results, data, words)
+    return found
+
+
+def _transfer(results: Results, data: str, words: str) -> list[Finding]:
+    """Which supervision gives more to sets that are drawn differently, the probe fitted on the same drawing or not."""
+    found = []
+    for way, fitted in (("same", "drawn so, too"), ("plain", "as they are")):
+        signs, parts = [], []
+        for name in ("turned", "inverted", "thickened"):
+            index, given = (mean(results, f"{data}/{kind}", f"probe_{name}_from_{way}") for kind in ("index", "class"))
+            if index is not None and given is not None:
+                gap = apart(index, given)
+                signs.append(gap.sign)
+                parts.append(f"{name} {percent_of(index)} against {percent_of(given)}, {gap}")
+        claim = (
+            f"{words}: indices carry over better than class labels to digits that are drawn differently, a probe "
+            f"fitted on digits {fitted}:"
+        )
+        claim = claim.replace("digits", "clothes") if data == "fashion-mnist" else claim
+        found += [Finding(claim, judged(signs), "; ".join(parts), ours=True)] if parts else []
+    return found
+
+
+def instance_figures(results: Results) -> dict[str, bytes]:
+    """Bars of the linear probe, a panel a data set."""
+    there = [data for data in TITLES if any(cell.startswith(f"{data}/") for cell in results.cells)]
+    if not there:
+        return {}
+    plt: Any = pyplot()
+    drawing, every = plt.subplots(
+        len(there), 1, figsize=(9.5, 1.2 + 2.6 * len(there)), squeeze=False, layout="constrained", sharex=True
+    )
+    colours = {"index": BLUE, "index-augmented": "#3b9e8f", "class": ORANGE, "untrained": GREY}
+    for axes, data in zip(every[:, 0], there, strict=True):
+        kinds = [kind for kind in NETWORKS if f"{data}/{kind}" in results.cells]
+        for place, kind in enumerate(kinds):
+            values = [mean(results, f"{data}/{kind}", f"probe_{asked}") for asked in ASKED]
+            at = [x + (place - (len(kinds) - 1) / 2) * 0.2 for x in range(len(ASKED))]
+            heights = [100 * one[0] if one is not None else 0.0 for one in values]
+            axes.bar(at, heights, width=0.19, color=colours[kind], label=NETWORKS[kind])
+            for x, one in zip(at, values, strict=True):
+                if one is not None:
+                    axes.text(x, 100 * one[0] + 1, f"{100 * one[0]:.1f}", ha="center", va="bottom", fontsize=6.5)
+        axes.set_xticks(range(len(ASKED)), [words.replace(", ", ",\n") for words in ASKED.values()], fontsize=9)
+        n = next(one[1] for one in values if one is not None)
+        axes.set_title(
+            f"{TITLES[data]}: class of {n:,} unseen samples by a linear probe, %; intervals below", fontsize=10
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.25)
+        axes.set_axisbelow(True)
+    drawing.legend(*every[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    return {"": png(drawing)}
+
+
+BATCH = 1000
+RIDGE = 1e-3  # of the mean variance of a standardised feature, for each sample
+
+
+@torch.inference_mode()
+def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
+    """(N, D) float32 features of the backbone, where the network lies."""
+    net.eval()
+    device = next(net.parameters()).device
+    parts = [net.backbone(net.normalise(few.to(device))).float().flatten(1) for few in torch.split(images, BATCH)]
+    found = torch.cat(parts)
+    if not bool(torch.isfinite(found).all()):
+        raise NonFiniteError("the features are not finite; check the weights")
+    return found
+
+
+def probe_hits(known: Tensor, labels: Tensor, asked: Tensor, truth: Tensor, classes: int) -> Tensor:
+    """(M,) whether a linear map from standardised features to one-hot classes names the class, on the CPU.
+
+    >>> points = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
+    >>> probe_hits(points, torch.tensor([0, 0, 1, 1]), points, torch.tensor([0, 0, 1, 1]), 2).tolist()
+    [True, True, True, True]
+    """
+    mean, std = known.mean(0), known.std(0).clamp(min=1e-6)
+    x = ((known - mean) / std).double()
+    y = F.one_hot(labels.to(x.device), classes).double()
+    gram = x.T @ x + RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    weights = torch.linalg.solve(gram, x.T @ (y - y.mean(0)))
+    scores = ((asked - mean) / std).double() @ weights + y.mean(0)
+    named: Tensor = scores.argmax(1).cpu()
+    return named == truth
+
+
+def knn_hits(known: Tensor, labels: Tensor, asked: Tensor, truth: Tensor) -> Tensor:
+    """(M,) whether the nearest known sample by cosine has the class, on the CPU.
+
+    >>> known = torch.eye(2)
+    >>> knn_hits(known, torch.tensor([3, 4]), torch.tensor([[0.9, 0.1]]), torch.tensor([3])).tolist()
+    [True]
+    """
+    bank = unit(known)
+    rows = [top_k(unit(few), bank, 1).row[:, 0].cpu() for few in torch.split(asked, BATCH)]
+    named: Tensor = labels[torch.cat(rows)]
+    return named == truth
+
+
+EPOCHS = 20
+PAIRS = ("mnist", "fashion-mnist")
+KINDS: dict[str, dict[str, Any]] = {
+    "index": {"network": "single"},
+    "index-augmented": {"network": "single", "changes": {"augment": "digits"}},
+    "class": {"network": "class-independent", "changes": {"index_weight": 0.0}},
+    "untrained": {"network": "class-independent", "changes": {"epochs": 1, "lr": 1e-12, "index_weight": 0.0}},
+}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """A kind of supervision each; `tiny` has two.
+
+    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
+    (['mnist/index', 'mnist/class'], 8)
+    """
+    if scale.name == "tiny":
+        return [_cell("mnist", kind, scale) for kind in ("index", "class")]
+    return [_cell(data, kind, scale) for data in PAIRS for kind in NETWORKS]
+
+
+def _cell(data: str, kind: str, scale: Scale) -> Cell:
+    how = KINDS[kind]
+    changes = {"epochs": EPOCHS, **how.get("changes", {})}
+    training = runs.recipe_words("fast", changes, scale)
+    config = {"network": how["network"], "training": training, "drawings": list(DRAWINGS), "backbone": "medium"}
+    seconds = 8.0 if kind == "untrained" else 30.0
+    return runs.cell(f"{data}/{kind}", data, scale, partial(run, data, kind, changes), seconds, config)
+
+
+def run(data: str, kind: str, changes: dict[str, Any], job: Job) -> Told:
+    """Train, then read the class off the features by two probes, on each way of drawing."""
+    backbone = "small" if job.scale.name == "tiny" else "medium"
+    found, train, test, told = runs.trained(
+        data, job, preset="fast", changes=changes, network=KINDS[kind]["network"], backbone=backbone, part=(0.0, 0.7)
+    )
+    net = found.network
+    figures: dict[str, Figure] = {}
+    plain = features_of(net, train.images)
+    for number, (name, change) in enumerate(DRAWINGS.items()):
+        unseen = features_of(net, change(test.images, job.seed))
+        _ask(figures, f"{name}_from_plain", plain, train, unseen, test)
+        if name != "plain":
+            again = features_of(net, change(train.images, job.seed + 1))
+            _ask(figures, f"{name}_from_same", again, train, unseen, test)
+        job.tell(0.7 + 0.3 * (number + 1) / len(DRAWINGS))
+    return {"figures": figures, **told}
+
+
+def _ask(
+    figures: dict[str, Figure], name: str, known: torch.Tensor, train: ImageData, asked: torch.Tensor, test: ImageData
+) -> None:
+    classes = len(train.class_names)
+    for probe, hits in (("probe", probe_hits(known, train.labels, asked, test.labels, classes)),
+                        ("knn", knn_hits(known, train.labels, asked, test.labels))):  # fmt: skip
+        figures[f"{probe}_{name}"] = (float(hits.double().mean()), len(test))
+
+
+EXPERIMENT = Experiment("instance", str(__doc__), cells, section, instance_figures)

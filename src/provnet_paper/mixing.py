@@ -1,0 +1,350 @@
+"""Memorising against generalising: the single branch with targets mixed by α from 0 to 1.
+
+Claim: with more mixing the network memorises less and generalises better; at α = 1 it has lost its memory, and on
+    FashionMNIST memorising costs more class accuracy (sec. 4.1, fig. 2; α = .3: index 60 %, class 97 %, sec. 3.1).
+Command: provnet reproduce mixing --data-dir DIR --device cuda --seeds 1
+Expected: accuracy against sampled targets falls as 1 - α, the own index is found nearly always up to α about .5 or
+    beyond, class accuracy of unseen samples through the index rises and is flat from about α = .5.
+Device: one H200; `--scale tiny` runs on two CPU cores.
+Time: half an hour for one seed, four networks at a time.
+
+The layers of app. 7.1, 80 epochs. To fit the time the batch is 512 instead of 128, with the printed rate; α = .3 of
+MNIST is trained with the printed batch, too, and so are the single branches of `table2`. Index accuracy is told for the
+own index and for sampled targets (guide, 3). Fig. 2 prints no numbers: the paper's are those of the single branches
+of its table 2, here with larger batches; which answers are right is kept, so that α are compared sample by sample.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from provnet.answers.evaluation import NEVER
+from provnet.answers.explanation import explain
+from provnet.answers.metrics import any_at_k, index_hit, majority_at_k
+from provnet.data.dataset import ImageData
+from provnet.heads.index_map import TargetSampler
+from provnet_paper import runs
+from provnet_paper.beside import (
+    Apart,
+    Finding,
+    beyond,
+    chapter,
+    judged,
+    mean,
+    percent_of,
+    standings,
+    summary,
+    told,
+)
+from provnet_paper.pairs import Both, Known, kept_hits, known, larger_batches, less
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Result, Results, Scale, Told
+from provnet_paper.samples import HEAD, bare, copies_of, copy_figures, joined, packed, unpacked
+
+PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
+PRINTED, AS_PRINTED = ("mnist", 0.3), "-as-printed"  # a network that is trained with the printed batch, too
+LOST = 0.01  # of the training samples found by their own index: less is no memory
+SHOWN, SHOWN_ALPHAS = 3, (0.0, 0.3, 0.7, 1.0)  # test samples that are drawn, and for which α
+WRONG = "#c0392b"
+ABOVE = (
+    "left of the line: unseen samples whose retrieved ones are most often of another class; "
+    "right: the first two retrieved, framed where of another class"
+)
+FIGURES = {
+    "index_accuracy": "own index",
+    "index_at_5": "own index, top 5",
+    "index_accuracy_sampled_targets": "sampled targets",
+    "any_at_1_train": "class, training",
+    "any_at_1": "class, unseen",
+    "any_at_5": "any of 5, unseen",
+    "majority_at_5": "majority of 5",
+    "class_accuracy": "log-sum-exp",
+}
+TEXTS = """Class accuracy is the class of the most active index neuron; *any of 5* is what the paper's "top 5" must be
+(its caption says majority, which stands beside it), *log-sum-exp* is ours. Accuracy against sampled targets is about
+(1 − α) times that of the own index. *Noise, shift, JPEG*: own index of changed copies of 10,000 training samples. To
+fit the time batches are of 512 instead of 128, with the printed rate, and wide layers multiply in bfloat16."""
+TABLE_2 = """α = 0 and .5 with the printed batches of 128 are the single branches of table 2, a mean over its seeds, not
+compared sample by sample; how far its seeds lie apart is in these intervals."""
+ABOUT = 0.03  # what "about" is taken to mean
+
+
+def section(results: Results) -> list[str]:
+    """The count, the claims, then a row an α."""
+    lines = [summary(results, "mixing")] if results.scale == "full" else []
+    lines += told(findings(results), results)
+    settings = {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS}
+    for data in PAIRS.items():
+        lines += chapter(results, data, settings, FIGURES, name="mixing", head="α", more={HEAD: copies_of})
+    return [*lines, "", TEXTS]
+
+
+def beside_table2(results: Results, table2: Results) -> list[str]:
+    """Whether larger batches change the figures: the same networks stand in table 2 with the printed ones."""
+    both = [
+        Both(
+            f"{words}, α = {alpha:g}",
+            number,
+            known(results, f"{data}/{alpha:g}{AS_PRINTED}", figure)
+            or known(table2, f"{data}/single-{alpha:g}", figure),
+            known(results, f"{data}/{alpha:g}", figure),
+        )
+        for data, words in PAIRS.items()
+        for alpha in ALPHAS
+        for figure, number in FIGURES.items()
+    ]
+    lines = larger_batches(both, results.scale)
+    if not lines:
+        return []
+    same = [ours for one, ours in standings(table2, "2").items() if one.setting[:6] == "single" and one.data in PAIRS]
+    missed = sum(one.verdict == MISSED for one in same)
+    return [*lines, "", f"{TABLE_2} Of the paper's {len(same)} numbers above {missed} are missed with them."]
+
+
+def findings(results: Results) -> list[Finding]:
+    """What the paper says of the trade-off."""
+
+    def at(data: str, alpha: float, figure: str) -> Known | None:
+        return known(results, f"{data}/{alpha:g}", figure)
+
+    def change(figure: str, first: float, last: float, way: int) -> tuple[list[int | None], str]:
+        signs: list[int | None] = []
+        parts = []
+        for data, words in PAIRS.items():
+            before, after = at(data, first, figure), at(data, last, figure)
+            gap = less(after, before)
+            signs.append(None if gap is None else way * gap.sign)
+            if gap is not None:
+                parts.append(f"{words} {_percent(before)} to {_percent(after)}, {gap}")
+        return signs, "; ".join(parts) or "not run"
+
+    falls = change("index_accuracy", 0.0, 1.0, -1)
+    own = {words: at(data, 1.0, "index_accuracy") for data, words in PAIRS.items()}
+    kept = "; ".join(f"{words} {_percent(one)}" for words, one in own.items() if one is not None) or "not run"
+    rises = change("any_at_1", 0.0, 1.0, 1)
+    found = [
+        Finding("As α grows memorisation falls (own index of training samples, α from 0 to 1):", *_both(falls)),
+        Finding(
+            f"At α = 1 memory is lost (own index found for less than {100 * LOST:.0f} % of training samples):",
+            judged(_lost(one) for one in own.values()),
+            kept,
+        ),
+        Finding("As α grows the class of unseen samples is found more often (α from 0 to 1):", *_both(rises)),
+    ]
+    costs = [less(at(data, 1.0, "any_at_1"), at(data, 0.0, "any_at_1")) for data in PAIRS]
+    digits, clothes = costs
+    if digits is not None and clothes is not None:
+        half = ((digits.high - digits.value) ** 2 + (clothes.high - clothes.value) ** 2) ** 0.5
+        more = clothes.value - digits.value
+        words = f"α = 0 costs {digits} of class accuracy on MNIST, {clothes} on FashionMNIST"
+        sign = Apart(more, more - half, more + half).sign
+        found.append(Finding("Memorising costs more on FashionMNIST:", judged([sign]), words))
+    found += [_pure(results, 0.0), _three_tenths(results), _pure(results, 1.0)]
+    flat = [change("any_at_1", alpha, 1.0, 1)[0] for alpha in (0.5, 0.7)]
+    cases = [sign for signs in flat for sign in signs]
+    if any(sign is not None for sign in cases):
+        late = (
+            f"the class of unseen samples surely rises from α = .5 or .7 to 1 in {cases.count(1)} of {len(cases)} cases"
+        )
+        found.append(Finding("Beyond the middle more mixing still helps:", judged(cases), late, ours=True))
+    return found
+
+
+def _pure(results: Results, alpha: float) -> Finding:
+    """What sec. 3.1 says of the ends: indices at α = 0; classes at α = 1, without saying of which samples."""
+    figure, said, what = {0.0: ("index_accuracy", 0.99, "indices"), 1.0: ("any_at_1", 1.0, "classes")}[alpha]
+    found = {data: known(results, f"{data}/{alpha:g}", figure) for data in PAIRS}
+    signs = [None if one is None else _near(one.figure, said) for one in found.values()]
+    parts = [f"{PAIRS[data]} {_percent(one)}" for data, one in found.items() if one is not None]
+    whose = "" if alpha == 0 else " of unseen samples"
+    seen = "" if alpha == 0 else _of_training(results, alpha)
+    claim = f"At α = {alpha:g} about {100 * said:.0f} % of {what}{whose} are right ({_within()}; sec. 3.1):"
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}{seen}" if parts else "not run")
+
+
+def _of_training(results: Results, alpha: float) -> str:
+    """The other reading of "semantic accuracy", which app. 7.1 monitors during training."""
+    found = {words: known(results, f"{data}/{alpha:g}", "any_at_1_train") for data, words in PAIRS.items()}
+    each = ", ".join(f"{words} {_percent(one)}" for words, one in found.items() if one is not None)
+    return f"; if classes of training samples are meant, which the paper does not say: {each}" if each else ""
+
+
+def _three_tenths(results: Results) -> Finding:
+    """What sec. 3.1 says of α = .3, without naming data, samples or batch."""
+    signs, parts = [], []
+    for data, words in PAIRS.items():
+        for batches, said in (("", ""), (AS_PRINTED, ", with the printed batches")):
+            cell = f"{data}/0.3{batches}"
+            index, first = (known(results, cell, figure) for figure in ("index_accuracy_sampled_targets", "any_at_1"))
+            if index is not None and first is not None:
+                signs += [_near(index.figure, 0.6), _near(first.figure, 0.97)]
+                parts.append(f"{words}{said} {_percent(index)} (sampled targets) and {_percent(first)}")
+    claim = f"At α = .3 about 60 % of indices and 97 % of classes of unseen samples are right ({_within()}; sec. 3.1):"
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}{_of_training(results, 0.3)}" if parts else "not run")
+
+
+def _within() -> str:
+    return f"within {100 * ABOUT:.0f} points"
+
+
+def _percent(one: Known | None) -> str:
+    return percent_of(None if one is None else one.figure)
+
+
+def _both(found: tuple[list[int | None], str]) -> tuple[str, str]:
+    return judged(found[0]), found[1]
+
+
+def _near(found: Figure, said: float) -> int:
+    """Whether a rate is what the paper calls about so much."""
+    return 1 if abs(found[0] - said) <= ABOUT else -1
+
+
+def _lost(found: Known | None) -> int | None:
+    """Whether a rate is surely below LOST, or surely not."""
+    sign = None if found is None else beyond(found.figure, LOST)
+    return None if sign is None else -sign
+
+
+def mixing_figures(results: Results) -> dict[str, bytes]:
+    """Curves over α, a panel a data set, with test samples and their two nearest above them."""
+    there = [data for data in PAIRS if any(f"{data}/{alpha:g}" in results.cells for alpha in ALPHAS)]
+    if not there:
+        return {}
+    plt: Any = pyplot()
+    drawing = plt.figure(figsize=(1.2 + 5.4 * len(there), 5.6), layout="constrained")
+    grid = drawing.add_gridspec(2, len(there), height_ratios=(1, 2.6))
+    axes = None
+    for column, data in enumerate(there):
+        _samples(drawing, grid[0, column], results, data)
+        axes = drawing.add_subplot(grid[1, column])
+        _panel(axes, results, data)
+        axes.set_title(PAIRS[data], fontsize=11)
+    assert axes is not None
+    handles = axes.get_legend_handles_labels()
+    drawing.legend(*handles, loc="outside lower center", ncols=1 + len(there), frameon=False, fontsize=9)
+    if any("classes" in one.told for seeds in results.cells.values() for one in seeds.values()):
+        drawing.suptitle(ABOVE, fontsize=9)
+    return {"": png(drawing)}
+
+
+def _samples(drawing: Any, place: Any, results: Results, data: str) -> None:
+    """Three rows (a test sample, then its two nearest, framed where their class is another) for some of the α."""
+    cells = {alpha: results.cells.get(f"{data}/{alpha:g}", {}).get(0) for alpha in SHOWN_ALPHAS}
+    shown = {alpha: one for alpha, one in cells.items() if one is not None and "classes" in one.told}
+    if not shown:
+        return
+    rows = telling(list(shown.values()))
+    inner = place.subgridspec(1, len(shown))
+    for column, (alpha, one) in enumerate(shown.items()):
+        axes = drawing.add_subplot(inner[0, column])
+        pictures = unpacked(one.told["pictures"])
+        pictures = pictures.reshape(-1, 3, *pictures.shape[1:])[rows].reshape(-1, *pictures.shape[1:])
+        axes.imshow(joined(pictures, 3), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        bare(axes, f"α = {alpha:g}")
+        height, width = pictures.shape[2] + 1, pictures.shape[3] + 1
+        axes.axvline(width - 1, color=ORANGE, lw=1.5)
+        for row, number in enumerate(rows):
+            truth, *named = one.told["classes"][number]
+            for at, label in enumerate(named, 1):
+                if label != truth:
+                    box = (at * width - 0.5, row * height - 0.5), width - 1, height - 1
+                    axes.add_patch(pyplot().Rectangle(*box, fill=False, ec=WRONG, lw=1.5))
+
+
+def telling(results: list[Result]) -> list[int]:
+    """The test samples whose nearest are wrong most often over the α, so that the figure shows where it changes.
+
+    >>> one = Result({}, {"classes": [[0, 0, 0], [1, 1, 2], [2, 2, 2], [3, 0, 0]]}, {})
+    >>> telling([one])
+    [0, 1, 3]
+    """
+    classes = np.array([one.told["classes"] for one in results])
+    wrong = (classes[:, :, 1:] != classes[:, :, :1]).sum((0, 2))
+    return sorted(np.argsort(-wrong, kind="stable")[:SHOWN].tolist())
+
+
+def _panel(axes: Any, results: Results, data: str) -> None:
+    lines = {
+        "index_accuracy": (GREY, "s", "own index, training"),
+        "index_accuracy_sampled_targets": (ORANGE, "v", "sampled targets, training"),
+        "any_at_1_train": ("#3b9e8f", "^", "class through the index, training"),
+        "any_at_1": (BLUE, "o", "class through the index, unseen"),
+    }
+    for figure, (colour, marker, words) in lines.items():
+        found = [(alpha, mean(results, f"{data}/{alpha:g}", figure)) for alpha in ALPHAS]
+        points = [(alpha, 100 * one[0]) for alpha, one in found if one is not None]
+        axes.plot(*zip(*points, strict=True), color=colour, marker=marker, ms=5, lw=1.6, label=words)
+    axes.plot([0, 1], [100, 0], color="black", lw=0.8, ls=":", label="1 − α")
+    axes.set_xlabel("label mixing α")
+    axes.set_ylabel("accuracy, %")
+    axes.set_ylim(-3, 103)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+BATCH = 512
+PAIRED = ("index_accuracy", "any_at_1_train", "any_at_1", "class_accuracy")
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """An α each; `tiny` has two of them.
+
+    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
+    (['mnist/0', 'mnist/0.5'], 23)
+    """
+    if scale.name == "tiny":
+        return [_cell("mnist", alpha, scale) for alpha in ALPHAS if alpha in (0.0, 0.5)]
+    return [*(_cell(data, alpha, scale) for alpha in ALPHAS for data in PAIRS), _cell(*PRINTED, scale, printed=True)]
+
+
+def _cell(data: str, alpha: float, scale: Scale, *, printed: bool = False) -> Cell:
+    changes = {} if printed else {"batch_size": BATCH}
+    config = {"alpha": alpha, "network": "single", "training": runs.recipe_words("paper", changes, scale)}
+    name = f"{data}/{alpha:g}{AS_PRINTED if printed else ''}"
+    return runs.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 62.0, config)
+
+
+def run(data: str, alpha: float, changes: dict[str, int], job: Job) -> Told:
+    """Train one network and ask it about its own and about unseen samples."""
+    found, train, test, told = runs.trained(
+        data, job, changes=changes, network="single", alpha=alpha, **runs.light(job.scale)
+    )
+    seen, own = explain(found, test.images, k=5), explain(found, train.images, k=5)
+    truth, labels, rows = test.samples.labels, train.samples.labels, np.arange(len(train))
+    drawn = TargetSampler(found.network.index_map, alpha).draw(job.seed, NEVER).numpy()
+    hits = {
+        "index_accuracy": index_hit(own.index, rows),
+        "index_at_5": index_hit(own.index, rows, 5),
+        "index_accuracy_sampled_targets": index_hit(own.index, drawn),
+        "any_at_1_train": any_at_k(own.label, labels, 1),
+        "any_at_1": any_at_k(seen.label, truth, 1),
+        "any_at_5": any_at_k(seen.label, truth, 5),
+        "majority_at_5": majority_at_k(seen.label, truth, 5),
+        "class_accuracy": seen.predicted == truth,
+    }
+    figures: dict[str, Figure] = {name: (float(value.mean()), len(value)) for name, value in hits.items()}
+
+    def first(images: torch.Tensor) -> np.ndarray:
+        return explain(found, images, k=1, warn=False).index[:, 0]
+
+    figures |= copy_figures(train, job.seed, lambda images: torch.from_numpy(first(images)))
+    shown = _examples(test, train, seen.index) if job.seed == 0 else {}
+    return {"figures": figures, **told, **kept_hits({name: hits[name] for name in PAIRED}), **shown}
+
+
+def _examples(test: ImageData, train: ImageData, index: np.ndarray) -> Told:
+    """A test sample of each class, the same for every α, before its two nearest training samples; and their labels."""
+    labels = test.samples.labels
+    chosen = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)]
+    rows = [torch.cat([test.images[row : row + 1], train.images[index[row, :2]]]) for row in chosen]
+    classes = [[int(labels[row]), *train.samples.labels[index[row, :2]].tolist()] for row in chosen]
+    return {"pictures": packed(torch.cat(rows).numpy()), "classes": classes}
+
+
+EXPERIMENT = Experiment("mixing", str(__doc__), cells, section, mixing_figures, "table2", beside_table2)

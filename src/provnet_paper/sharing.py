@@ -1,0 +1,358 @@
+"""Model size and layer sharing: four sizes of CNN1 (class) and CNN2 (index), four levels of shared layers.
+
+Claim: larger models are better in both branches; sharing more layers improves them and can hurt small ones; level 3 is
+    best for most, levels 3 and 4 give the highest class consistency (sec. 4.4, app. 7.6, two tables).
+Command: provnet reproduce sharing --data-dir DIR --device cuda --seeds 1
+Expected: class accuracy near the paper's; memorisation complete for large models; several of the paper's sentences hold
+    neither in its own tables nor in ours, and are named below.
+Device: one H200; `--scale tiny` runs on two CPU cores.
+Time: an estimated 50 minutes for one seed: 40 s a small pair, 55 s a medium, 75 s a large, 185 s an XLarge, 5 minutes
+    for the two pairs with the batches as printed.
+
+Layers, dropout, 150 epochs and rates as app. 7.6 prints them. To fit the time batches are 8 times larger (XLarge 16
+times: 512 and 256 for all). Rates of Small and Medium are larger by the root of that; those of Large and XLarge are as
+printed, since with larger ones CNN2 of Large at level 1 on MNIST never left chance. Two pairs are trained with the
+printed batches, too: one whose rates grew, one whose rates did not. Which answers are right is kept, so that pairs are
+compared sample by sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from provnet.base.stats import wilson
+from provnet.models.network import parameter_count
+from provnet_paper import networks, runs
+from provnet_paper.beside import (
+    Apart,
+    Finding,
+    chapter,
+    counted,
+    judged,
+    mean,
+    number,
+    percent_of,
+    standings,
+    summary,
+    told,
+)
+from provnet_paper.pairs import Both, kept_hits, known, larger_batches, less
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Printed, Result, Results, Scale, Told
+from provnet_paper.samples import HEAD, copies_of, copy_figures
+from provnet_paper.sharing_claims import CLAIMS, CLOTHES, DIGITS, LEVELS, NAMES, PAIRS, SIZES, ours, papers
+from provnet_paper.sharing_curves import convergence, curve_of
+from provnet_paper.store import resolved
+from provnet_paper.two_cnns import TwoCnns, answers, built, pair, pair_hits, point, rates, shared_share, trained
+
+FIGURES = {
+    "class_accuracy": "CNN1, class",
+    "index_accuracy": "CNN2, own index",
+    "any_at_1": "consistency, top 1",
+    "any_at_5": "consistency, any of 5",
+}
+AS_PRINTED = "-as-printed"  # pairs trained with the printed batches, too
+MORE: dict[str, Callable[[Result], str]] = {
+    HEAD: copies_of,
+    "shared": lambda one: f"{100 * one.told['shared']:.1f} %",
+    "parameters": lambda one: f"{one.told['parameters'] / 1e6:.1f} M",
+    "seconds": lambda one: f"{one.told['seconds']['all']:.0f}",
+}
+LIMITS = """The totals of parameters cannot be reproduced: with 7×7 maps and 60,000 outputs the layers as listed have
+9.5, 22.6, 59.4 and 176 million (the paper says 4.0, 17.2, 35.8 and 79.6); the shares of level 4 fit. Optimiser,
+schedule and how the steps of the two networks alternate are not stated: AdamW, constant rates, spread evenly. To fit
+the time batches are 8 times the printed ones (XLarge 16 times: 512 and 256 for all); rates of Small and Medium are
+larger by the root of it. Sec. 4.4 calls the pairs class-conditional, app. 7.6 does not: here the index is over all
+samples. Small and Medium pairs with the larger batches were trained by an earlier version, in which mixed precision
+rounded weights at every step; since then rounded copies are multiplied, which is meant to be the same arithmetic but
+was not run side by side. So `mnist/small-3-as-printed` differs from `mnist/small-3` in the version, too. It ran beside
+two Large pairs under NVIDIA MPS, so its seconds say little; Large and XLarge pairs ran under MPS as well."""
+RATES = """Sentences that compare sizes compare rates, too: as printed those of CNN1 and CNN2 are 1e-3 and 1e-4 for
+Small and Medium, 5e-4 for both networks of Large, 2e-4 for both of XLarge, and only those of Small and Medium were
+raised with the batches. Epochs of convergence are read off curves with a point an epoch up to 20, then every fifth."""
+ONE_RATE = (
+    "In Large and XLarge CNN2 learns at the rate of CNN1, in Small and Medium at a tenth of it; whether that is the "
+    "cause was not tried"
+)
+
+
+def section(results: Results) -> list[str]:
+    """The count, the sentences, then a table a data set."""
+    lines = [summary(results, "sharing")] if results.scale == "full" else []
+    if results.cells and results.scale == "full":
+        lines += ["", "The paper's sentences, on our results (and, in brackets, on the paper's own tables):"]
+    lines += told([*_sentences(results), *convergence(results)], results)
+    settings = {f"{size}-{level}": f"{NAMES[size]}, level {level}" for size in SIZES for level in LEVELS}
+    lines += ["", RATES] if results.cells and results.scale == "full" else []
+    for data in PAIRS.items():
+        lines += chapter(results, data, settings, FIGURES, name="sharing", head="pair", more=MORE)
+    return [*lines, *_missed(results), *larger_batches(_both(results), results.scale), "", LIMITS]
+
+
+def missed(results: Results) -> list[Printed]:
+    """The numbers of the paper that ours are surely below."""
+    return [paper for paper, found in standings(results, "sharing").items() if found.verdict == MISSED]
+
+
+def name_of(paper: Printed) -> str:
+    """A number in words.
+
+    >>> name_of(Printed("mnist", "large-4", "class_accuracy", "99.2"))
+    'MNIST, Large, level 4, CNN1, class'
+    """
+    size, level = paper.setting.split("-")
+    return f"{PAIRS[paper.data]}, {NAMES[size]}, level {level}, {FIGURES[paper.figure]}"
+
+
+def _missed(results: Results) -> list[str]:
+    """What else is known of the numbers that were missed: their course over the levels, the printed batches."""
+    lines = [_explained(results, paper) for paper in missed(results)]
+    return ["", "### Where we differ", "", *lines] if lines else []
+
+
+def _explained(results: Results, paper: Printed) -> str:
+    size, _ = paper.setting.split("-")
+    cell = f"{paper.data}/{paper.setting}"
+    ours = known(results, cell, paper.figure)
+    assert ours is not None  # a number is missed only where it was measured
+    told_of = [f"- {name_of(paper)}: {number(ours.figure[0])}, paper {paper.text}"]
+    for data, words in PAIRS.items():
+        rates = [known(results, f"{data}/{size}-{level}", paper.figure) for level in LEVELS]
+        theirs = [papers(data, size, level, paper.figure).figure[0] for level in LEVELS]
+        each = ", ".join(percent_of(None if one is None else one.figure) for one in rates)
+        gap = _level_4(results, data, size, paper.figure)
+        last = f", level 4 less level 1 {gap}" if gap is not None else ""
+        printed = ", ".join(f"{100 * value:.1f}" for value in theirs)
+        told_of.append(f"levels 1 to 4 of {NAMES[size]} on {words}: {each}{last}; paper {printed}")
+    others = {one: _level_4(results, paper.data, one, paper.figure) for one in SIZES if one != size}
+    falls = "; ".join(f"{NAMES[one]} {gap}" for one, gap in others.items() if gap is not None)
+    told_of += [f"level 4 less level 1 of other sizes on {PAIRS[paper.data]}: {falls}"] if falls else []
+    told_of += [ONE_RATE] if paper.figure == "class_accuracy" and size in ("large", "xlarge") else []
+    as_printed = known(results, f"{cell}{AS_PRINTED}", paper.figure)
+    gap = less(ours, as_printed)
+    if as_printed is None or gap is None:
+        told_of.append("with the printed batches: not run")
+    else:
+        told_of.append(f"with the printed batches: {number(as_printed.figure[0])}, ours with larger ones less it {gap}")
+    return f"{'. '.join(text[0].upper() + text[1:] for text in told_of)}."
+
+
+def _level_4(results: Results, data: str, size: str, figure: str) -> Apart | None:
+    """Level 4 less level 1."""
+    last, first = (known(results, f"{data}/{size}-{level}", figure) for level in (4, 1))
+    return less(last, first)
+
+
+def _sentences(results: Results) -> list[Finding]:
+    look = ours(results)
+    found = []
+    for claim in CLAIMS:
+        here, there = list(claim.cases(look, claim.data)), list(claim.cases(papers, claim.data))
+        evidence = f"{counted(here)} (the paper's own tables: {judged(there, claim.said)}, {counted(there)})"
+        if claim.data == DIGITS:
+            evidence += f"; on FashionMNIST {counted(claim.cases(look, CLOTHES))}"
+        sentence = f"{claim.sentence} ({claim.where}):"
+        found.append(Finding(sentence, judged(here, claim.said), evidence, late=claim.late))
+    return found
+
+
+def _both(results: Results) -> list[Both]:
+    """The pairs that were also trained with batches as printed."""
+    return [
+        Both(
+            f"{PAIRS[data]}, {NAMES[size]}, level {level}",
+            words,
+            known(results, f"{data}/{size}-{level}{AS_PRINTED}", figure),
+            known(results, f"{data}/{size}-{level}", figure),
+        )
+        for data in PAIRS
+        for size in SIZES
+        for level in LEVELS
+        for figure, words in FIGURES.items()
+    ]
+
+
+STYLES = {1: (GREY, ":"), 2: ("#3b9e8f", "--"), 3: (BLUE, "-"), 4: (ORANGE, "-.")}
+MARKS = {1: "s", 2: "^", 3: "o", 4: "D"}
+SETTLED = 10  # epochs
+
+
+def sharing_figures(results: Results) -> dict[str, bytes]:
+    """A figure a data set: index and class accuracy by epoch; one more of the last values beside the paper's."""
+    found = {data: png(_curves(results, data)) for data in PAIRS if _there(results, data)}
+    return {**found, **({"": png(_last(results))} if found and results.scale == "full" else {})}
+
+
+def _there(results: Results, data: str) -> list[str]:
+    return [size for size in SIZES if any(curve_of(results, f"{data}/{size}-{level}") for level in LEVELS)]
+
+
+def _curves(results: Results, data: str) -> Any:
+    plt, sizes = pyplot(), _there(results, data)
+    drawing, every = plt.subplots(
+        2,
+        len(sizes),
+        figsize=(max(6.0, 2.2 + 2.6 * len(sizes)), 5.2),
+        squeeze=False,
+        sharex=True,
+        sharey="row",  # sizes are compared
+        layout="constrained",
+    )
+    for column, size in enumerate(sizes):
+        for row, (branch, words) in enumerate((("index", "CNN2, own index"), ("class", "CNN1, class of unseen"))):
+            axes = every[row][column]
+            for level in LEVELS:
+                curve = curve_of(results, f"{data}/{size}-{level}")
+                colour, dash = STYLES[level]
+                x, y = [one["epoch"] for one in curve], [100 * one[branch] for one in curve]
+                alone = "o" if len(x) == 1 else None  # one point has no line
+                axes.plot(x, y, color=colour, ls=dash, lw=1.6, marker=alone, ms=4, label=f"level {level}")
+            axes.grid(alpha=0.25)
+            axes.spines[["top", "right"]].set_visible(False)
+            if branch == "class":
+                axes.set_xlabel("epoch")
+            if column == 0:
+                axes.set_ylabel(f"{words}, %")
+        every[0][column].set_title(NAMES[size], fontsize=11)
+        if left := [str(level) for level in LEVELS if not curve_of(results, f"{data}/{size}-{level}")]:
+            words = f"level {', '.join(left)} not run"
+            every[0][column].text(0.97, 0.05, words, transform=every[0][column].transAxes, ha="right", fontsize=9)
+    _settled(every[1][0], [curve_of(results, f"{data}/{size}-{level}") for size in sizes for level in LEVELS])
+    drawing.legend(*every[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    cut = f"lower row cut off below its values from epoch {SETTLED} on"
+    none = ", ".join(NAMES[size] for size in SIZES if size not in sizes)
+    cut += f"; {none} not run" if none and results.scale == "full" else ""
+    drawing.suptitle(f"{PAIRS[data]}: accuracy by epoch at four levels of shared layers; {cut}", fontsize=10)
+    return drawing
+
+
+def _settled(axes: Any, curves: list[list[dict[str, Any]]]) -> None:
+    """Room for the values from SETTLED epochs on; what is below in the first epochs is cut off."""
+    late = [100 * one["class"] for curve in curves for one in curve if one["epoch"] >= SETTLED or one is curve[-1]]
+    margin = 0.08 * (max(late) - min(late)) + 0.1
+    axes.set_ylim(min(late) - margin, max(late) + margin)
+
+
+def _last(results: Results) -> Any:
+    """Marks of level 1 to 4 a size, the paper's as dashes."""
+    plt = pyplot()
+    figures = {
+        "class_accuracy": "CNN1, class of unseen",
+        "index_accuracy": "CNN2, own index",
+        "any_at_1": "CNN2, consistency, top 1",
+    }
+    drawing, every = plt.subplots(2, 3, figsize=(11.5, 6.2), squeeze=False, layout="constrained")
+    for row, data in enumerate(PAIRS):
+        for column, (figure, words) in enumerate(figures.items()):
+            _marks(every[row][column], results, data, figure)
+            every[row][column].set_title(f"{PAIRS[data]}: {words}", fontsize=10)
+        every[row][0].set_ylabel("accuracy, %")
+    handles = [
+        plt.Line2D([], [], ls="", marker=MARKS[level], ms=7, color=STYLES[level][0], label=f"level {level}")
+        for level in LEVELS
+    ]
+    handles.append(plt.Line2D([], [], ls="", marker="_", ms=10, mew=2, color="black", label="paper"))
+    drawing.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False)
+    drawing.suptitle("last epoch, with 95 % intervals of the samples; every panel has its own axis", fontsize=10)
+    return drawing
+
+
+def _marks(axes: Any, results: Results, data: str, figure: str) -> None:
+    ends: list[float] = []
+    for place, size in enumerate(SIZES):
+        for level in LEVELS:
+            at = place + (level - 2.5) * 0.2
+            ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(data, size, level, figure)
+            if ours is not None:
+                low, high = (100 * end for end in _ends(ours))
+                look = {"marker": MARKS[level], "ms": 6, "color": STYLES[level][0], "clip_on": False}
+                axes.plot(at, 100 * ours[0], **look)
+                axes.vlines(at, low, high, color=look["color"], lw=1.4)
+                ends += [low, high]
+            axes.plot(at, 100 * theirs.figure[0], marker="_", ms=9, mew=2, color="black", zorder=3)
+            ends.append(100 * theirs.figure[0])
+        left = [level for level in LEVELS if not results.cells.get(f"{data}/{size}-{level}")]
+        if left:
+            words = "not run" if len(left) == len(LEVELS) else f"level {', '.join(map(str, left))}\nnot run"
+            axes.text(place, 0.03, words, transform=axes.get_xaxis_transform(), ha="center", fontsize=8, color=GREY)
+    low, high = min(ends), max(ends)
+    margin = 0.12 * (high - low) + 0.1
+    axes.set_ylim(low - margin, min(100 + margin / 2, high + margin))
+    axes.set_xticks(range(len(SIZES)), [NAMES[size] for size in SIZES], fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", alpha=0.25)
+
+
+def _ends(ours: Figure) -> tuple[float, float]:
+    """The ends of the Wilson interval."""
+    found = wilson(min(ours[0] * ours[1], ours[1]), ours[1])
+    assert found.low is not None and found.high is not None
+    return found.low, found.high
+
+
+EPOCHS = 150
+EARLY, EVERY = 20, 5  # a point of the curves every epoch at first, then every fifth
+PAIRED = ("class_accuracy", "index_accuracy", "any_at_1", "any_at_5")
+RAISED = {"small": 8, "medium": 8, "large": 8, "xlarge": 16}
+SECONDS = {"small": 40.0, "medium": 55.0, "large": 75.0, "xlarge": 185.0}
+WITH_PRINTED = {"mnist/small-3": 105.0, "mnist/large-4": 180.0}  # also run with the printed batches
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """A pair each, small ones first, the largest last but for a second pair with the printed batches; `tiny` has two.
+
+    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
+    (['mnist/small-1', 'mnist/small-4'], 34)
+    """
+    if scale.name == "tiny":
+        return [_cell("mnist", "small", level, scale) for level in (1, 4)]
+    found = [_cell(data, size, level, scale) for size in RAISED for data in PAIRS for level in LEVELS]
+    printed = []
+    for name in WITH_PRINTED:
+        data, setting = name.split("/")
+        size, level = setting.split("-")
+        printed.append(_cell(data, size, int(level), scale, printed=True))
+    large = len(PAIRS) * len(LEVELS)
+    first, *others = printed  # one is asked for; the others are more evidence
+    return [*found[:-large], first, *found[-large:], *others]
+
+
+def _cell(data: str, size: str, level: int, scale: Scale, *, printed: bool = False) -> Cell:
+    recipe = pair(size, level, scale.epochs or EPOCHS, 1 if printed else RAISED[size])
+    name = f"{data}/{size}-{level}"
+    seconds = WITH_PRINTED[name] if printed else SECONDS[size]
+    name += AS_PRINTED if printed else ""
+    return runs.cell(name, data, scale, partial(run, data, recipe), seconds, {"pair": recipe.to_json()})
+
+
+def run(data: str, recipe: TwoCnns, job: Job) -> Told:
+    """Train one pair and ask it; curves on the way."""
+    train, test = networks.opened(data, job)
+    net = built(train, recipe, job.seed, resolved(job.device))
+    curve: list[dict[str, float]] = []
+
+    def ended(epoch: int) -> None:
+        if epoch <= EARLY or epoch % EVERY == 0 or epoch == recipe.epochs:
+            curve.append({"epoch": epoch, **point(net, train, test)})
+        job.tell(0.97 * epoch / recipe.epochs)
+
+    course = trained(net, train, recipe, job.seed, ended)
+    hits = pair_hits(net, train, test)
+    copies = copy_figures(train, job.seed, lambda images: answers(net, images, 1)[1][:, 0])
+    return {
+        "figures": rates(hits) | copies,
+        **kept_hits({name: hits[name] for name in PAIRED}),
+        "parameters": parameter_count(net),
+        "shared": round(shared_share(net), 5),
+        "curve": [{key: round(value, 5) for key, value in row.items()} for row in curve],
+        **{
+            kind: {name: [float(f"{row[f'{name}_{kind}']:.5g}") for row in course] for name in ("class", "index")}
+            for kind in ("loss", "accuracy")  # as trained, epoch by epoch
+        },
+        "samples": {"train": len(train), "test": len(test)},
+    }
+
+
+EXPERIMENT = Experiment("sharing", str(__doc__), cells, section, sharing_figures)

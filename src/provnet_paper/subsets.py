@@ -1,0 +1,410 @@
+"""An index over some of the samples: class and retrieved classes with 10 to 100 % of the training data.
+
+Claim: 30 % of MNIST match the class accuracy of all data, FashionMNIST saturates beyond 50 %, with an index head that
+    much smaller; on complex data chosen samples may serve better than random ones (sec. 4.3, app. 7.5, its table).
+Command: provnet reproduce subsets --data-dir DIR --device cuda --seeds 1
+Expected: class accuracy rises with the share and is within the interval of all data from about 70 %; any@5 and any@10
+    are steadier than any@1; whether chosen samples beat random ones is measured.
+Device: one H200; `--scale tiny` runs on two CPU cores.
+Time: 17 minutes for one seed, three to five cells at a time beside other work.
+
+A flat head over the subset, both branches trained on the subset alone, the first convolution shared, 100 epochs (guide,
+4). Size and rates are not stated: Medium of app. 7.6 with its rates. To fit the time batches are 4 times the printed
+64/32, rates twice; one cell is trained with the printed ones, too. Samples are chosen by the features of a class branch
+that was trained alone for a few epochs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+from provnet.base.stats import Z95, wilson
+from provnet.models.network import parameter_count
+from provnet.tools.subsets import index_subset
+from provnet_paper import networks, runs
+from provnet_paper.beside import (
+    BAR,
+    SOME,
+    Finding,
+    apart,
+    beyond,
+    chapter,
+    counted,
+    judged,
+    mean,
+    percent_of,
+    rate,
+    summary,
+    table,
+    told,
+)
+from provnet_paper.pairs import Both, known, larger_batches
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, half_width, printed
+from provnet_paper.store import resolved
+from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, trained
+
+PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+SHARES = tuple(range(10, 101, 10))
+CHOSEN = (10, 30)
+WAYS = ("stratified", "prototypes", "boundary", "diverse")
+PRINTED = "mnist/stratified-30-as-printed"
+FIGURES = {
+    "class_accuracy": "main branch",
+    "any_at_1": "any@1",
+    "any_at_5": "any@5",
+    "any_at_10": "any@10",
+    "index_accuracy": "own index",
+}
+ENOUGH = {"mnist": 30, "fashion-mnist": 50}  # per cent that the paper uses to show that few suffice
+LITTLE = 0.02  # what "minimal improvement" is taken to mean; the paper's own is 1.33 points
+WHOLE = 0.995  # an index accuracy that rounds to the paper's "100%"
+NAMED = (30, 50)  # shares of MNIST between which the paper sees the first match get worse
+MORE = {
+    "samples": lambda one: f"{one.told['samples']['indexed']:,}",
+    "index head": lambda one: f"{one.told['index_head'] / 1e6:.2f} M",
+    "parameters": lambda one: f"{one.told['parameters'] / 1e6:.2f} M",
+}
+LIMITS = """Sec. 4.3 calls the network class-conditional; then all retrieved samples would have the predicted class by
+construction, so the flat head of app. 7.5 is meant. Its layers, sizes and rates are not stated: Medium of app. 7.6.
+To fit the time batches are 4 times the printed 64 and 32, rates twice. Accuracies hold for the unseen samples, *own
+index* for the indexed training samples."""
+
+
+def section(results: Results) -> list[str]:
+    """The count, the claims, the shares, then the ways of choosing."""
+    lines = [summary(results, "subsets")] if results.scale == "full" else []
+    lines += told(findings(results), results)
+    settings = {f"stratified-{share}": f"{share} %" for share in SHARES}
+    for data in PAIRS.items():
+        lines += chapter(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
+        lines += _choices(results, data[0])
+    return [*lines, *larger_batches(_both(results), results.scale), "", LIMITS]
+
+
+def _choices(results: Results, data: str) -> list[str]:
+    """Chosen samples less random ones of the same number."""
+    rows = []
+    for share in CHOSEN:
+        for way in WAYS[1:]:
+            cell, random = f"{data}/{way}-{share}", f"{data}/stratified-{share}"
+            found = []
+            for figure in ("class_accuracy", "any_at_1", "any_at_5"):
+                ours, theirs = mean(results, cell, figure), mean(results, random, figure)
+                text = "not run" if ours is None or theirs is None else f"{percent_of(ours)}, {apart(ours, theirs)}"
+                found.append(text)
+            if cell in results.cells or (results.scale == "full" and random in results.cells):
+                rows.append((f"{share} %", way, *found))
+    head = ("subset", "chosen as", "main branch, less random", "any@1, less random", "any@5, less random")
+    return ["", "Chosen samples, and how they differ from random ones:", "", *table(head, rows, left=2)] if rows else []
+
+
+def _both(results: Results) -> list[Both]:
+    """The cell that was also trained with batches as printed."""
+    other = "mnist/stratified-30"
+    return [
+        Both("MNIST, 30 %", words, known(results, PRINTED, figure), known(results, other, figure))
+        for figure, words in FIGURES.items()
+    ]
+
+
+def findings(results: Results) -> list[Finding]:
+    """The paper's sentences on subsets."""
+    found = [*(_enough(results, data) for data in PAIRS), _saturates(results)]
+    signs: list[int | None] = []
+    for data in PAIRS:
+        first, last = (mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 90))
+        signs.append(None if first is None or last is None else apart(last, first).sign)
+    found.append(Finding("Class accuracy grows with the share (90 % against 10 %):", judged(signs), _course(results)))
+    found += [_little_lost(results), _smaller_head(results)]
+    found += [_diminishing(results), _not_monotonic(results), _steadier(results)]
+    return [*found, _half_found(results), _index_drops(results), _chosen_better(results)]
+
+
+def _little_lost(results: Results) -> Finding:
+    """What app. 7.5 advises where means are few; its table has no row with all data."""
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        whole = mean(results, f"{data}/stratified-100", "class_accuracy")
+        for share in sorted(set(ENOUGH.values())):
+            few = mean(results, f"{data}/stratified-{share}", "class_accuracy")
+            if few is None or whole is None:
+                signs.append(None)
+                continue
+            gap = apart(few, whole)
+            signs.append(1 if gap.low > -LITTLE else -1 if gap.high < -LITTLE else 0)
+            parts.append(f"{words} {share} % {gap}")
+    claim = '"30-50% subsets with minimal accuracy loss" '
+    claim += f"(class accuracy less than {100 * LITTLE:.0f} points below that of all data; app. 7.5):"
+    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=BAR)
+
+
+def _smaller_head(results: Results) -> Finding:
+    """By counting parameters, not by training."""
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        share = ENOUGH[data]
+        heads = [list(results.cells.get(f"{data}/stratified-{one}", {}).values())[:1] for one in (share, 100)]
+        if not all(heads):
+            signs.append(None)
+            continue
+        few, whole = (one.told["index_head"] for (one,) in heads)
+        signs.append(1 if round(100 * (1 - few / whole)) == 100 - share else -1)
+        parts.append(f"{words} {share} % of the samples, {few / 1e6:.2f} of {whole / 1e6:.2f} M")
+    claim = '"70% parameter reduction in the index head" with 30 % of MNIST, 50 % with half of FashionMNIST (app. 7.5):'
+    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+
+
+def _half_found(results: Results) -> Finding:
+    half, whole = (mean(results, f"mnist/stratified-{one}", "index_accuracy") for one in (50, 100))
+    claim = 'Index accuracy "reaches 100% using only 50% of the data on MNIST" (sec. 4.3; '
+    claim += f"{100 * WHOLE} % or more):"
+    if half is None:
+        return Finding(claim, judged([None]), "not run")
+    words = rate(half) + ("" if whole is None else f", of all data {rate(whole)}")
+    return Finding(claim, judged([beyond(half, WHOLE)]), words, late=BAR)
+
+
+def _chosen_better(results: Results) -> Finding:
+    """Said of "more complex datasets", after FashionMNIST; MNIST stands beside it."""
+    every: dict[str, list[int | None]] = {data: [] for data in PAIRS}
+    compared = len(CHOSEN) * len(WAYS[1:])
+    for data, signs in every.items():
+        for share in CHOSEN:
+            for way in WAYS[1:]:
+                ours, random = (mean(results, f"{data}/{one}-{share}", "class_accuracy") for one in (way, "stratified"))
+                signs.append(None if ours is None or random is None else apart(ours, random, compared).sign)
+    digits, clothes = every.values()
+    words = f"class accuracy, intervals for all {compared} together, {counted(clothes)}; on MNIST {counted(digits)}"
+    return Finding(
+        "On more complex data chosen samples may be more effective than random ones (FashionMNIST; app. 7.5):",
+        judged(clothes, SOME),
+        words,
+    )
+
+
+def _index_drops(results: Results) -> Finding:
+    """The limit that sec. 6 names."""
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        few, whole = (mean(results, f"{data}/stratified-{share}", "index_accuracy") for share in (10, 100))
+        if few is None or whole is None:
+            signs.append(None)
+            continue
+        gap = apart(few, whole)
+        signs.append(gap.sign)
+        parts.append(f"{words} {percent_of(few)} of 10 %, {percent_of(whole)} of all, {gap}")
+    claim = "As training data grow, index accuracy drops (10 % of the samples against all; sec. 6):"
+    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+
+
+def _enough(results: Results, data: str) -> Finding:
+    """Said of MNIST; of FashionMNIST the paper says that more than half improve little, so this is our question."""
+    share = ENOUGH[data]
+    few, whole = (mean(results, f"{data}/stratified-{one}", "class_accuracy") for one in (share, 100))
+    claim, ours = f"{share} % of {PAIRS[data]} match the class accuracy of all data:", data != "mnist"
+    if few is None or whole is None:
+        return Finding(claim, judged([None]), "not run", ours)
+    gap = apart(few, whole)
+    sign = 1 if few[0] >= whole[0] - half_width(whole[0], whole[1]) else gap.sign
+    return Finding(claim, judged([sign]), f"{percent_of(few)} against {percent_of(whole)}, {gap}", ours)
+
+
+def _saturates(results: Results) -> Finding:
+    half, most = (mean(results, f"fashion-mnist/stratified-{one}", "class_accuracy") for one in (50, 90))
+    claim = (
+        f'FashionMNIST saturates beyond 50 %: 90 % bring "minimal improvement" (less than {100 * LITTLE:.0f} points; '
+        "app. 7.5):"
+    )
+    if half is None or most is None:
+        return Finding(claim, judged([None]), "not run")
+    gap = apart(most, half)
+    sign = 1 if gap.high < LITTLE else -1 if gap.low > LITTLE else 0
+    return Finding(claim, judged([sign]), f"{percent_of(half)} to {percent_of(most)}, {gap}")
+
+
+def _diminishing(results: Results) -> Finding:
+    signs: list[int | None] = []
+    parts = []
+    for data, words in PAIRS.items():
+        few, half, most = (mean(results, f"{data}/stratified-{one}", "class_accuracy") for one in (10, 50, 90))
+        if few is None or half is None or most is None:
+            signs.append(None)
+            continue
+        first, second = apart(half, few), apart(most, half)
+        # the rate in the middle counts in both gains, so twice in their difference
+        spread = sum(weight * one[0] * (1 - one[0]) / one[1] for weight, one in ((1, few), (4, half), (1, most)))
+        less, chance = first.value - second.value, Z95 * spread**0.5
+        signs.append(1 if less > chance else -1 if less < -chance else 0)
+        parts.append(f"{words} {first} to 50 %, {second} from there to 90 %")
+    claim = "Improvements plateau: class accuracy gains more from 10 to 50 % than from 50 to 90 %:"
+    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+
+
+def _course_of(results: Results, data: str, figure: str) -> list[tuple[int, Figure]]:
+    found = [(share, mean(results, f"{data}/stratified-{share}", figure)) for share in SHARES]
+    return [(share, one) for share, one in found if one is not None]
+
+
+def _not_monotonic(results: Results) -> Finding:
+    """Where more samples surely lower the first match; sure for all steps together, as one of many falls by chance."""
+    pairs = [
+        (f"{name} {share} to {more} %", one, other)
+        for data, name in PAIRS.items()
+        for (share, one), (more, other) in itertools.pairwise(_course_of(results, data, "any_at_1"))
+    ]
+    drops = [name for name, one, other in pairs if apart(other, one, len(pairs)).sign < 0]
+    there = dict(_course_of(results, "mnist", "any_at_1"))
+    named = apart(there[NAMED[1]], there[NAMED[0]]) if set(NAMED) <= set(there) else None
+    sign = None if not pairs else 1 if drops else 0
+    words = f"any@1 surely falls at {', '.join(drops) or 'none'} of {len(pairs)} steps, all looked at together"
+    if named is not None:
+        words += f"; where the paper falls, MNIST {NAMED[0]} to {NAMED[1]} %, {named}"
+    return Finding("The class of the first match does not grow monotonically with the share:", judged([sign]), words)
+
+
+def _steadier(results: Results) -> Finding:
+    """Whether any@5 and any@10 vary less over the shares than any@1."""
+    signs, parts = [], []
+    for data, words in PAIRS.items():
+        ranges = []
+        for figure in ("any_at_1", "any_at_5", "any_at_10"):
+            rates = [one[0] for _, one in _course_of(results, data, figure)]
+            ranges.append(max(rates) - min(rates) if len(rates) > 1 else None)
+        first, *others = ranges
+        if first is not None:
+            signs += [1 if one < first else -1 for one in others if one is not None]
+            parts.append(f"{words} {', '.join(f'{100 * one:.1f}' for one in ranges if one is not None)}")
+    text = f"points from lowest to highest of any@1, @5, @10: {'; '.join(parts)}" if parts else "not run"
+    return Finding("Top 5 and top 10 are steadier than top 1 over the shares:", judged(signs), text)
+
+
+def _course(results: Results) -> str:
+    parts = []
+    for data, words in PAIRS.items():
+        found = [mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 50, 90)]
+        parts.append(f"{words} {', '.join(percent_of(one) for one in found)} at 10, 50, 90 %")
+    return "; ".join(parts)
+
+
+LINES = {
+    "class_accuracy": ("black", "o", "main branch"),
+    "any_at_10": ("#3b9e8f", "^", "any@10"),
+    "any_at_5": (BLUE, "s", "any@5"),
+    "any_at_1": (ORANGE, "D", "any@1"),
+}
+MARKS = {"prototypes": "P", "boundary": "X", "diverse": "*"}
+# the main branch above on a scale of its own: beside retrieved classes its differences are not seen
+ROWS = {"main branch: accuracy, %": ("class_accuracy",), "retrieved classes: accuracy, %": tuple(LINES)[1:]}
+
+
+def subsets_figures(results: Results) -> dict[str, bytes]:
+    """Accuracy over the share, a column a data set; the paper's as open marks, chosen samples as grey ones."""
+    there = [data for data in PAIRS if any(cell.startswith(f"{data}/") for cell in results.cells)]
+    if not there:
+        return {}
+    plt: Any = pyplot()
+    drawing, every = plt.subplots(
+        len(ROWS),
+        len(there),
+        figsize=(1.5 + 4.8 * len(there), 6.4),
+        squeeze=False,
+        sharex=True,
+        layout="constrained",
+        height_ratios=(1, 1.7),
+    )
+    handles: dict[str, Any] = {}
+    for row, (words, figures) in zip(every, ROWS.items(), strict=True):
+        for axes, data in zip(row, there, strict=True):
+            _panel(axes, results, data, figures)
+            found, names = axes.get_legend_handles_labels()
+            handles |= dict(zip(names, found, strict=True))
+        row[0].set_ylabel(words)
+    for column, data in enumerate(there):
+        paper = "; open marks: the paper's; bands: 95 % intervals" if results.scale == "full" else ""
+        every[0][column].set_title(f"{PAIRS[data]}{paper}", fontsize=11)
+        every[-1][column].set_xlabel("share of the training samples, %")
+    order = [name for name in (*(words for _, _, words in LINES.values()), *MARKS) if name in handles]
+    drawing.legend(
+        [handles[name] for name in order],
+        [f"{name} (main branch, any@1)" if name in MARKS else name for name in order],
+        loc="outside lower center",
+        ncols=4,
+        frameon=False,
+    )
+    return {"": png(drawing)}
+
+
+def _panel(axes: Any, results: Results, data: str, figures: tuple[str, ...]) -> None:
+    for figure in figures:
+        colour, marker, words = LINES[figure]
+        found = [(share, mean(results, f"{data}/stratified-{share}", figure)) for share in SHARES]
+        points = [(share, one[0], wilson(one[0] * one[1], one[1])) for share, one in found if one is not None]
+        if points:
+            shares, rates, intervals = zip(*points, strict=True)
+            axes.plot(shares, [100 * rate for rate in rates], color=colour, marker=marker, ms=5, lw=1.5, label=words)
+            ends = ([100 * one.low for one in intervals], [100 * one.high for one in intervals])
+            axes.fill_between(shares, *ends, color=colour, alpha=0.15, lw=0)
+        paper = [(int(one.setting.split("-")[1]), 100 * one.value) for one in printed("subsets")
+                 if (one.data, one.figure) == (data, figure)]  # fmt: skip
+        if results.scale == "full":
+            axes.plot(*zip(*paper, strict=True), color=colour, marker=marker, ms=7, mfc="none", lw=0.7, ls=":")
+    for way, marker in MARKS.items():
+        for share in CHOSEN:
+            one = mean(results, f"{data}/{way}-{share}", figures[-1])  # of retrieved classes those of the first
+            if one is not None:
+                axes.plot(share, 100 * one[0], marker=marker, color=GREY, ms=8, ls="", label=way)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+SIZE, LEVEL, EPOCHS, RAISED = "medium", 1, 100, 4
+# seconds, and seconds for each per cent: a network for features, then a sample at a time on the CPU
+CHOOSING = {"stratified": (0.0, 0.0), "boundary": (12.0, 0.0), "diverse": (12.0, 1.0), "prototypes": (15.0, 2.0)}
+
+
+def cells(scale: Scale) -> list[Cell]:
+    """A way of choosing and a share each; `tiny` has two.
+
+    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
+    (['mnist/stratified-30', 'mnist/diverse-30'], 33)
+    """
+    if scale.name == "tiny":
+        return [_cell("mnist", way, 30, scale) for way in ("stratified", "diverse")]
+    found = [_cell(data, "stratified", share, scale) for share in SHARES for data in PAIRS]
+    found += [_cell(data, way, share, scale) for share in CHOSEN for data in PAIRS for way in WAYS[1:]]
+    return [*found, _cell("mnist", "stratified", 30, scale, printed=True)]
+
+
+def _cell(data: str, way: str, share: int, scale: Scale, *, printed: bool = False) -> Cell:
+    size = "small" if scale.name == "tiny" else SIZE
+    recipe = pair(size, LEVEL, scale.epochs or EPOCHS, 1 if printed else RAISED)
+    name = PRINTED if printed else f"{data}/{way}-{share}"
+    config: dict[str, Any] = {"pair": recipe.to_json(), "select": way, "share": share}
+    seconds = 3.0 + (1.0 if printed else 0.3) * share + CHOOSING[way][0] + CHOOSING[way][1] * share
+    return runs.cell(name, data, scale, partial(run, data, way, share, recipe), seconds, config)
+
+
+def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:
+    """Choose, train both networks on what was chosen, and ask them."""
+    train, test = networks.opened(data, job)
+    device = resolved(job.device)
+    chosen = index_subset(train, f"{share}%", way, classes_on="subset", seed=job.seed, device=device)
+    job.tell(0.0)  # choosing took its time
+    few = train.select(chosen.rows)
+    net = built(few, recipe, job.seed, device)
+    trained(net, few, recipe, job.seed, lambda epoch: job.tell(0.95 * epoch / recipe.epochs))
+    return {
+        "figures": rates(pair_hits(net, few, test)),
+        "parameters": parameter_count(net),
+        "index_head": parameter_count(net.index_head),
+        "samples": {"train": len(train), "indexed": len(few), "test": len(test)},
+    }
+
+
+EXPERIMENT = Experiment("subsets", str(__doc__), cells, section, subsets_figures)
