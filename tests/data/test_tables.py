@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,19 @@ def test_anything_else_selects_nothing(rows: Any, words: str) -> None:
     for selectable in (made(), made().samples):
         with pytest.raises(UsageError, match=words):
             selectable.select(rows)
+
+
+def test_a_selection_keeps_who_is_withheld_and_who_was_added() -> None:
+    marks = {"withheld": np.array([True, False, False]), "added": np.array([False, False, True])}
+    chosen = replace(made().samples.select([0, 1, 2]), **marks).select([2, 0])
+    assert chosen.withheld.tolist() == [False, True]
+    assert chosen.added.tolist() == [True, False]
+
+
+def test_the_hash_of_a_picture_covers_its_type_and_shape() -> None:
+    pictures = [np.zeros((1, 4, 4), np.uint8), np.zeros((1, 2, 8), np.uint8), np.zeros((1, 2, 2), np.float32)]
+    found = [open_data(each, [0]).samples.pixel_sha256.tobytes() for each in pictures]
+    assert len(set(found)) == 3  # the same 16 bytes
 
 
 def test_writing_to_labels_changes_no_sample() -> None:

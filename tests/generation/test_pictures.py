@@ -100,6 +100,9 @@ def test_withheld_samples_are_never_named(runs: dict[str, Run]) -> None:
     named = found.index[found.index >= 0]
     assert len(named) > 0
     assert not withheld[named].any()
+    whole = sources(run, made, k=len(run.samples)).index  # the others follow in the order that they had
+    for row, left in zip(found.index.tolist(), whole.tolist(), strict=True):
+        assert [i for i in row if i >= 0] == [i for i in left if i >= 0 and not withheld[i]][:3]
 
 
 @pytest.mark.parametrize("name", NAMES)

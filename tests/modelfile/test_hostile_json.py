@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from provnet.base.errors import ProvnetError
+from provnet.base.errors import ProvnetError, UnsafeFileError
 from provnet.runs.run import read_run
+from provnet.runs.safe import read_json
 from tests.counts import count, grows
 from tests.modelfile.hostile import Touch, change_config, refused
 
@@ -90,6 +91,12 @@ def test_a_gigabyte_of_json_is_refused_unread(run: Path, name: str) -> None:
         remake_manifest(run, lambda content: content["files"].update({name: size}))
         os.truncate(run / name, 1 << 30)
     refused(run, 7, name, "at most 1,000,000 are read")
+
+
+def test_json_of_too_many_bytes_is_refused_unparsed() -> None:
+    with pytest.raises(UnsafeFileError, match="1,000,001 bytes of JSON, at most 1,000,000 are read"):
+        read_json(b"{" + b" " * 999_999 + b"}", "config.json")
+    assert read_json(b"{" + b" " * 999_998 + b"}", "config.json") == {}
 
 
 MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
