@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from provnet.atomic import Content, sweep, write_files
+from provnet.atomic import Content, discard, sweep, write_files
 from provnet.errors import IntegrityError, NonFiniteError, ProvnetError, UsageError
 from provnet.safefile import all_finite, open_checked, read_tensors, sha256_file
 from provnet.safejson import read_json, write_json
@@ -101,7 +100,7 @@ def _drop_others(folder: Path, newest: Path) -> None:
     before = [path for path in others if path.name < newest.name]
     for path in others:
         if path not in before[-(KEEP - 1) :]:
-            shutil.rmtree(path)
+            discard(path)
 
 
 def is_step(folder: Path, *, whole: bool = False) -> bool:

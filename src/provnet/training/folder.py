@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from provnet.atomic import explain_disk, is_temporary, remove, sweep, write_bytes
+from provnet.atomic import discard, explain_disk, is_temporary, remove, sweep, write_bytes
 from provnet.data.files import shown
 from provnet.errors import IntegrityError, UsageError
 from provnet.fileset import NAME as MANIFEST
@@ -191,6 +191,6 @@ def clear_checkpoints(folder: Path) -> None:
     sweep(place)
     for name in _names(place):
         if is_step(place / name):
-            remove(place / name)
+            discard(place / name)
     with suppress(OSError):  # somebody else's files are in it
         place.rmdir()
