@@ -45,16 +45,19 @@ def rounds(root: Path, count: int, chance: random.Random, summary: Summary) -> N
         before = contents(place.run)
         started = {}
         for name, path in zip(pair, said, strict=True):
+            path.write_text("")  # what the last round said
             started[name] = place.start(name, path)
             time.sleep(chance.uniform(0, seconds[name]) if name == pair[0] else 0)
         words = dict(zip(pair, said, strict=True))
         seen = None
         if "app" in pair:
             other = next(name for name in pair if name != "app")
-            link = _link(words["app"])
-            codes = {other: finish(*started[other])[0]}
-            seen = None if link is None else _seen(link)
-            os.kill(started["app"][0], signal.SIGTERM)  # our own child, not yet waited for
+            try:
+                link = _link(words["app"])
+                codes = {other: finish(*started[other])[0]}
+                seen = None if link is None else _seen(link)
+            finally:
+                os.kill(started["app"][0], signal.SIGTERM)  # our own child, not yet waited for
             codes["app"] = finish(*started["app"])[0]
         else:
             codes = {name: finish(*one)[0] for name, one in started.items()}
@@ -106,8 +109,8 @@ def _goal(root: Path, order: Sequence[str], goals: dict[tuple[str, ...], dict[st
 def _link(path: Path) -> str | None:
     """The link that the app prints; None where it did not start, as the run was being replaced."""
     for _ in range(600):
-        for line in path.read_text().splitlines():
-            if "#t=" in line:
+        for line in path.read_text().splitlines(keepends=True):
+            if "#t=" in line and line.endswith("\n"):
                 return line.split()[-1]
             if line.startswith("error: "):
                 return None

@@ -15,6 +15,7 @@ from provnet.training.checkpoint import load_checkpoint
 from provnet.training.fit import fit
 from provnet.training.session import LOG
 from tests.counts import count, grows
+from tests.modelfile.faults import KilledError
 
 from .made import interrupt, names, pictures, recipe, same_bits, step_of
 from .refused import refusal
@@ -102,6 +103,25 @@ def test_a_good_checkpoint_is_not_dropped_for_damaged_later_ones(tmp_path: Path)
     assert sorted(p.name for p in good.parent.iterdir()) == ["step-0000000003", "step-0000000004"]
     assert step_of(out) == 4
     same_bits(fit(pictures(), config=recipe(), out=out, resume=True), fit(pictures(), config=recipe()))
+
+
+def test_killed_while_an_old_checkpoint_is_removed_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(folder: Path, **_: object) -> None:
+        for path in folder.iterdir():
+            if path.name != "progress.safetensors":
+                path.unlink()
+        raise KilledError
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", killed)
+        with pytest.raises(KilledError):
+            fit(pictures(), config=recipe(), out=out, checkpoint_seconds=0)
+    assert step_of(out) == 3
+    same_bits(fit(pictures(), config=recipe(), out=out, resume=True), fit(pictures(), config=recipe()))
+    assert not (out / "checkpoints").exists()
 
 
 def test_what_a_kill_leaves_after_the_run_was_whole_is_tidied_up(

@@ -116,6 +116,13 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
+def discard(path: Path) -> None:
+    """Remove a folder of ours at once: a kill leaves it whole, or a temporary that `sweep` knows."""
+    temp = temporary_name(path)
+    path.replace(temp)
+    remove(temp)
+
+
 def is_temporary(name: str) -> bool:
     """Whether a name is one that `temporary_name` gives.
 

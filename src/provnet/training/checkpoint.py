@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from provnet.base.atomic import Content, sweep, write_files
+from provnet.base.atomic import Content, discard, sweep, write_files
 from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UsageError
 from provnet.runs.safe import all_finite, open_checked, read_json, read_tensors, sha256_file, write_json
 from provnet.training.loop import TrainState
@@ -101,7 +100,7 @@ def _drop_others(folder: Path, newest: Path) -> None:
     before = [path for path in others if path.name < newest.name]
     for path in others:
         if path not in before[-(KEEP - 1) :]:
-            shutil.rmtree(path)
+            discard(path)
 
 
 def is_step(folder: Path, *, whole: bool = False) -> bool:

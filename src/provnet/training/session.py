@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from provnet.base.atomic import (
+    discard,
     explain_disk,
     in_use,
     is_temporary,
@@ -349,7 +350,7 @@ def clear_checkpoints(folder: Path) -> None:
     sweep(place)
     for name in _names(place):
         if is_step(place / name):
-            remove(place / name)
+            discard(place / name)
     with suppress(OSError):  # somebody else's files are in it
         place.rmdir()
 
