@@ -14,8 +14,8 @@ from PIL import Image
 import provnet
 from provnet.cli.debug import _summary
 from provnet.cli.rundata import Resolved
-from tests.applications import planted
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
+from tests.tools import planted
 
 LOW = "0.000001"  # flags every label
 COLUMNS = ["index", "sample_id", "label", "suggested_label", "mislabel", "anomaly", "typicality", "duplicate_group"]

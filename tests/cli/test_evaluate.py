@@ -74,8 +74,8 @@ def test_a_run_that_cannot_be_written_to_is_measured_all_the_same(
 def test_figures_of_a_run_that_was_changed_meanwhile_are_not_kept(
     command: tuple[str, ...], change: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = {"evaluate": "evaluation", "audit": "applications.audit", "check": "applications.trust"}[command[0]]
-    name, run, after = f"provnet.{module}.{command[0]}", place / "run", {}
+    modules = {"evaluate": "answers.evaluation", "audit": "tools.membership.audit", "check": "tools.trust.compute"}
+    name, run, after = f"provnet.{modules[command[0]]}.{command[0]}", place / "run", {}
     real, other = pkgutil.resolve_name(name), bank.add(read_run(run), provnet.open_data(str(place / "more")))
 
     def overtaken(*given: object, **more: object) -> object:

@@ -18,7 +18,7 @@ from provnet.tools.debug.signals import index_entropy
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests import digits as small
-from tests.applications.planted import FLIPPED, digits, found, planted_run
+from tests.tools.planted import FLIPPED, digits, found, planted_run
 
 
 def test_planted_wrong_labels_are_found() -> None:
