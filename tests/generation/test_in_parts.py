@@ -40,8 +40,8 @@ def test_parts_give_what_the_whole_gives(name: str, runs: dict[str, Run], monkey
     whole = asked(runs[name])
     sizes: list[int] = []
     runs[name].network.backbone.mean.register_forward_hook(lambda module, given, out: sizes.append(len(out)))
-    for name, module in list(sys.modules.items()):
-        if name.startswith("provnet.tools.generate") and hasattr(module, "at_once"):
+    for room, module in list(sys.modules.items()):
+        if room.startswith("provnet.tools.generate") and hasattr(module, "at_once"):
             monkeypatch.setattr(module, "at_once", lambda *_: 5)
     monkeypatch.setattr("provnet.answers.explanation.at_once", lambda *_: 5)
     parts = asked(runs[name])
