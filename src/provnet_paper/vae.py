@@ -312,7 +312,7 @@ def _changes(scale: Scale) -> dict[str, Any]:
 
 def run(data: str, generator: str, job: Job) -> Told:
     """Train, find training samples by their latents, make pictures and ask where they come from."""
-    train, test = (_vae_people(job.data_dir, job.scale.train), None) if data == "lfw" else networks.opened(data, job)
+    train, test = (_faces(job.data_dir, job.scale.train), None) if data == "lfw" else networks.opened(data, job)
     course: list[dict[str, float]] = []
     epochs = generator_wishes(generator, **_changes(job.scale))["config"].epochs
 
@@ -355,7 +355,7 @@ def _rate(hits: np.ndarray) -> Figure:
 
 
 @lru_cache(maxsize=1)
-def _vae_people(data_dir: str | None, limit: int | None) -> ImageData:
+def _faces(data_dir: str | None, limit: int | None) -> ImageData:
     """Faces of people with at most 25 pictures; the others stay without samples."""
     data = open_data("lfw", data_dir=data_dir, limit=limit)
     sizes = np.bincount(data.samples.labels, minlength=len(data.class_names))

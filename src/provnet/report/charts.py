@@ -348,7 +348,7 @@ def square_plot(
 ) -> Square:
     """Lay lines and points out in a square, both axes from 0 to 100 %.
 
-    >>> plot = square_plot("Lorenz", "one line", ("x", "y"), [Line("even", "guess", ((0.0, 0.0), (1.0, 1.0)))])
+    >>> plot = square_plot("Lorenz", "one line", ("x", "y"), [Trace("even", "guess", ((0.0, 0.0), (1.0, 1.0)))])
     >>> plot.paths[0][1], [tick.text for tick in plot.x_ticks]
     ('M64 310L364 10', ['0 %', '20 %', '40 %', '60 %', '80 %', '100 %'])
     """

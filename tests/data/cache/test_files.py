@@ -83,7 +83,7 @@ def test_two_writers_between_each_others_steps(root: Path, kept: Path, decoded: 
 WRITER = """
 import sys, time
 from pathlib import Path
-from provnet.data import hashcache
+from provnet.data import cache as hashcache
 from provnet.data.sources.folder import open_folder
 from provnet.data.rules import make_options
 hashcache.YOUNG = 0
