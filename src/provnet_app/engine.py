@@ -19,8 +19,8 @@ import torch
 from provnet.answers.attribution import WEIGHTS, attribute, equal_slots, weights_of
 from provnet.answers.explanation import active_network
 from provnet.base.errors import ProvnetError
+from provnet.data.modalities.image import BYTES
 from provnet.models.network import ProvenanceOutput
-from provnet.runs.inputs import BYTES
 from provnet.runs.run import Run
 
 SIZES = (1, 2, 4, 8, 16, 32)  # queries of a batch

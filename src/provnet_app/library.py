@@ -16,11 +16,11 @@ from PIL import Image
 
 from provnet.base.errors import DataError
 from provnet.data.evidence import picture_of
-from provnet.data.modalities.image import decode, sniff
+from provnet.data.modalities.image import BYTES, decode, sniff
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.folder import planes
 from provnet.report.pictures import fitted, to_image
-from provnet.runs.inputs import BYTES, picture_rules
+from provnet.runs.inputs import picture_rules
 from provnet.runs.run import Run
 from provnet_app.limits import FORMATS, PIXELS, THUMB, UPLOAD, UPLOADS
 from provnet_app.security import ApiError, unknown

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import UsageError
+from provnet.data.modalities.image import BYTES
 from provnet.models.network import NetworkConfig
-from provnet.runs.inputs import BYTES
 from provnet_app.security import ApiError
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from provnet.cli.rundata import find_training_data
 from provnet.data.evidence import evidence
 from provnet.data.open import open_data
+from provnet.runs.data import find_data
 from provnet.runs.run import read_run
 from tests.data.made import encode, noise, write_folder
 
@@ -127,7 +127,7 @@ def pictures_are_right(hidden: dict[str, str]) -> Callable[[Place, Said], None]:
         where = next(
             p for p in (place.tmp / "data" / "list.csv", place.tmp / "elsewhere", place.tmp / "data") if p.exists()
         )
-        now = find_training_data(run.config, run.samples, str(where), None).data
+        now = find_data(run.config, run.samples, str(where)).data
         notes = {}
         for index, found in enumerate(evidence(run.samples, now, np.arange(len(run.samples)))):
             if found.picture is None:

@@ -15,7 +15,6 @@ import torch
 import provnet
 from provnet.base.errors import DataError, DiskError, IntegrityError, MemoryLimitError, UnsafeFileError, UsageError
 from provnet.cli import app as app_module
-from provnet.cli import verify as verify_module
 
 from .conftest import Call
 
@@ -117,7 +116,7 @@ def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monk
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr(verify_module, "find_training_data", fail)
+    monkeypatch.setattr("provnet.runs.data.find_data", fail)
     found = call("verify", run)
     assert found.code == code
     assert len(found.err.strip().splitlines()) == 1

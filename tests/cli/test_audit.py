@@ -104,7 +104,7 @@ def test_other_pictures_are_not_looked_for_among_the_training_pictures(data: Pat
     own = tmp_path / "run"
     arguments = ["--root", data / "train", "--out", own, "--epochs", 1]
     assert call("train", tmp_path / "lists/own.csv", *arguments).code == 0
-    found = open_others(read_run(own), str(tmp_path / "strange/other.csv"), None, progress=False)
+    found = open_others(read_run(own), str(tmp_path / "strange/other.csv"), None)
     wanted = provnet.open_data(data / "test").samples
     assert found.samples.content_root == wanted.content_root
     assert "root" not in found.spec.options

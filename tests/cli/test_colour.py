@@ -12,7 +12,6 @@ from PIL import Image
 import provnet
 from provnet.cli import main
 from provnet.cli.heldout import open_members, open_others
-from provnet.cli.rundata import open_test_data
 from provnet.runs.run import read_run
 
 from .conftest import Call
@@ -49,7 +48,7 @@ def test_a_grey_run_sees_the_grey_pictures(run: Path, data: Path, tmp_path: Path
     folder = coloured(data / "test", tmp_path / "colour")
     source, loaded = str(folder if kind == "folder" else listed(folder)), read_run(run)
     wanted = provnet.open_data(data / "test").samples.pixel_sha256
-    test = open_test_data(loaded, source, None)
+    test = loaded.test(source)
     assert test is not None
     for found in (test, open_others(loaded, source, None), open_members(loaded, source, None)):
         assert found.shape == (1, 28, 28)
@@ -57,7 +56,7 @@ def test_a_grey_run_sees_the_grey_pictures(run: Path, data: Path, tmp_path: Path
 
 
 def test_a_colour_run_takes_grey_pictures(colour_run: Path, data: Path, tmp_path: Path) -> None:
-    found = open_test_data(read_run(colour_run), str(data), None)
+    found = read_run(colour_run).test(data)
     assert found is not None
     wanted = provnet.open_data(coloured(data / "test", tmp_path / "colour")).samples
     assert (found.samples.pixel_sha256 == wanted.pixel_sha256).all()

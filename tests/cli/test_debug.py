@@ -13,7 +13,7 @@ from PIL import Image
 
 import provnet
 from provnet.cli.debug import _summary
-from provnet.cli.rundata import Resolved
+from provnet.runs.data import Kept
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
 from tests.tools import planted
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_told_is_said_everywhere(call: Call, run: Path, tmp_path:
 
 
 def test_what_can_be_told_is_told() -> None:
-    told = _summary(planted.found(), 0.5, Resolved(planted.digits()[0], np.arange(planted.SAMPLES), [], 0))
+    told = _summary(planted.found(), 0.5, Kept(planted.digits()[0], np.arange(planted.SAMPLES), (), 0))
     assert told["cannot_tell"] is None and told["flagged"]["low"] > 0
     assert told["expected_wrong"] == round(float(planted.found().mislabels.score.sum()), 3)
 

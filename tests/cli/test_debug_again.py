@@ -16,7 +16,6 @@ import pytest
 
 import provnet
 from provnet.cli.again import recipe_options, subset_options
-from provnet.cli.rundata import open_test_data
 from provnet.runs.run import read_run, read_samples
 from provnet.tools.debug.mislabels import Anomalies, anomalies
 
@@ -34,7 +33,7 @@ def suggested(out: str) -> list[str]:
 
 
 def unseen(run: Path) -> set[str]:
-    test = open_test_data(read_run(run), None, None)
+    test = read_run(run).test()
     assert test is not None
     return set(test.samples.sample_ids)
 

@@ -91,11 +91,11 @@ def test_verify_sees_changes_among_indexed_and_other_samples(run: Path, data: Pa
 def test_a_damaged_record_is_no_crash(run: Path, call: Call) -> None:
     from dataclasses import replace
 
-    from provnet.cli.rundata import find_training_data
+    from provnet.runs.data import find_data
 
     made = read_run(run)
     odd = replace(made.config, training={**made.config.training, "subset": [1, 2]})
-    found = find_training_data(odd, made.samples, None, None)
+    found = find_data(odd, made.samples)
     assert found.data is not None
     assert (len(found.data), found.rest) == (12, "")
 

@@ -9,7 +9,6 @@ import typer
 
 from provnet.base.errors import one_of
 from provnet.cli.output import AsJson, DataDir, Device, RunFolder, emit_json, is_first_process, note, pick_device, say
-from provnet.cli.rundata import open_spec, other_spec
 from provnet.cli.withhold import bank_counts, change_run, note_removed, say_change
 
 if TYPE_CHECKING:
@@ -84,6 +83,8 @@ def _taught(why: str) -> str:
 
 def _open(run: Run, source: str, data_dir: str | None, split: str, limit: int | None, skip_bad: bool) -> ImageData:
     """The data, read by the rules of the training data; a split that is not there is refused."""
+    from provnet.runs.data import open_spec, other_spec
+
     spec = other_spec(run.config.data, source, data_dir, "train", skip_bad=skip_bad)
     options = dict(spec.options) if limit is None else {**spec.options, "limit": limit}
     spec = replace(spec, split=split, options=options)

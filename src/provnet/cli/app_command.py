@@ -11,12 +11,11 @@ import typer
 
 from provnet.base.errors import ProvnetError, UsageError, one_of
 from provnet.cli.output import DataDir, Device, RunFolder, TrainingData, note, pick_device, say
-from provnet.cli.rundata import open_run
+from provnet.cli.rundata import open_run, training_data
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from provnet.data.dataset import ImageData
+    from provnet.runs.data import Kept
     from provnet.runs.run import Run
     from provnet_app.served import Served
 
@@ -87,7 +86,7 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
     opened = hashes(run)  # before it is read: what is written meanwhile is told as a change
     loaded = open_run(run)
     loaded.network.to(device)
-    training, index, facts = _training(loaded, data, data_dir)
+    training, facts = _training(loaded, data, data_dir)
     test, why = _test(loaded, data_dir)
     level = exposure or ("full" if (run / "log.jsonl").is_file() else "ids")
     if exposure is None and level == "ids":
@@ -97,8 +96,8 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
         name=run.resolve().name,
         folder=run,
         exposure=level,
-        training=training,
-        index=index,
+        training=training.data,
+        index=None if training.data is None else training.index,
         facts=tuple(facts),
         test=test,
         test_why=why,
@@ -108,29 +107,17 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
     )
 
 
-def _training(
-    run: Run, data: str | None, data_dir: str | None
-) -> tuple[ImageData | None, np.ndarray | None, list[str]]:
-    from provnet.cli.rundata import find_training_data, resolve
-
-    found = find_training_data(run.config, run.samples, data, data_dir)
-    if found.data is None:
-        note(f"training pictures are not shown: {found.why}", "warning")
-        return None, None, [found.why]
-    resolved = resolve(run.samples, found.data)
-    facts = [words for words in (found.why, *resolved.facts, found.rest, found.unsure) if words]
-    for line in facts:
-        note(f"training data: {line}", "warning" if resolved.left_out else "note")
-    if len(resolved.index) == 0:
-        return None, None, facts
-    return resolved.data, resolved.index, facts
+def _training(run: Run, data: str | None, data_dir: str | None) -> tuple[Kept, list[str]]:
+    """The training samples, and what the page says about them."""
+    found = training_data(run, data, data_dir, without="training pictures are not shown")
+    for line in filter(None, (found.rest, found.unsure)):
+        note(f"training data: {line}", "warning")
+    return found.kept, [words for words in (found.why, *found.kept.facts, found.rest, found.unsure) if words]
 
 
 def _test(run: Run, data_dir: str | None) -> tuple[ImageData | None, str]:
-    from provnet.cli.rundata import open_test_data
-
     try:
-        found = open_test_data(run, None, data_dir)
+        found = run.test(data_dir=data_dir, progress=True)
     except ProvnetError as error:
         note(f"the test split cannot be opened: {error}", "warning")
         return None, str(error)

@@ -27,7 +27,7 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import need_training, open_run, with_state
+from provnet.cli.rundata import open_run, training_data, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.samples.csvfile import csv_text, quoted
 
@@ -200,12 +200,12 @@ def attribute(
     loaded, state = with_state(run, open_run)
     loaded.network.to(where)
     queries = [_short(query, folder) for query in read_queries(loaded, _files(folder), data_dir, strict=False)]
-    opened, resolved = need_training(loaded, data, data_dir)
+    opened = training_data(loaded, data, data_dir)
     others = _others(loaded, heldout, data_dir)
     images = np.stack([query.image for query in queries])
     settings: dict[str, Any] = {"k": k, "false_alarms": false_alarms, "seed": seed}
     found = attribute_generated(
-        images, loaded, data=resolved.data, heldout=others, progress=True, warn=False, **settings
+        images, loaded, data=opened.kept.there, heldout=others, progress=True, warn=False, **settings
     )
     notes = _notes(found)
     for line in notes:

@@ -124,10 +124,8 @@ def brief(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unseen(folder: Path, sides: tuple[ImageData, ImageData], where: str) -> Run:
-    from provnet.cli.rundata import seen_in_training
-
     unseen = open_run(folder)
-    seen = [seen_in_training(unseen, side) for side in sides]
+    seen = [unseen.seen(side) for side in sides]
     if any(seen):
         raise UsageError(f"--null {folder} was trained on {sum(seen):,} of these pictures; give a run that saw neither")
     if unseen.config.network.input_shape != sides[0].shape:

@@ -28,36 +28,21 @@ from provnet.cli.output import (
     show,
 )
 from provnet.cli.rundata import (
-    find_training_data,
     keep_measured,
     open_run,
-    open_test_data,
-    resolve,
-    seen_in_training,
     spec_name,
+    training_data,
+    unseen_data,
     with_state,
 )
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from provnet.data.dataset import ImageData
     from provnet.runs.run import Run
     from provnet.tools.trust.compute import LeftOut, Trust
-
-
-def open_training(run: Run, source: str | None, data_dir: str | None) -> tuple[ImageData | None, np.ndarray | None]:
-    """The training samples that are still what they were, and which they are; None where there are none."""
-    found = find_training_data(run.config, run.samples, source, data_dir)
-    if found.data is None:
-        note(f"the training data cannot be opened, so some checks are not measured: {found.why}", "warning")
-        return None, None
-    resolved = resolve(run.samples, found.data)
-    for line in resolved.facts:
-        note(f"training data: {line}", "warning" if resolved.left_out else "note")
-    return (resolved.data, resolved.index) if len(resolved.index) else (None, None)
 
 
 def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: int) -> Tensor:
@@ -149,16 +134,18 @@ def check(
     where = pick_device(device)
     loaded, state = with_state(run, open_run)
     weights = state["model.safetensors"]
-    unseen = _test(loaded, test, data_dir)
-    training, index = open_training(loaded, data, data_dir)
+    unseen, _ = unseen_data(loaded, test, data_dir)
+    if unseen is None:
+        note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
+    training = training_data(loaded, data, data_dir, without="some checks are not measured").kept
     others = {name: open_other(loaded, name, data_dir, limit, seed) for name in other or ()}
     without = None if left_out is None else open_left_out(left_out, unseen, limit, seed, where)
     loaded.network.to(where)
     found = measure(
         loaded,
         unseen,
-        training,
-        index,
+        training.data,
+        None if training.data is None else training.index,
         others=others,
         left_out=without,
         limit=limit,
@@ -179,22 +166,6 @@ def check(
         say(words, "green" if found.passed and not open_ else "yellow")
     if written and not json:
         say(f"written to {', '.join(written)}")
-
-
-def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
-    from provnet.runs.inputs import range_problem
-
-    unseen = open_test_data(run, source, data_dir)
-    if unseen is None:
-        note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
-        return None
-    seen = seen_in_training(run, unseen)
-    if seen:
-        note(f"{seen:,} of {len(unseen):,} test samples are also samples of the run: not unseen", "warning")
-    problem = range_problem(run.config.network, unseen.images)
-    if problem is not None:
-        note(f"the test data: {problem}", "warning")
-    return unseen
 
 
 def _write(

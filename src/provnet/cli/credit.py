@@ -31,7 +31,7 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import find_training_data, open_run, spec_name, with_state
+from provnet.cli.rundata import open_run, picture_data, spec_name, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.samples.csvfile import csv_text, quoted
 
@@ -148,9 +148,7 @@ def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top
     first = [(place, one) for place, one in enumerate(found.ranking) if one.share.value][:top]
     if not first:
         return ()
-    opened = find_training_data(run.config, run.samples, *source)
-    if opened.data is None:
-        note(f"no pictures of training samples, ids and hashes stand for them: {opened.why}", "warning")
+    opened = picture_data(run, *source)
     leaders = []
     for place, one in first:
         best = found.top(place, SAMPLES)

@@ -24,11 +24,11 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import need_training, open_run
+from provnet.cli.rundata import open_run, training_data
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 
 if TYPE_CHECKING:
-    from provnet.cli.rundata import Resolved
+    from provnet.runs.data import Kept
     from provnet.tools.debug.compute import Debugging
 
 EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
@@ -91,10 +91,10 @@ def debug(
     where = pick_device(device)
     loaded = open_run(run)
     loaded.network.to(where)
-    found, resolved = need_training(loaded, data, data_dir)
+    found = training_data(loaded, data, data_dir)
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
-    result = look(loaded, resolved.data, index=resolved.index, progress=True)
+    result = look(loaded, found.kept.there, index=found.kept.index, progress=True)
     bar = barred(loaded, found)
     corrected = corrected_csv(loaded, result, found, bar, out, threshold)
     changes = [one for one in decided(result, threshold) if one.kind == "relabel"]
@@ -122,12 +122,12 @@ def debug(
             review="" if decided_there else _reviewed(run, out, data, data_dir, threshold, device),
             unsure=doubt,
             barred=bool(bar.drops or bar.why),
-            lost=resolved.left_out,
+            lost=found.kept.left_out,
         ),
         **to_edit,  # last: once it is there the command is not repeated, as it may hold edits
     }
     _write(out, files, run, [data, None if loaded.config.data is None else loaded.config.data.source])
-    summary = _summary(result, threshold, resolved)
+    summary = _summary(result, threshold, found.kept)
     summary["corrected_left_out"] = sum(count for count, _ in corrected.left_out)
     what, rest = ("leaves out", "on it") if corrected.is_manifest else ("drops", "with it")
     for count, words in corrected.left_out:
@@ -196,14 +196,14 @@ def _samples(count: int) -> str:
     return "1 sample" if count == 1 else f"{count:,} samples"
 
 
-def _summary(result: Debugging, threshold: float, resolved: Resolved) -> dict[str, Any]:
+def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
     from provnet.tools.debug.compute import share_flagged
 
     flagged, wrong = result.flagged(threshold), result.mislabels
     groups = result.duplicates.group
     return {
         "samples": len(result),
-        "left_out": resolved.left_out,
+        "left_out": kept.left_out,
         "withheld": result.withheld,
         "threshold": threshold,
         "flagged": share_flagged(int(flagged.sum()), len(result), wrong.cannot_tell).to_json(),

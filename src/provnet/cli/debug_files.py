@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from provnet.cli.rundata import Found
     from provnet.data.dataset import ImageData
+    from provnet.runs.data import Found
     from provnet.runs.run import Run
     from provnet.samples.decisions import Decision
     from provnet.samples.identity import SampleTable
@@ -107,7 +107,7 @@ def barred(run: Run, found: Found) -> Barred:
     """
     import numpy as np
 
-    from provnet.runs.verify import has_changed
+    from provnet.runs.data import has_changed
     from provnet.samples.decisions import Decision
 
     known = run.samples

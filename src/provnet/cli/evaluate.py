@@ -27,20 +27,16 @@ from provnet.cli.output import (
     show,
 )
 from provnet.cli.rundata import (
-    find_training_data,
     keep_measured,
     open_run,
-    open_test_data,
-    resolve,
-    seen_in_training,
     spec_name,
+    training_data,
+    unseen_data,
     with_state,
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.data.dataset import ImageData
+    from provnet.runs.data import Kept
     from provnet.runs.run import Run
 
 
@@ -184,9 +180,12 @@ def evaluate(
     where = pick_device(device)
     loaded, state = with_state(run, open_run)
     loaded.network.to(where)
-    test, seen = _test(loaded, data, data_dir)
-    training, index, about_training = _training(loaded, train_data, data_dir)
-    found = measure(loaded, test, training, index=index, seed=seed, progress=True, warn=False)
+    test, seen = unseen_data(loaded, data, data_dir)
+    if test is None:
+        why = "the run has no test split of its own; give DATA, or train with --test or --holdout"
+        note(f"class accuracy is not measured: {why}")
+    training, about_training = _training(loaded, train_data, data_dir)
+    found = measure(loaded, test, training.data, index=training.index, seed=seed, progress=True, warn=False)
     about = {
         "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": about_training,
@@ -194,7 +193,7 @@ def evaluate(
     }
     values = found.to_json()
     values |= {"test_in_training": seen} if seen else {}  # whoever reads the figures later has no warning
-    made = generator_figures(loaded, training, test, index, seed)
+    made = generator_figures(loaded, training.data, test, training.index, seed)
     values |= {"generation": made} if made else {}
     if json:
         more = [name for name in ("test_in_training", "generation") if name in values]
@@ -218,43 +217,15 @@ def evaluation_file(values: Mapping[str, Any], about: Mapping[str, Any], state: 
     return write_json({**values, "about": {**about, "model_sha256": weights, "samples_sha256": samples}}, NAME)
 
 
-def _test(run: Run, source: str | None, data_dir: str | None) -> tuple[ImageData | None, int]:
-    """The samples to test on, and how many of them are the run's own."""
-    from provnet.runs.inputs import range_problem
-
-    test = open_test_data(run, source, data_dir)
-    if test is None:
-        why = "the run has no test split of its own; give DATA, or train with --test or --holdout"
-        note(f"class accuracy is not measured: {why}")
-        return None, 0
-    seen = seen_in_training(run, test)
-    if seen:
-        kind = "samples of the run" if run.samples.added.any() else "training samples"
-        note(f"{seen:,} of {len(test):,} test samples are also {kind}: not unseen", "warning")
-    problem = range_problem(run.config.network, test.images.numpy())
-    if problem:
-        note(f"the test data: {problem}", "warning")
-    return test, seen
-
-
-def _training(
-    run: Run, source: str | None, data_dir: str | None
-) -> tuple[ImageData | None, np.ndarray | None, dict[str, Any]]:
-    found = find_training_data(run.config, run.samples, source, data_dir)
-    if found.data is None:
-        note(f"the training data cannot be opened, so index accuracy is not measured: {found.why}", "warning")
-        return None, None, {"data": None, "left_out": len(run.samples), "withheld": int(run.samples.withheld.sum())}
-    if found.why:
-        note(f"not all training data can be opened: {found.why}", "warning")
-    resolved = resolve(run.samples, found.data)
-    for line in resolved.facts:
-        note(f"training data: {line}", "warning" if resolved.left_out else "note")
+def _training(run: Run, source: str | None, data_dir: str | None) -> tuple[Kept, dict[str, Any]]:
+    """The training samples, and what evaluation.json says about them."""
+    found = training_data(run, source, data_dir, without="index accuracy is not measured")
     withheld = int(run.samples.withheld.sum())
-    if withheld:
+    if withheld and found.data is not None:
         note(f"{withheld:,} withheld samples cannot be named and are left out of the figures on training samples")
     names = " and ".join(spec_name(part.spec) for part in found.parts if len(part))
-    about = {"data": names, "left_out": resolved.left_out, "withheld": withheld}
-    return (resolved.data if len(resolved.index) else None), resolved.index, about
+    data = None if found.data is None else names
+    return found.kept, {"data": data, "left_out": found.kept.left_out, "withheld": withheld}
 
 
 CHIEF = (

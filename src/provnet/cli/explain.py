@@ -28,7 +28,7 @@ from provnet.cli.output import (
     note_undrawn,
     say,
 )
-from provnet.cli.rundata import find_training_data, open_run, with_state
+from provnet.cli.rundata import open_run, picture_data, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 
 if TYPE_CHECKING:
@@ -137,13 +137,7 @@ def _pictures(
 ) -> dict[int, Evidence]:
     from provnet.data.evidence import NO_PICTURE
 
-    found = find_training_data(run.config, run.samples, source, data_dir)
-    if found.data is None:
-        if strict:
-            raise IntegrityError(f"the training data cannot be opened, so no exemplar can be checked: {found.why}")
-        note(f"no pictures of training samples, ids and hashes stand for them: {found.why}", "warning")
-    elif found.why:
-        note(f"not all samples can be checked: {found.why}", "warning")
+    found = picture_data(run, source, data_dir, strict=strict)
     pictures = exemplar_evidence(explanation, found.parts)
     missing = {index: item.note for index, item in pictures.items() if item.picture is None}
     if missing and found.data is not None:

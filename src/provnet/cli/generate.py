@@ -30,7 +30,7 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import find_training_data, open_run, with_state
+from provnet.cli.rundata import open_run, picture_data, with_state
 from provnet.cli.targets import write_outputs
 
 if TYPE_CHECKING:
@@ -129,9 +129,7 @@ def source_cards(
     over: Sequence[str],
 ) -> tuple[ExplanationCard, ...]:
     """One card a picture that was made; `over` is what stands above its class."""
-    opened = find_training_data(run.config, run.samples, source, data_dir)
-    if opened.data is None:
-        note(f"no pictures of training samples, ids and hashes stand for them: {opened.why}", "warning")
+    opened = picture_data(run, source, data_dir)
     cards = explanation_cards(found, queries, exemplar_evidence(found, opened.parts))
     return tuple(replace(card, over=words) for card, words in zip(cards, over, strict=True))
 

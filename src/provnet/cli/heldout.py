@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
 from provnet.cli.again import path_word
 from provnet.cli.output import note
-from provnet.cli.rundata import find_training_data, open_spec, other_spec, resolve, spec_name
+from provnet.cli.rundata import spec_name, training_data
 
 if TYPE_CHECKING:
     from provnet.data.dataset import ImageData
@@ -19,29 +19,23 @@ if TYPE_CHECKING:
 NAME = "membership.json"
 
 
-def open_members(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData:
+def open_members(run: Run, source: str | None, data_dir: str | None) -> ImageData:
     """Pictures at `source` (their train split), or the run's own training data as far as they are what they were."""
     if source is not None:
-        return _open(run, source, "train", data_dir, progress)
-    found = find_training_data(run.config, run.samples, None, data_dir, progress=progress)
-    if found.data is None:
-        raise UsageError(f"the training data cannot be opened ({found.why}); say where they are with --members")
-    resolved = resolve(run.samples, found.data)
-    for line in resolved.facts:
-        note(f"training data: {line}", "warning" if resolved.left_out else "note")
-    return resolved.data
+        return _open(run, source, "train", data_dir)
+    return training_data(run, None, data_dir, option="--members").kept.there
 
 
-def open_others(
-    run: Run, source: str | None, data_dir: str | None, *, option: str = "--nonmembers", progress: bool = True
-) -> ImageData:
+def open_others(run: Run, source: str | None, data_dir: str | None, *, option: str = "--nonmembers") -> ImageData:
     """Pictures at `source` (their test split, else all), or the run's own test split; `option` is what gives others."""
     if source is not None:
-        return _open(run, source, "test", data_dir, progress)
+        return _open(run, source, "test", data_dir)
     if run.config.test is None:
         raise UsageError(f"this run has no test split of its own; give pictures that it never saw with {option}")
+    from provnet.runs.data import open_spec
+
     try:
-        data = open_spec(run.config, run.config.test, data_dir, progress=progress)
+        data = open_spec(run.config, run.config.test, data_dir, progress=True)
     except UsageError as error:
         raise UsageError(
             f"the run's test split cannot be opened ({error}); say where pictures are with {option}"
@@ -95,9 +89,11 @@ def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
         return None
 
 
-def _open(run: Run, source: str, split: str, data_dir: str | None, progress: bool) -> ImageData:
+def _open(run: Run, source: str, split: str, data_dir: str | None) -> ImageData:
+    from provnet.runs.data import open_spec, other_spec
+
     spec = other_spec(run.config.data, source, data_dir, split, classes=False)  # pictures of any class may be asked for
-    return _fitting(run, open_spec(run.config, spec, data_dir, progress=progress))
+    return _fitting(run, open_spec(run.config, spec, data_dir, progress=True))
 
 
 def _fitting(run: Run, data: ImageData) -> ImageData:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
 from provnet.base.files import check_memory, read_file, shown
 from provnet.cli.output import note
-from provnet.cli.rundata import open_test_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +103,7 @@ def _positions(text: str) -> range | None:
 
 
 def _test_queries(run: Run, data_dir: str | None) -> Any:
-    test = open_test_data(run, None, data_dir)
+    test = run.test(data_dir=data_dir, progress=True)
     if test is None:
         raise UsageError("test:N names a sample of the run's own test split, and this run has none; give picture files")
 

@@ -27,23 +27,16 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import (
-    need_training,
-    open_run,
-    open_test_data,
-    seen_in_training,
-    spec_name,
-    with_state,
-)
+from provnet.cli.rundata import open_run, spec_name, training_data, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.samples.csvfile import csv_text, quoted
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from provnet.cli.rundata import Resolved
     from provnet.data.dataset import ImageData
     from provnet.report.records import ExplanationCard
+    from provnet.runs.data import Kept
     from provnet.runs.run import Run
     from provnet.samples.identity import SampleTable
     from provnet.tools.map.compute import SampleMap
@@ -102,13 +95,13 @@ def map(  # noqa: A001 - the name of the command
     chosen = engine_for(engine)
     loaded, state = with_state(run, open_run)
     loaded.network.to(where)
-    _, training = need_training(loaded, data, data_dir)
+    training = training_data(loaded, data, data_dir).kept
     tests = _test(loaded, test, data_dir)
     if chosen == "scikit-learn" and min(len(training.index), limit or len(training.index)) > SLOW:
         note("scikit-learn takes many minutes for so many samples; pip install '.[maps]' or use --limit", "warning")
     found = sample_map(
         loaded,
-        training.data,
+        training.there,
         tests,
         index=training.index,
         limit=limit,
@@ -145,8 +138,8 @@ def map(  # noqa: A001 - the name of the command
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
-    tests = None if source == "none" else open_test_data(run, source, data_dir)
-    seen = 0 if tests is None else seen_in_training(run, tests)
+    tests = None if source == "none" else run.test(source, data_dir, progress=True)
+    seen = 0 if tests is None else run.seen(tests)
     if tests is not None and seen:
         note(f"{seen:,} of {len(tests):,} test samples are also samples of the run: they name themselves", "warning")
     return tests
@@ -164,7 +157,7 @@ def _write(
     inputs: list[str | None],
     run: Run,
     found: SampleMap,
-    training: Resolved,
+    training: Kept,
     tests: ImageData | None,
     about: dict[str, Any],
     cards: int,
@@ -213,7 +206,7 @@ SLOW = 20_000
 
 
 def map_report(
-    run: Run, found: SampleMap, training: Resolved, tests: ImageData | None, about: Mapping[str, Any], cards: int
+    run: Run, found: SampleMap, training: Kept, tests: ImageData | None, about: Mapping[str, Any], cards: int
 ) -> MapReport:
     """Entries: samples on the map, misattributed test samples, then exemplars that a limit left off the map."""
     import numpy as np
@@ -272,14 +265,14 @@ def map_report(
 
 
 def _pictures(
-    training: Resolved, members: np.ndarray, tests: ImageData | None, test_rows: np.ndarray, before: int
+    training: Kept, members: np.ndarray, tests: ImageData | None, test_rows: np.ndarray, before: int
 ) -> np.ndarray | None:
     """(e, H, W) or (e, H, W, 3) in the order of the entries; None where samples are no pictures."""
     import numpy as np
 
     from provnet.data.evidence import as_bytes
 
-    images = training.data.images.numpy()
+    images = training.there.images.numpy()
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         return None
     row = np.zeros(int(training.index.max()) + 1, dtype=np.int64)
@@ -294,14 +287,14 @@ def _pictures(
     return every[:, 0] if every.shape[1] == 1 else np.ascontiguousarray(every.transpose(0, 2, 3, 1))
 
 
-def _groups(run: Run, found: SampleMap, training: Resolved) -> list[tuple[str, list[ClusterCard]]]:
+def _groups(run: Run, found: SampleMap, training: Kept) -> list[tuple[str, list[ClusterCard]]]:
     from provnet.report.pictures import strip
     from provnet.tools.map.page import ClusterCard
 
     rows = {int(index): row for row, index in enumerate(training.index)}
     groups: dict[int, list[ClusterCard]] = {}
     for one in found.clusters:
-        images = [training.data.images[rows[i]].numpy() for i in one.nearest.tolist()]
+        images = [training.there.images[rows[i]].numpy() for i in one.nearest.tolist()]
         pictures = [picture for image in images if (picture := as_picture(image)) is not None]
         ids = [run.samples.sample_ids[i] for i in one.nearest.tolist()]
         card = ClusterCard(one.number + 1, len(one.members), ids, strip(pictures) if pictures else None)
@@ -309,7 +302,7 @@ def _groups(run: Run, found: SampleMap, training: Resolved) -> list[tuple[str, l
     return [(run.samples.class_names[label], cards) for label, cards in groups.items()]
 
 
-def _cards(found: SampleMap, training: Resolved, tests: ImageData | None, most: int) -> list[ExplanationCard]:
+def _cards(found: SampleMap, training: Kept, tests: ImageData | None, most: int) -> list[ExplanationCard]:
     """The first misattributed test samples with their exemplars."""
     from provnet.cli.inputs import Query
 
@@ -325,4 +318,4 @@ def _cards(found: SampleMap, training: Resolved, tests: ImageData | None, most: 
         )
         for i in found.test_rows[:most].tolist()
     ]
-    return explanation_cards(few, queries, exemplar_evidence(few, training.data))
+    return explanation_cards(few, queries, exemplar_evidence(few, training.there))

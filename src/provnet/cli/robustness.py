@@ -24,7 +24,7 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import open_run, open_test_data, seen_in_training, spec_name, with_state
+from provnet.cli.rundata import open_run, spec_name, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.samples.csvfile import csv_text, quoted
 
@@ -138,7 +138,7 @@ def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | 
 
     if before is not None:
         return before
-    test = open_test_data(run, data, data_dir)
+    test = run.test(data, data_dir, progress=True)
     if test is None:
         raise UsageError("the run has no test split of its own; give --data, or train with --test or --holdout")
     if limit is not None:
@@ -146,7 +146,7 @@ def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | 
             raise UsageError(f"--limit must be 1 or more, got {limit}")
         rows = np.unique(np.linspace(0, len(test) - 1, min(limit, len(test))).round().astype(np.int64))
         test = test.select(rows)
-    seen = seen_in_training(run, test)
+    seen = run.seen(test)
     if seen:
         note(f"{seen:,} of {len(test):,} test samples are also training samples: not unseen", "warning")
     return test

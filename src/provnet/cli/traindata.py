@@ -17,7 +17,7 @@ from provnet.base.options import DECISIONS, SUBSET
 from provnet.base.processes import world_size
 from provnet.cli.again import path_word
 from provnet.cli.output import interval_cells, is_first_process, note, say, show
-from provnet.cli.rundata import in_mode, open_run, other_spec, spec_name
+from provnet.cli.rundata import open_run, spec_name
 
 if TYPE_CHECKING:
     from provnet.data.dataset import DataSpec, ImageData
@@ -118,6 +118,7 @@ def _named(data: ImageData, source: str, data_dir: str | None, out: Path) -> tup
     """Data of their own to test on. They are read now: after hours of training it would be late to refuse them."""
     from provnet.data.open import reopen
     from provnet.data.select import with_classes
+    from provnet.runs.data import in_mode, other_spec
 
     limit = {name: value for name, value in data.spec.options.items() if name == "limit"}
     spec = in_mode(other_spec(data.spec, source, data_dir, "test"), data.shape)

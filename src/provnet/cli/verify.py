@@ -11,7 +11,7 @@ import typer
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.base.files import shown
 from provnet.cli.output import AsJson, DataDir, RunFolder, TrainingData, console, emit_json, is_first_process
-from provnet.cli.rundata import Found, backbone_for, find_training_data
+from provnet.cli.rundata import backbone_for
 
 if TYPE_CHECKING:
     from provnet.runs.verify import Verification
@@ -38,6 +38,7 @@ def verify(
         raise UsageError("--no-data checks the files alone; leave --data and --strict out")
 
     from provnet.data.compare import compare, decoding_advice
+    from provnet.runs.data import find_data
     from provnet.runs.run import read_samples
     from provnet.runs.verify import verify as check
 
@@ -45,11 +46,11 @@ def verify(
     module = None if result.exit_code else backbone_for(run)
     if module is not None:
         result = check(run, backbone=module)
-    found = Found(None, "--no-data was given" if no_data else "the files are not whole")
-    left: str | None = found.why
+    why = "--no-data was given" if no_data else "the files are not whole"
+    left: str | None = why
     if not result.exit_code and not no_data:
         config, samples = read_samples(run)
-        found = find_training_data(config, samples, data, data_dir)
+        found = find_data(config, samples, data, data_dir, progress=True)
         then = samples if found.rows is None else samples.select(found.rows)
         if found.data is not None and len(then):
             advice = decoding_advice(config.data, found.data.spec)
@@ -57,9 +58,10 @@ def verify(
             result = replace(result, comparison=compared)
         result = replace(result, rest=found.rest, unsure=found.unsure)
         missed = len(samples) - len(then)
-        left = f"{missed:,} of {len(samples):,} samples: {found.why}" if missed else found.why or None
+        why = found.why
+        left = f"{missed:,} of {len(samples):,} samples: {why}" if missed else why or None
     code = result.exit_code
-    if strict and (result.verdict != "same" or found.why or result.unsure):
+    if strict and (result.verdict != "same" or why or result.unsure):
         code = code or IntegrityError.exit_code
     if json:
         emit_json(_record(result, left, code))

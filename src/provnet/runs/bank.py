@@ -18,12 +18,13 @@ from provnet.base.errors import DataError, NonFiniteError, UsageError, did_you_m
 from provnet.base.files import brief, shown
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data, refuse_changed
+from provnet.data.modalities.image import BYTES
 from provnet.data.select import data_name, free_ids, together, with_classes
 from provnet.heads.exemplar import unit
 from provnet.heads.keys import PackedKeys, pack
 from provnet.models.keys import exemplar_head, features_at_once, features_of, joined, keys_of, with_keys
 from provnet.runs.files import SAMPLES
-from provnet.runs.inputs import BYTES, Fitted, range_problem, run_of
+from provnet.runs.inputs import Fitted, range_problem, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.image import BYTES, picture_mode
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
 from provnet.models.network import NetworkConfig
 from provnet.runs.run import Run, RunConfig
 from provnet.samples.identity import hash_pixels
 
-BYTES = 255.0  # the scale of a network that was trained on bytes
 DARK = 2.1  # mean + 3 std of zeros and ones is 2.09 at most: more than that, and larger values were among them
 FAR = 16.0  # values so many times larger than those trained on have another unit: halfway from 1 to 255, as factors
 
@@ -114,16 +114,6 @@ def picture_rule(config: RunConfig) -> DecodeRule:
     """What pixels of PIL images mean to a run: the range and the background that its training data were read with."""
     given = config.data.options if config.data else {}
     return make_options({name: given[name] for name in ("background", "value_range") if name in given}).values
-
-
-def picture_mode(shape: tuple[int, ...]) -> dict[str, str]:
-    """The option `mode` by which picture files get the channels of some samples; none where those are no pictures.
-
-    >>> picture_mode((1, 28, 28)), picture_mode((4,))
-    ({'mode': 'grey'}, {})
-    """
-    mode = {1: "grey", 3: "rgb"}.get(shape[0]) if len(shape) == 3 else None
-    return {} if mode is None else {"mode": mode}
 
 
 def takes_bytes(network: NetworkConfig) -> bool:

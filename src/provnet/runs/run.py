@@ -26,9 +26,11 @@ from torch import Tensor, nn
 
 from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import as_path
+from provnet.data.dataset import ImageData
 from provnet.models.network import ProvenanceNet, parameter_count
 from provnet.runs import fileset
 from provnet.runs.card import model_card
+from provnet.runs.data import Place, own_data, own_test
 from provnet.runs.files import RunConfig, check_state, check_table, read_samples_file, rebuild, samples_to_tensors
 from provnet.runs.fileset import FORMAT_VERSION, FileSet
 from provnet.runs.safe import (
@@ -83,6 +85,45 @@ class Run:
         net = self.config.network
         kind = f"{net.network}, backbone {net.backbone}, head {net.head}"
         return f"Run({kind}; {self.samples!r}{'' if self.folder is None else f', from {self.folder}'})"
+
+    def data(
+        self, source: Place | ImageData | None = None, data_dir: Place | None = None, *, progress: bool = False
+    ) -> ImageData:
+        """The training samples, opened again and matched by hash: in the run's order, under its ids and labels.
+
+        Whatever became of names, order and places, a sample is found by its content. Edited and missing ones are left
+        out with a DataWarning that counts them; where none is left, or nothing can be opened, a DataError says why.
+
+        Args:
+            source: where the data are now, as a name or a path, or data that are open already; default: as in training.
+            data_dir: the folder that names resolve under; default: that of training, PROVNET_DATA or ./data.
+            progress: show a progress bar on stderr where it takes long.
+
+        >>> import provnet
+        >>> from provnet.training.config import train_config
+        >>> from provnet.training.fit import fit
+        >>> run = fit(provnet.open_data("embedded", limit=20), config=train_config(epochs=1))
+        >>> run.data().samples.fingerprint == run.samples.fingerprint
+        True
+        """
+        return own_data(self.config, self.samples, source, data_dir, progress=progress)
+
+    def test(
+        self, source: Place | ImageData | None = None, data_dir: Place | None = None, *, progress: bool = False
+    ) -> ImageData | None:
+        """The run's test split, or None where it has none; its classes are numbered as the run does.
+
+        Args:
+            source: other data, as a name or a path (their test split, else all of them) or open already.
+            data_dir: the folder that names resolve under; default: that of training, PROVNET_DATA or ./data.
+            progress: show a progress bar on stderr where it takes long.
+        """
+        return own_test(self.config, self.samples, source, data_dir, progress=progress)
+
+    def seen(self, data: ImageData) -> int:
+        """How many of these samples have exactly the pixels of a training sample: they are not unseen."""
+        trained = {row.tobytes() for row in self.samples.pixel_sha256}
+        return sum(row.tobytes() in trained for row in data.samples.pixel_sha256)
 
 
 class FileCheck(NamedTuple):

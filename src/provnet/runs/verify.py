@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 from torch import nn
 
 from provnet.base.errors import IntegrityError, ProvnetError, UsageError
@@ -15,11 +12,9 @@ from provnet.base.files import as_path
 from provnet.base.options import SUBSET
 from provnet.data.compare import Comparison, compare, decoding_advice, held, other_options
 from provnet.data.dataset import ImageData, image_data
-from provnet.runs.files import CUSTOM, RunConfig
+from provnet.runs.data import REST, has_changed, rest_content, rest_state
+from provnet.runs.files import CUSTOM
 from provnet.runs.run import FileCheck, read_run, read_samples, verify_files
-from provnet.samples.identity import SampleTable
-
-_REST = "the other samples, which have no index,"
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,57 +101,6 @@ def verify(folder: str | Path, data: ImageData | None = None, *, backbone: nn.Mo
         comparison = compare(samples, now.select(held(samples, now)) if some else now)
         comparison = replace(comparison, erased=config.erased, advice=decoding_advice(config.data, data.spec))
         words = rest_state(config, samples, now)
-        if _rest_content(config) and not any(words) and config.data and other_options(config.data, data.spec):
-            words = "", f"{_REST} cannot be compared: {comparison.advice}"  # the run knows a hash of their bytes alone
+        if rest_content(config) and not any(words) and config.data and other_options(config.data, data.spec):
+            words = "", f"{REST} cannot be compared: {comparison.advice}"  # the run knows a hash of their bytes alone
     return Verification(where, (*checks, FileCheck("contents", note)), comparison, *words)
-
-
-def has_changed(config: RunConfig, samples: SampleTable) -> bool:
-    """Whether the run no longer holds exactly the data that it was trained on."""
-    return bool(config.added or config.erased or samples.added.any())
-
-
-def rest_state(
-    config: RunConfig, samples: SampleTable, table: SampleTable | None, rows: np.ndarray | None = None
-) -> tuple[str, str]:
-    """What became of samples that taught the class branch alone: what changed, and what cannot be compared; in words.
-
-    `table` are the training data of now, `rows` the positions in it of the indexed samples, if they are known already.
-
-    The run knows one hash of all their contents. Erased samples may still be among the data, and nothing says which
-    they are: then nothing can be compared until they are removed from the data, too.
-    """
-    then, about = _rest_content(config), _about(config)
-    if then is None:
-        return "", ""
-    if table is None:
-        return "", f"{_REST} cannot be compared: the training data cannot be opened"
-    if rows is None:
-        rows = held(samples.select(~samples.added), table)
-    rest = np.setdiff1d(np.arange(len(table)), rows)
-    later = held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
-    # added ones had been trained on, or came from elsewhere
-    if any(table.select(some).content_root == then for some in (rest, np.setdiff1d(rest, later))):
-        return "", ""
-    changed = f"{_REST} are not those of training time: {len(rest):,} now"
-    if not config.erased and not len(later):
-        return changed, ""
-    of, indexed = about.get("of"), about.get("indexed")
-    if not isinstance(of, int) or not isinstance(indexed, int):
-        return "", f"{_REST} cannot be compared: the run does not say how many there were"
-    extra = len(rest) - (of - indexed)
-    if not 0 < extra <= config.erased + len(later):
-        return changed, ""
-    gone = "; remove what was erased from the data, too, and verify again" if config.erased else ""
-    return "", f"{_REST} cannot be compared: {extra:,} of {len(rest):,} were erased or added, unknown which{gone}"
-
-
-def _about(config: RunConfig) -> Mapping[str, Any]:
-    """What the run keeps of the choice of samples that are indexed."""
-    kept = config.training.get(SUBSET)
-    return kept if isinstance(kept, Mapping) else {}
-
-
-def _rest_content(config: RunConfig) -> Any:
-    """The hash of the contents of samples that taught the class branch alone, or None where there were none."""
-    return _about(config).get("rest_content")

@@ -28,6 +28,18 @@ from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageErr
 from provnet.base.errors import DataError
 from provnet.data.rules import DecodeRule
 
+BYTES = 255.0  # the scale of a network that was trained on bytes
+
+
+def picture_mode(shape: tuple[int, ...]) -> dict[str, str]:
+    """The option `mode` by which picture files get the channels of some samples; none where those are no pictures.
+
+    >>> picture_mode((1, 28, 28)), picture_mode((4,))
+    ({'mode': 'grey'}, {})
+    """
+    mode = {1: "grey", 3: "rgb"}.get(shape[0]) if len(shape) == 3 else None
+    return {} if mode is None else {"mode": mode}
+
 
 def sniff(blob: bytes) -> str | None:
     """The format of a picture file, told by its first bytes, or None where it is not in the list.
