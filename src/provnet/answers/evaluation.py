@@ -17,20 +17,20 @@ import torch
 
 from provnet.answers.explanation import Explanation, explain
 from provnet.answers.metrics import any_at_k, group_hit, index_hit, majority_at_k
-from provnet.base.errors import UsageError
+from provnet.base.errors import DataError, UsageError
+from provnet.base.files import DataWarning
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
-from provnet.data.compare import DECODED, Comparison, compare, decoding_advice
+from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
 from provnet.data.modalities.distort import perturbations
+from provnet.data.select import with_classes
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import TargetSampler
 from provnet.runs.inputs import Fitted, positions, range_problem, run_of
 from provnet.runs.run import Run
 
 KS = (1, 5, 10)
-WAY = "provnet.data.select.with_classes(data, run.samples.class_names) numbers them as the run does"
-ORDER = "data.select(provnet.data.compare.compare(run.samples, data.samples).positions)"
 NEVER = 1_000_000  # an epoch that no network was trained in: its draw of targets is new to all
 
 
@@ -93,8 +93,10 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a run, or that of a fitted classifier, on unseen data and on its own training samples.
 
-    What is not given has n = 0.
-    `index` says which training sample each row of `train` is, where some are missing; None means all, in order.
+    What is not given is the run's own, opened again: `run.test()` and `run.data()`. It has n = 0 where the run has none
+    that can be opened: no test split, or data that were given as arrays; training data that are not there any more get
+    a DataWarning.
+    `index` says which training sample each row of `train` is, where some are missing; None finds them by their hashes.
     Withheld samples cannot be named, so they are left out. Test data whose values cannot lie in the range trained on
     get a UserWarning, unless `warn` is False because they were looked at before.
 
@@ -102,15 +104,31 @@ def evaluate(
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded").select(torch.arange(40))
-    >>> evaluate(fit(data, config=train_config(epochs=1)), train=data).index_accuracy.n
+    >>> evaluate(fit(data, config=train_config(epochs=1))).index_accuracy.n
     40
     """
     run = run_of(run)
+    test = run.test(progress=progress) if test is None else test
+    train = _own(run, progress) if train is None else train
+    return evaluate_on(run, test, train, index=index, seed=seed, progress=progress, warn=warn)
+
+
+def evaluate_on(
+    run: Run,
+    test: ImageData | None,
+    train: ImageData | None,
+    *,
+    index: np.ndarray | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    warn: bool = True,
+) -> Evaluation:
+    """`evaluate` on exactly these data: what is None is not measured, and has n = 0."""
     if test is not None:
-        check_classes(run, test)
+        test = own_classes(run, test)
         problem = range_problem(run.config.network, test.images) if warn and len(test) else None
         if problem is not None:
-            warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=2)
+            warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=3)
     own = trained_rows(run, train, index)
     if run.samples.withheld.any():
         active = np.flatnonzero(~run.samples.withheld[own])
@@ -134,54 +152,55 @@ def evaluate(
     )
 
 
-def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
-    """(n,) int64, which training sample each row of `train` is: `index`, or all in order.
+def _own(run: Run, progress: bool) -> ImageData | None:
+    """The run's own training data, as far as they can be opened."""
+    if run.config.data is None or run.config.data.kind == "arrays":
+        return None
+    try:
+        return run.data(progress=progress)
+    except DataError as error:
+        warnings.warn(f"index accuracy is not measured: {error}", DataWarning, stacklevel=3)
+        return None
 
-    Other data, also the same in another order, are refused: their rows would be taken for other samples.
+
+def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
+    """(n,) int64, which training sample each row of `train` is: `index`, else as their hashes say.
+
+    Data that hold anything but samples of the run, under their labels of then, are refused.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded", limit=20)
-    >>> trained_rows(fit(data, config=train_config(epochs=1)), data.select([3, 7]), np.array([3, 7])).tolist()
-    [3, 7]
+    >>> trained_rows(fit(data, config=train_config(epochs=1)), data.select([7, 3])).tolist()
+    [7, 3]
     """
     run = run_of(run)
     own = positions(index, len(run.samples))
-    if train is not None:
-        given, table = image_data("the training data", train).samples, run.samples.select(own)
-        if index is not None and len(given) != len(own):
-            raise UsageError(f"{len(given)} training samples, but {len(own)} indices of them; give one each")
-        if given.fingerprint != table.fingerprint:
-            found, way = compare(table, given), "see provnet verify"
-            if DECODED in found.status:
-                way = f"their files are decoded to other pictures; {decoding_advice(run.config.data, train.spec)}"
-            elif index is None and _same(found):
-                way = f"in its order they are: {ORDER}"
-            raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
-    return own
+    if train is None:
+        return own
+    given, table = image_data("the training data", train).samples, run.samples.select(own)
+    if index is not None and len(given) != len(own):
+        raise UsageError(f"{len(given)} training samples, but {len(own)} indices of them; give one each")
+    if given.fingerprint == table.fingerprint:
+        return own
+    if index is None and given.class_names == run.samples.class_names:
+        found = compare(given, run.samples)
+        if set(found.status) <= {"same", "moved"} and len(np.unique(found.positions)) == len(given):
+            return found.positions
+    way = "see provnet verify; run.data(data) takes those of them that are"
+    if DECODED in compare(table, given).status:
+        way = f"their files are decoded to other pictures; {decoding_advice(run.config.data, train.spec)}"
+    raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
 
 
-def _same(found: Comparison) -> bool:
-    """Whether these are the samples of the run in another order."""
-    places = found.positions
-    if len(found.now) != len(places) or (places < 0).any() or len(np.unique(places)) < len(places):
-        return False
-    return found.now.select(places).fingerprint == found.then.fingerprint
+def own_classes(run: Run, test: ImageData) -> ImageData:
+    """Test data with their classes numbered as the run does: labels are compared by number."""
+    return with_classes(image_data("the test data", test), run.samples.class_names)
 
 
 def _rate(hits: np.ndarray) -> Interval:
     return wilson(int(hits.sum()), len(hits))
-
-
-def check_classes(run: Run, test: ImageData) -> None:
-    """Refuse test data with classes of their own: labels are compared by number."""
-    if image_data("the test data", test).class_names != run.samples.class_names:
-        unknown = sorted(set(test.class_names) - set(run.samples.class_names))
-        raise UsageError(
-            f"the data have {len(test.class_names)} classes, the run {len(run.samples.class_names)}"
-            + (f'; unknown to the run: "{unknown[0]}"' if unknown else f"; their order or number differs: {WAY}")
-        )
 
 
 def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:

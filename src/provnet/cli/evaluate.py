@@ -175,7 +175,7 @@ def evaluate(
     All figures are also written to evaluation.json in the run folder, those on the run's own data into its model card,
     too; --json prints the chief ones.
     """
-    from provnet.answers.evaluation import evaluate as measure
+    from provnet.answers.evaluation import evaluate_on
 
     where = pick_device(device)
     loaded, state = with_state(run, open_run)
@@ -185,7 +185,7 @@ def evaluate(
         why = "the run has no test split of its own; give DATA, or train with --test or --holdout"
         note(f"class accuracy is not measured: {why}")
     training, about_training = _training(loaded, train_data, data_dir)
-    found = measure(loaded, test, training.data, index=training.index, seed=seed, progress=True, warn=False)
+    found = evaluate_on(loaded, test, training.data, index=training.index, seed=seed, progress=True, warn=False)
     about = {
         "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": about_training,

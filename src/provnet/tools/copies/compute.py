@@ -25,7 +25,6 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
-from provnet.data.open import reopen
 from provnet.heads.exemplar import unit
 from provnet.heads.keys import first_not_finite
 from provnet.heads.retrieval import TopK, merge, top_k
@@ -346,7 +345,7 @@ def attribute_generated(
 ) -> Traced:
     """Trace raw images (B, ...) of the run's input shape, from whatever made them, to its training samples.
 
-    `data` hold the training pictures; without them they are opened where the run found them. `heldout` are real
+    `data` hold the training pictures; without them the run's own are opened again. `heldout` are real
     pictures that were never trained on, for the threshold; without them training pictures stand in. Withheld samples
     are neither named nor compared with. Images whose values cannot lie in the range trained on get a UserWarning,
     unless `warn` is False because they were looked at before.
@@ -363,7 +362,7 @@ def attribute_generated(
     run = run_of(run)
     queries = checked(run, images, warn=warn)
     _check_shape(queries, run)
-    data = _opened(run) if data is None else image_data("the training data", data)
+    data = run.data(progress=progress) if data is None else image_data("the training data", data)
     index, places = _found(run, data)
     pictures = data.images[torch.from_numpy(places)]
     device = next(run.network.parameters()).device
@@ -400,12 +399,6 @@ def _check_shape(queries: Tensor, run: Run) -> None:
     shape = run.config.network.input_shape
     if tuple(queries.shape[1:]) != tuple(shape):
         raise UsageError(f"the run takes images of shape {shape}, one row each; got {tuple(queries.shape)}")
-
-
-def _opened(run: Run) -> ImageData:
-    if run.config.data is None:
-        raise UsageError("this run does not say where its training data are; give them as `data`")
-    return reopen(run.config.data)
 
 
 def _found(run: Run, data: ImageData) -> tuple[np.ndarray, np.ndarray]:

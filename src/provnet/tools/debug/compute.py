@@ -21,7 +21,7 @@ from provnet.answers.explanation import active_network
 from provnet.base.batches import at_once
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
-from provnet.data.dataset import ImageData, image_data
+from provnet.data.dataset import ImageData
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
@@ -408,21 +408,24 @@ def share_flagged(flagged: int, n: int, cannot_tell: str) -> Interval:
     return replace(wilson(flagged, n), low=None, high=None, why=cannot_tell) if cannot_tell else wilson(flagged, n)
 
 
-def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None, progress: bool = False) -> Debugging:
-    """Look at a run's training samples; `data` holds their pictures, in the run's order and under its labels.
+def debug(
+    run: Run | Fitted, data: ImageData | None = None, *, index: np.ndarray | None = None, progress: bool = False
+) -> Debugging:
+    """Look at a run's training samples; `data` holds their pictures, None means the run's own, opened again.
 
-    `index` says which training sample each row of `data` is, where some are missing; None means all, in order.
+    `index` says which training sample each row of `data` is, where some are missing; None finds them by their hashes.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded").select(np.arange(60))
-    >>> found = debug(fit(data, config=train_config(epochs=2)), data)
+    >>> found = debug(fit(data, config=train_config(epochs=2)))
     >>> found.mislabels.score.shape, bool((found.anomalies.typicality <= 1).all())
     ((60,), True)
     """
     run = run_of(run)
-    own = trained_rows(run, image_data("the training data", data), index)
+    data = run.data(progress=progress) if data is None else data
+    own = trained_rows(run, data, index)
     withheld = int(run.samples.withheld.sum())
     net, _ = active_network(run)
     active = np.flatnonzero(~run.samples.withheld[own])

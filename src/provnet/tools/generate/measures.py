@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from provnet.answers.attribution import attribute, equal_slots
-from provnet.answers.evaluation import check_classes, trained_rows
+from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.answers.explanation import active_network
 from provnet.answers.metrics import frechet, group_hit
 from provnet.base.batches import at_once, keyed_generator
@@ -42,7 +42,7 @@ def measure_generator(
     """All figures of a run that makes pictures, as plain values with n and interval.
 
     `train` are its training samples (`index` says which, where some are missing), `test` others. Withheld samples are
-    left out; data that are not those of the run, or in another order, are refused. Reconstruction is
+    left out; data that are not those of the run are refused. Reconstruction is
     measured at the mean of the latents: binary cross-entropy summed over the pixels of a picture, and the mean square
     error of a pixel in [0, 1]. The index is looked for within the given class.
 
@@ -59,7 +59,7 @@ def measure_generator(
     if train is not None:
         image_data("the training data", train)
     if test is not None:
-        check_classes(run, test)
+        test = own_classes(run, test)
     if test is not None and len(test):
         found["test"] = rebuilt(run, test)
     if train is not None and len(train):

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.evaluation import check_classes, trained_rows
+from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.answers.explanation import Explanation, active_network, explain
 from provnet.base.batches import at_once
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
-from provnet.data.dataset import ImageData, image_data
+from provnet.data.dataset import ImageData
 from provnet.heads.exemplar import ExemplarHead, unit
 from provnet.runs.inputs import Fitted, checked, real, run_of, whole
 from provnet.runs.run import Run
@@ -274,7 +274,7 @@ class SampleMap:
 
 def sample_map(
     run: Run | Fitted,
-    train: ImageData,
+    train: ImageData | None = None,
     test: ImageData | None = None,
     *,
     index: np.ndarray | None = None,
@@ -288,9 +288,9 @@ def sample_map(
 ) -> SampleMap:
     """Lay out a run's training samples, and the misattributed ones of some test data among them.
 
-    `index` says which training sample each row of `train` is, where some are missing; None means all, in order. Data
-    that are not those of the run, or in another order, are refused. With `limit` so many of them are taken, evenly by
-    class. Withheld samples are left out and counted.
+    `train` None means the run's own data, opened again. `index` says which training sample each row of `train` is,
+    where some are missing; None finds them by their hashes. With `limit` so many of them are taken, evenly by class.
+    Withheld samples are left out and counted.
 
     >>> import provnet, torch
     >>> from provnet.training.config import train_config
@@ -302,9 +302,10 @@ def sample_map(
     """
     run = run_of(run)
     engine, limit = engine_for(engine), None if limit is None else whole("limit", limit)
-    own = trained_rows(run, image_data("the training data", train), index)
+    train = run.data(progress=progress) if train is None else train
+    own = trained_rows(run, train, index)
     if test is not None:
-        check_classes(run, test)
+        test = own_classes(run, test)
     shown = np.flatnonzero(~run.samples.withheld[own])
     rows = shown[evenly(run.samples.labels[own][shown], limit)]
     own, train = own[rows], train.select(rows)

@@ -170,8 +170,8 @@ KEPT = 2_000  # scores of a kind that are kept for verdicts on single pictures
 
 def audit(
     run: Run | Fitted,
-    members: ImageData,
-    nonmembers: ImageData,
+    members: ImageData | None = None,
+    nonmembers: ImageData | None = None,
     *,
     null: Run | Fitted | None = None,
     distort: bool = True,
@@ -180,7 +180,7 @@ def audit(
     progress: bool = False,
     warn: bool = True,
 ) -> Audit:
-    """Audit a run on pictures that it was trained on and on others.
+    """Audit a run on pictures that it was trained on and on others; None means its own data, opened again.
 
     Members that are withheld or were added after training, nonmembers that have a training sample's pixels, and
     pictures of either kind for which no sample may be named (all of the class are withheld) are left out and counted.
@@ -198,6 +198,10 @@ def audit(
     (30, 1.0)
     """
     run, null = run_of(run), None if null is None else run_of(null)
+    members = run.data(progress=progress) if members is None else members
+    nonmembers = run.test(progress=progress) if nonmembers is None else nonmembers
+    if nonmembers is None:
+        raise UsageError("this run has no test split of its own; give pictures that it never saw as nonmembers")
     sides_given = image_data("the members", members), image_data("the nonmembers", nonmembers)
     members, nonmembers, left_out = _sides(run.samples, *sides_given)
     own = as_trained(run.config.network, members.images)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attribution import attribute, equal_slots
-from provnet.answers.evaluation import check_classes
+from provnet.answers.evaluation import own_classes
 from provnet.answers.explanation import active_network
 from provnet.answers.metrics import any_at_k
 from provnet.base.batches import at_once
@@ -172,7 +172,7 @@ def measure(
     [('clean', 40), ('blur-1', 40)]
     """
     run = run_of(run)
-    _check(run, test)
+    test = _check(run, test)
     net, kept = active_network(run)
     isolated, single = is_isolated(run), net.task_head is None
     low, high = _ends(test)
@@ -325,7 +325,7 @@ def _ends(test: ImageData) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _check(run: Run, test: ImageData) -> None:
+def _check(run: Run, test: ImageData) -> ImageData:
     if len(image_data("the test data", test)) == 0:
         raise UsageError("there are no test samples to distort")
     shape = run.config.network.input_shape
@@ -333,7 +333,7 @@ def _check(run: Run, test: ImageData) -> None:
         raise UsageError(f"distortions are for pictures; this run takes vectors of {shape[0]} values")
     if test.shape != shape:
         raise UsageError(f"the run takes samples of shape {shape}, the test data have {test.shape}; resize them first")
-    check_classes(run, test)
+    return own_classes(run, test)
 
 
 FIGURES = {

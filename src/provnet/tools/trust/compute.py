@@ -15,7 +15,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from provnet.answers.evaluation import check_classes, trained_rows
+from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
@@ -358,8 +358,8 @@ def check(
 ) -> Trust:
     """Check a run on unseen data of its own kind and on its training samples; what is not given is not measured.
 
-    `index` says which sample each row of `training` is; None means all, in order. `others` are raw pictures of other
-    data sets, by name. At most `limit` pictures of each kind are used, drawn by the seed; no withheld samples.
+    `index` says which sample each row of `training` is; None finds them by their hashes. `others` are raw pictures of
+    other data sets, by name. At most `limit` pictures of each kind are used, drawn by the seed; no withheld samples.
     Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
 
     >>> import provnet
@@ -374,7 +374,7 @@ def check(
     run = run_of(run)
     limit = whole("limit", limit, LEAST)  # fewer pictures decide nothing
     if test is not None:
-        check_classes(run, test)
+        test = own_classes(run, test)
     if not isinstance(others, Mapping | None):
         raise UsageError(f"others must be pictures by name, such as {{'faces': images}}; got {type(others).__name__}")
     limit = max(LEAST, min(limit, VALUES // math.prod(run.config.network.input_shape)))
