@@ -391,7 +391,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return explain(self.run_, images, k=k, weights=weights, warn=False)  # `_input` has looked at the range
 
     def evaluate(self, test: Any = None, train: Any = None) -> Evaluation:
-        """All figures, on unseen data and training data, each an ImageData or a pair (X, y); None means the run's own."""
+        """All figures, on unseen data and training data, each an ImageData or a pair (X, y); None is the run's own."""
         check_is_fitted(self, "run_")
         return evaluate(self.run_, self._data(test), self._data(train), progress=bool(self.verbose))
 
