@@ -63,6 +63,24 @@ FAULTS = (
         "a_golden_run_says_what_it_said",
     ),
     fault(
+        "a run's own data keep the order of now",
+        "data.images[torch.from_numpy(places)], samples.select(index)",
+        "data.images[torch.from_numpy(np.sort(places))], samples.select(index)",
+        "renamed_and_reordered_files_come_in_the_order_of_training",
+    ),
+    fault(
+        "a run's own data leave edited samples out silently",
+        "if why or kept.left_out:",
+        "if why:",
+        "edited_and_missing_samples_are_left_out_and_counted",
+    ),
+    fault(
+        "training data that are given are taken as they lie",
+        "            return found.positions\n",
+        "            return np.arange(len(given))\n",
+        "training_samples_are_known_in_any_order_and_number",
+    ),
+    fault(
         "equal pictures are told by their files",
         'rows = np.ascontiguousarray(self.pixel_sha256).view("V32").ravel()',
         'rows = np.ascontiguousarray(self.sha256).view("V32").ravel()',
