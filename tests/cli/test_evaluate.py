@@ -74,8 +74,8 @@ def test_a_run_that_cannot_be_written_to_is_measured_all_the_same(
 def test_figures_of_a_run_that_was_changed_meanwhile_are_not_kept(
     command: tuple[str, ...], change: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    modules = {"evaluate": "answers.evaluation", "audit": "tools.membership.audit", "check": "tools.trust.compute"}
-    name, run, after = f"provnet.{modules[command[0]]}.{command[0]}", place / "run", {}
+    at = {"evaluate": "answers.evaluation.evaluate_on", "audit": "tools.membership.audit.audit"}
+    name, run, after = f"provnet.{at.get(command[0], 'tools.trust.compute.check')}", place / "run", {}
     real, other = pkgutil.resolve_name(name), bank.add(read_run(run), provnet.open_data(str(place / "more")))
 
     def overtaken(*given: object, **more: object) -> object:
