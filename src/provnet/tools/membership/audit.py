@@ -198,12 +198,7 @@ def audit(
     (30, 1.0)
     """
     run, null = run_of(run), None if null is None else run_of(null)
-    members = run.data(progress=progress) if members is None else members
-    nonmembers = run.test(progress=progress) if nonmembers is None else nonmembers
-    if nonmembers is None:
-        raise UsageError("this run has no test split of its own; give pictures that it never saw as nonmembers")
-    sides_given = image_data("the members", members), image_data("the nonmembers", nonmembers)
-    members, nonmembers, left_out = _sides(run.samples, *sides_given)
+    members, nonmembers, left_out = _sides(run.samples, *_given(run, members, nonmembers, progress))
     own = as_trained(run.config.network, members.images)
     sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
     copies = copies_of(own) if distort else {}
@@ -248,6 +243,17 @@ def audit(
         copies=_few(np.concatenate(of_copies)) if of_copies else np.empty(0),
         null_keys=None if stored is None else _aucs([one.select(rows) for one, rows in zip(stored, kept, strict=True)]),
     )
+
+
+def _given(
+    run: Run, members: ImageData | None, nonmembers: ImageData | None, progress: bool
+) -> tuple[ImageData, ImageData]:
+    """Both sides; the run's own where none are given."""
+    members = run.data(progress=progress) if members is None else members
+    nonmembers = run.test(progress=progress) if nonmembers is None else nonmembers
+    if nonmembers is None:
+        raise UsageError("this run has no test split of its own; give pictures that it never saw as nonmembers")
+    return image_data("the members", members), image_data("the nonmembers", nonmembers)
 
 
 def _tell(update: Update, before: int, words: str, done: int) -> None:
