@@ -9,10 +9,12 @@ import pytest
 import torch
 
 import provnet
-from provnet.answers.attribution import attribute, joint_scores, weights_of
+from provnet.answers.attribution import attribute, weights_of
 from provnet.base.errors import NonFiniteError
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
+from provnet.heads.keys import unit
+from provnet.heads.scores import joint_scores
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.run import Run
 from provnet.tools.credit.compute import credit_mass

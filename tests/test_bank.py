@@ -17,7 +17,8 @@ from provnet.answers.explanation import Explanation, explain
 from provnet.api.estimator import _probabilities
 from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.keys import unit
 from provnet.models.keys import features_of
 from provnet.runs import bank
 from provnet.runs.run import Run, read_run, write_run

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provnet
-from provnet.answers.attribution import WEIGHTS, attribute, equal_slots, group_means, weights_of
+from provnet.answers.attribution import WEIGHTS, attribute, equal_slots, weights_of
 from provnet.answers.explanation import explain
+from provnet.heads.scores import group_means
 from provnet.runs.run import Run
 from provnet.samples.identity import LISTED, duplicate_words, named
 from provnet.tools.credit.compute import credit

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from provnet.answers.attribution import attribute
 from provnet.data.dataset import ImageData, ResidentData
-from provnet.heads.heads import IndexHead
+from provnet.heads.heads import OutputHead
 from provnet.heads.index_map import TargetSampler
 from provnet.heads.support import Support
 from provnet.models.network import IndexTrunk, ProvenanceNet, build, parameter_count
@@ -187,7 +187,7 @@ def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
 
 
 @final
-class NoIndex(IndexHead):
+class NoIndex(OutputHead):
     """One slot that every sample has, without a weight: its loss is 0, its cost next to nothing."""
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:

@@ -287,8 +287,8 @@ FAULTS = (
     ),
     fault(
         "equal samples do not share their weight",
-        "log_class)\n    return scores if equal is None else shared(scores, output.classes, equal)",
-        "log_class)\n    return scores",
+        "return scores if self.equal is None else shared(scores, self.classes, self.equal)",
+        "return scores",
         "equal_samples_have_the_same_weight",
     ),
     fault(

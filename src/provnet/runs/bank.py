@@ -19,8 +19,7 @@ from provnet.base.files import brief, shown
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data, refuse_changed
 from provnet.data.select import data_name, free_ids, together, with_classes
-from provnet.heads.exemplar import unit
-from provnet.heads.keys import PackedKeys, pack
+from provnet.heads.keys import PackedKeys, pack, unit
 from provnet.models.keys import exemplar_head, features_at_once, features_of, joined, keys_of, with_keys
 from provnet.runs.files import SAMPLES
 from provnet.runs.inputs import BYTES, Fitted, range_problem, run_of

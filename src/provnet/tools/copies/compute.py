@@ -26,8 +26,7 @@ from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
 from provnet.data.open import reopen
-from provnet.heads.exemplar import unit
-from provnet.heads.keys import first_not_finite
+from provnet.heads.keys import first_not_finite, unit
 from provnet.heads.retrieval import TopK, merge, top_k
 from provnet.runs.inputs import Fitted, as_trained, checked, pixel_hashes, raw_tensor, run_of
 from provnet.runs.run import Run

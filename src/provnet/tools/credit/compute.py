@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import WEIGHTS, Equal, all_weights, attribute, equal_slots
+from provnet.answers.attribution import WEIGHTS, attribute, equal_slots
 from provnet.answers.explanation import active_network
 from provnet.base.batches import at_once
 from provnet.base.errors import DataError, UsageError, did_you_mean, one_of
@@ -26,27 +26,18 @@ from provnet.base.files import check_memory, shown
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Interval
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import SCORES, ExemplarHead, unit
-from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.heads.scores import Equal, Mass, mass_of
+from provnet.models.network import ProvenanceNet
 from provnet.runs.inputs import Fitted, checked, run_of, whole
 from provnet.runs.run import Run
 from provnet.samples.csvfile import read_rows
 from provnet.samples.identity import SampleTable
 
 
-class Mass(NamedTuple):
-    """Weights of a batch, summed.
+class Credited(NamedTuple):
+    """Weights of a batch, summed: those of `Mass`, and (B,) bool which queries are supported."""
 
-    Attributes:
-        by_group: (B, G) float64, each row adds up to 1; or to 0 where no sample may be named.
-        by_sample: (N,) float64, summed over the queries that count.
-        counts: (B,) bool, queries that are supported and have a sample that may be named.
-        supported: (B,) bool.
-    """
-
-    by_group: Tensor
-    by_sample: Tensor
-    counts: Tensor
+    mass: Mass
     supported: Tensor
 
 
@@ -61,7 +52,7 @@ def credit_mass(
     k: int = 0,
     weights: str,
     equal: Equal | None = None,
-) -> Mass:
+) -> Credited:
     """Weights of raw images (B, ...) by group; `groups` (N,) int64 gives the group of each sample, 0 to count - 1.
 
     Samples that are `equal`, see `equal.equal_slots`, share their weight, whatever their group.
@@ -71,69 +62,16 @@ def credit_mass(
     >>> from provnet.models.network import build
     >>> net = build(NetworkConfig("single", "mlp", (4,), classes=2), IndexMap([1, 0, 1])).eval()
     >>> groups = torch.tensor([0, 0, 1])
-    >>> credit_mass(net, torch.zeros(1, 4), groups, 2, -1e9, weights="plain").by_group.sum().item()
+    >>> credit_mass(net, torch.zeros(1, 4), groups, 2, -1e9, weights="plain").mass.by_group.sum().item()
     1.0
     """
     output = net(images)
     best = attribute(net, output, max(k, 1), weights, equal)  # refuses what is not finite
     supported = best.support >= threshold
     if k > 0:
-        return _of_slots(best.index, best.weight, groups, count, supported)
-    if output.index_scores is None:
-        return _of_keys(net, output, groups, count, supported, joint=weights == "joint")
-    return _of_slots(*all_weights(net, output, weights, equal), groups, count, supported)
-
-
-def _of_keys(
-    net: ProvenanceNet, output: ProvenanceOutput, groups: Tensor, count: int, supported: Tensor, *, joint: bool
-) -> Mass:
-    head = net.index_head
-    assert isinstance(head, ExemplarHead)
-    labels, queries = head.index_map.labels, unit(output.index_features)
-    totals = head.class_totals(output.index_features).masked_fill(head.index_map.sizes == 0, -torch.inf)
-    bias = _bias(totals, output, within=head.conditional, joint=joint)
-    counts = supported & torch.isfinite(bias).any(1)
-    by_group = torch.zeros(len(queries), count, dtype=torch.float64, device=queries.device)
-    by_sample = torch.zeros(len(groups), dtype=torch.float64, device=queries.device)
-    size = max(1, SCORES[queries.device.type] // max(len(queries), 1))
-    for start in range(0, len(groups), size):
-        keys = head.bank.unpacked(slice(start, start + size))
-        index = head.order[start : start + len(keys)]
-        shares = (head.scale * (queries @ keys.t()) + bias[:, labels[index]]).exp().double()
-        by_group.index_add_(1, groups[index], shares)
-        by_sample[index] = counts.double() @ shares
-    return Mass(_whole(by_group), by_sample, counts, supported)
-
-
-def _bias(totals: Tensor, output: ProvenanceOutput, *, within: bool, joint: bool) -> Tensor:
-    """(B, C) what turns the scores of a class into logs of shares; -inf where a class has no part."""
-    if within:
-        chosen = torch.zeros_like(totals, dtype=torch.bool).scatter_(1, output.classes.unsqueeze(1), True)
-        return (-totals).where(chosen & torch.isfinite(totals), -torch.inf)
-    if joint:
-        log_class = torch.log_softmax(output.logits.float(), 1).masked_fill(~torch.isfinite(totals), -torch.inf)
-        bias = torch.log_softmax(log_class, 1) - totals
-        return bias.where(torch.isfinite(totals), -torch.inf)
-    return (-totals.logsumexp(1, keepdim=True)).expand_as(totals)
-
-
-def _of_slots(index: Tensor, weight: Tensor, groups: Tensor, count: int, supported: Tensor) -> Mass:
-    """From (B, S) samples, -1 where there is none, and their weights."""
-    there = index >= 0
-    shares = _whole(weight.double().where(there, 0.0))
-    index = index.clamp(min=0)
-    counts = supported & there.any(1)
-    by_group = torch.zeros(len(index), count, dtype=torch.float64, device=index.device)
-    by_group.scatter_add_(1, groups[index], shares)
-    by_sample = torch.zeros(len(groups), dtype=torch.float64, device=index.device)
-    by_sample.index_add_(0, index.flatten(), (shares * counts.unsqueeze(1)).flatten())
-    return Mass(by_group, by_sample, counts, supported)
-
-
-def _whole(shares: Tensor) -> Tensor:
-    """Rows that add up to 1, but for rounding at most, or to 0."""
-    total = shares.sum(1, keepdim=True)
-    return shares / total.where(total > 0, 1.0)
+        return Credited(mass_of(best.index, best.weight, groups, count, supported), supported)
+    scores = net.scores(output, joint=weights == "joint", equal=equal)
+    return Credited(scores.mass(groups, count, supported), supported)
 
 
 POINTS = 200  # of a curve that is drawn
@@ -374,9 +312,9 @@ def credit(
         for start in range(0, len(queries), size):
             batch = queries[start : start + size].to(device)
             found = credit_mass(net, batch, groups, len(listed), threshold, k=k, weights=weights, equal=equal)
-            parts.append((found.by_group * found.counts.unsqueeze(1)).cpu().numpy())
-            counts.append(torch.stack([found.counts, found.supported]).cpu().numpy())
-            by_sample += found.by_sample.cpu().numpy()
+            parts.append((found.mass.by_group * found.mass.counts.unsqueeze(1)).cpu().numpy())
+            counts.append(torch.stack([found.mass.counts, found.supported]).cpu().numpy())
+            by_sample += found.mass.by_sample.cpu().numpy()
             update(min(start + size, len(queries)), "")
     by_query, (credited, supported) = np.concatenate(parts), np.concatenate(counts, axis=1)
     sizes = np.bincount(group, minlength=len(listed))

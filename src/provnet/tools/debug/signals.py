@@ -16,15 +16,14 @@ from torch import Tensor
 from provnet.base.batches import at_once
 from provnet.base.errors import NonFiniteError
 from provnet.base.progress import progress_bar
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.heads.support import held_out
-from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.models.network import ProvenanceNet
 from provnet.runs.bank import NOT_TRAINED
 from provnet.runs.run import Run
 
 BATCH = {"cpu": 512, "cuda": 4096}  # where samples are small
-SCORES = 2**24  # scores of keys held at a time
 SEED = 0  # of the search for the directions of spread: a run is debugged alike every time
 
 
@@ -65,9 +64,9 @@ def sample_signals(
         for start in range(0, len(images), step):
             given = torch.tensor(labels[start : start + step]).to(device)
             output = net(images[start : start + step].to(device), given)
-            features.append(unit(alike(net, output)))
+            features.append(unit(net.index_head.alike(output.index_features, output.support_features)))
             raw.append(output.support_features.float())
-            parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu()))
+            parts.append((output.logits.float().cpu(), net.scores(output).entropy().cpu()))
             update(min(start + step, len(images)), "")
     logits, entropy = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
     support = _support(torch.cat(raw), torch.tensor(labels, device=device), len(net.support.mean))
@@ -91,66 +90,6 @@ def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:
         torch.manual_seed(SEED)
         every = torch.arange(len(labels), device=labels.device)
         return np.asarray(held_out(features, labels, features, labels, every, classes)[0].cpu().numpy())
-
-
-def alike(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
-    """(B, D) features by which samples are compared: the keys' own, else the backbone's.
-
-    The hidden layers of a plain head are not used: a class-conditional one has the given label among its inputs.
-    """
-    return output.index_features if isinstance(net.index_head, ExemplarHead) else output.support_features
-
-
-def index_entropy(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
-    """(B,) entropy of the distribution over training samples, as a share of that of equal weights.
-
-    >>> from provnet.heads.index_map import IndexMap
-    >>> from provnet.models.network import NetworkConfig
-    >>> from provnet.models.network import build
-    >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), IndexMap([0, 0, 1])).eval()
-    >>> bool((index_entropy(net, net(torch.zeros(5, 4))) <= 1).all())
-    True
-    """
-    head = net.index_head
-    if isinstance(head, ExemplarHead):
-        found, count = _entropy_over_keys(head, output)
-    else:
-        assert output.index_scores is not None
-        valid = head.valid(output.classes)
-        scores = output.index_scores.float()
-        if valid is not None:
-            scores = scores.masked_fill(~valid, -torch.inf)
-        log_share = torch.log_softmax(scores, 1)
-        found = -(log_share.exp() * log_share.clamp(min=-1e4)).sum(1)
-        count = valid.sum(1) if valid is not None else torch.full_like(found, scores.shape[1])
-    return (found / count.clamp(min=2).float().log()).clamp(0.0, 1.0)  # a class of one sample has entropy zero
-
-
-def _entropy_over_keys(head: ExemplarHead, output: ProvenanceOutput) -> tuple[Tensor, Tensor]:
-    """Entropy, and over how many keys; those of the class alone where the head looks within it."""
-    queries, scale = unit(output.index_features), head.scale
-    entropy, count = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
-    if not head.conditional:
-        entropy[:] = _entropy_of(queries, head, 0, head.index_map.n, scale)
-        return entropy, count + head.index_map.n
-    for each in sorted(set(output.classes.tolist())):
-        mine = output.classes == each
-        start, size = int(head.starts[each]), int(head.index_map.sizes[each])
-        entropy[mine] = _entropy_of(queries[mine], head, start, start + size, scale)
-        count[mine] = size
-    return entropy, count
-
-
-def _entropy_of(queries: Tensor, head: ExemplarHead, start: int, end: int, scale: Tensor) -> Tensor:
-    total, weighted = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
-    step = max(1, SCORES // max(len(queries), 1))
-    for first in range(start, end, step):
-        scores = scale * (queries @ head.bank.unpacked(slice(first, min(first + step, end))).t())
-        weights = torch.exp(scores - scale)  # a cosine is at most 1: nothing overflows
-        total += weights.sum(1)
-        weighted += (weights * scores).sum(1)
-    total = total.clamp_min(torch.finfo(torch.float32).tiny)
-    return total.log() + scale - weighted / total
 
 
 NEIGHBOURS = 30

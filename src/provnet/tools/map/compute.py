@@ -22,7 +22,6 @@ from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData, image_data
-from provnet.heads.exemplar import ExemplarHead, unit
 from provnet.runs.inputs import Fitted, checked, real, run_of, whole
 from provnet.runs.run import Run
 
@@ -78,8 +77,7 @@ def index_features(
     with torch.inference_mode():
         for start in range(0, len(images), size):
             found = net(images[start : start + size].to(device)).index_features.float()
-            found = unit(found) if isinstance(net.index_head, ExemplarHead) else found
-            parts.append(found.cpu())
+            parts.append(net.index_head.placed(found).cpu())
             if report is not None:
                 report(min(start + size, len(images)), "features")
     features = np.asarray(torch.cat(parts).numpy())

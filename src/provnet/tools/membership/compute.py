@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import Equal, attribute, equal_slots
+from provnet.answers.attribution import attribute, equal_slots
 from provnet.answers.explanation import active_network
 from provnet.base.batches import at_once, fold
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.distort import Copy, of_all
-from provnet.heads.exemplar import ExemplarHead, unit
 from provnet.heads.index_map import IndexMap
+from provnet.heads.scores import Equal, spread_of
+from provnet.models.keys import draw_keys, key_head
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.inputs import Fitted, checked, raw_tensor, run_of, whole
 from provnet.runs.run import Run
-from provnet.tools.membership.branches import best_match, index_spread, spread_of
 
 BATCH = {"cpu": 128, "cuda": 1024}  # pictures whose copies are drawn together; a network may take fewer at a time
 
@@ -129,7 +129,8 @@ def network_scores(
 def _scores(net: ProvenanceNet, images: Tensor, equal: Equal | None) -> dict[str, Tensor]:
     output = net(images)
     named = attribute(net, output, 1, equal=equal)  # the one path to a sample, which refuses what is not finite
-    of_index, match = index_spread(net, output, equal), best_match(net, output, equal)
+    scores = net.scores(output, equal=equal)
+    of_index, match = scores.spread(), scores.match()
     of_class = spread_of(output.logits.float())
     return {
         "index_confidence": of_index.confidence,
@@ -156,17 +157,13 @@ def blank_network(config: NetworkConfig, like: ProvenanceNet, seed: int) -> Prov
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(fold(seed, 41))
         net = build(config, IndexMap(like.index_map.labels.cpu(), like.index_map.classes))
-        if isinstance(net.index_head, ExemplarHead):
-            head = net.index_head
-            head.open_keys(trained=False)
-            head.keys.copy_(unit(torch.randn(head.keys.shape)))
-            head.close_keys()
+        draw_keys(net)
     return net.to(device).eval()
 
 
 def decides(net: ProvenanceNet) -> str:
     """The score that a verdict on one picture rests on: what held best under distortion for this kind of head."""
-    return "contrast" if isinstance(net.index_head, ExemplarHead) else "similarity"
+    return "similarity" if key_head(net) is None else "contrast"
 
 
 SCORES = {

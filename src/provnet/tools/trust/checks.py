@@ -24,7 +24,7 @@ from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Z95, Interval, wilson
 from provnet.data.modalities.distort import copies_of
-from provnet.heads.exemplar import ExemplarHead
+from provnet.models.keys import key_head
 from provnet.runs.inputs import Fitted, checked, positions, raw_tensor, run_of, whole
 from provnet.runs.run import Run
 from provnet.tools.membership.redrawn import cascade, feature_scores, index_scores, pixel_scores
@@ -348,7 +348,6 @@ def dependence(
     index = positions(index, len(run.samples))
     _check(run, queries, training, index)
     net, places = run.network.eval(), torch.from_numpy(index)
-    keyed = isinstance(net.index_head, ExemplarHead)
     with torch.inference_mode(), progress_bar("drawing weights anew", 12, progress) as update:
         device = next(net.parameters()).device
         batches = torch.split(queries, at_once(queries.shape[1:], device.type))
@@ -357,12 +356,11 @@ def dependence(
         outside = np.isnan(trained)
         pixels = np.where(outside, np.nan, pixel_scores(queries, training).numpy())
         steps, fresh = [], None
-        for number, (words, redrawn) in enumerate(cascade(net, places, seed)):
-            chosen = torch.arange(len(places)) if keyed else places
-            scores = index_scores(redrawn, queries, classes, chosen).numpy()
+        for number, (words, redrawn, known) in enumerate(cascade(net, places, seed)):
+            scores = index_scores(redrawn, queries, classes, known).numpy()
             steps.append(_step(words, trained, scores))
             update(min(number + 1, 11), words)
-        if keyed:
+        if key_head(net) is not None:
             scores = feature_scores(redrawn, queries, training).numpy()
             fresh = _step("the whole network, and keys made by it", trained, np.where(outside, np.nan, scores))
         update(12, "done")
