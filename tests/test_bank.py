@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.explanation import Explanation
 from provnet.api.estimator import _probabilities
 from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData

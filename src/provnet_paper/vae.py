@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.data.dataset import ImageData
 from provnet.data.open import open_data
-from provnet.heads.exemplar import ExemplarHead
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run
 from provnet.tools.generate import fit_generator, generate, generator_wishes, sources
@@ -327,9 +326,9 @@ def run(data: str, generator: str, job: Job) -> Told:
     found.network.to(resolved(job.device))
     hits = index_hits(found, train, np.arange(len(train)), seed=job.seed)
     figures: dict[str, Figure] = {name: _rate(value) for name, value in hits.items()}
-    head = found.network.index_head
-    if isinstance(head, ExemplarHead):  # keys set anew find their samples by construction: what was learned before
-        right, of = head.learned.tolist()
+    learned = found.network.index_head.learned_hits()
+    if learned is not None:  # keys set anew find their samples by construction: what was learned before
+        right, of = learned
         figures["index_learned"] = (right / max(of, 1), of)
     told: Told = {
         "seconds": {"train": took},

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import Attributor, explain
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.distort import COPIES, copies_of, crop
 from provnet.heads import scores as pieces
@@ -19,7 +19,7 @@ from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.keys import unit
 from provnet.heads.scores import NEXT, spread_of
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
-from provnet.tools.membership.compute import SCORES, blank_network, decides, member_scores, network_scores
+from provnet.tools.membership.compute import SCORES, blank_network, decides, member_scores, scores_by
 from tests import banked, digits
 from tests.models.made import LAWS, NETWORKS
 
@@ -131,7 +131,7 @@ def test_a_blank_network_saw_nothing(head: str) -> None:
     state = torch.get_rng_state()
     one, same, other = (blank_network(run.config.network, run.network, seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
-    scores = [network_scores(net, data.images).values["similarity"] for net in (one, same, other, run.network)]
+    scores = [scores_by(Attributor(net), data.images).values["similarity"] for net in (one, same, other, run.network)]
     assert np.array_equal(scores[0], scores[1])
     assert not np.allclose(scores[0], scores[2])
     assert not np.allclose(scores[0], scores[3])

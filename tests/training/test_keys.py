@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import provnet
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.errors import UsageError
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.keys import unit

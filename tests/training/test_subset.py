@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap

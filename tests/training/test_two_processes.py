@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.runs.run import read_run, verify_files
 from provnet.training.fit import fit
 

@@ -16,22 +16,6 @@ from torch import Tensor
 from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
-from provnet.samples.identity import SampleTable
-
-
-def equal_slots(net: ProvenanceNet, samples: SampleTable, weights: str) -> Equal | None:
-    """The slots of samples that share their weight; None where there are none, or keys instead of an output layer.
-
-    >>> import provnet
-    >>> from provnet.heads.index_map import IndexMap
-    >>> from provnet.models.network import NetworkConfig
-    >>> from provnet.models.network import build
-    >>> samples = provnet.open_data("embedded", limit=20).samples
-    >>> net = build(NetworkConfig("single", "mlp", (1, 28, 28), classes=10), IndexMap(samples.labels))
-    >>> equal_slots(net, samples, "plain") is None
-    True
-    """
-    return net.index_head.equal(samples, joint=weights == "joint" and net.task_head is not None)
 
 
 @dataclass(frozen=True)
@@ -60,7 +44,7 @@ def attribute(
 ) -> Attribution:
     """Turn a network's output into training samples with weights; NaN or infinity is an error, never an index.
 
-    With `equal`, see `equal.equal_slots`, equal samples share their weight.
+    With `equal`, see `IndexHead.equal`, equal samples share their weight.
     """
     if k < 1:
         raise UsageError(f"k must be 1 or more, got {k}")
@@ -94,7 +78,7 @@ def weights_of(
     1.0
     """
     one_of("weights", weights, WEIGHTS)
-    _check_samples(index, len(output.logits), net.index_head.index_map.n)
+    check_samples(index, len(output.logits), net.index_head.index_map.n)
     scores = net.scores(output, joint=weights == "joint", equal=equal)
     _refuse_not_finite(torch.isfinite(output.logits).all(1) & scores.finite())
     logs = scores.of(index)
@@ -103,7 +87,7 @@ def weights_of(
     return found
 
 
-def _check_samples(index: Tensor, rows: int, n: int) -> None:
+def check_samples(index: Tensor, rows: int, n: int) -> None:
     """Samples are asked for by position, counted from 0: -1 stands for "none" elsewhere, never for the last."""
     if index.dtype != torch.int64 or index.ndim != 2 or len(index) != rows:
         given = f"{index.dtype} of shape {tuple(index.shape)}"

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import copy_rate
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError, NonFiniteError, UsageError

@@ -12,67 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import WEIGHTS, attribute, equal_slots
-from provnet.answers.explanation import active_network
-from provnet.base.batches import at_once
-from provnet.base.errors import DataError, UsageError, did_you_mean, one_of
+from provnet.answers.attributor import Answered, Attributor
+from provnet.base.errors import DataError, UsageError, did_you_mean
 from provnet.base.files import check_memory, shown
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Interval
 from provnet.data.dataset import ImageData
-from provnet.heads.scores import Equal, Mass, mass_of
-from provnet.models.network import ProvenanceNet
 from provnet.runs.inputs import Fitted, checked, run_of, whole
 from provnet.runs.run import Run
 from provnet.samples.csvfile import read_rows
 from provnet.samples.identity import SampleTable
-
-
-class Credited(NamedTuple):
-    """Weights of a batch, summed: those of `Mass`, and (B,) bool which queries are supported."""
-
-    mass: Mass
-    supported: Tensor
-
-
-@torch.no_grad()
-def credit_mass(
-    net: ProvenanceNet,
-    images: Tensor,
-    groups: Tensor,
-    count: int,
-    threshold: float,
-    *,
-    k: int = 0,
-    weights: str,
-    equal: Equal | None = None,
-) -> Credited:
-    """Weights of raw images (B, ...) by group; `groups` (N,) int64 gives the group of each sample, 0 to count - 1.
-
-    Samples that are `equal`, see `equal.equal_slots`, share their weight, whatever their group.
-
-    >>> from provnet.heads.index_map import IndexMap
-    >>> from provnet.models.network import NetworkConfig
-    >>> from provnet.models.network import build
-    >>> net = build(NetworkConfig("single", "mlp", (4,), classes=2), IndexMap([1, 0, 1])).eval()
-    >>> groups = torch.tensor([0, 0, 1])
-    >>> credit_mass(net, torch.zeros(1, 4), groups, 2, -1e9, weights="plain").mass.by_group.sum().item()
-    1.0
-    """
-    output = net(images)
-    best = attribute(net, output, max(k, 1), weights, equal)  # refuses what is not finite
-    supported = best.support >= threshold
-    if k > 0:
-        return Credited(mass_of(best.index, best.weight, groups, count, supported), supported)
-    scores = net.scores(output, joint=weights == "joint", equal=equal)
-    return Credited(scores.mass(groups, count, supported), supported)
-
 
 POINTS = 200  # of a curve that is drawn
 
@@ -289,40 +244,35 @@ def credit(
     queries, k = checked(run, images, warn=warn), whole("k", k, 0)
     draws, seed = whole("draws", draws, 20), whole("seed", seed, 0)  # their ends are the intervals
     _check(run, contributors)
-    one_of("weights", weights, WEIGHTS)
-    net, kept = active_network(run)
-    active = np.arange(len(run.samples)) if kept is None else kept
+    active = np.flatnonzero(~run.samples.withheld)
+    ask = Attributor(run, weights)
     names = sorted({name for i in active.tolist() if (name := contributors[i]) is not None})
     listed = np.array([True] * len(names) + [False])
     place = {name: number for number, name in enumerate(names)}
     group = np.array([place.get(contributors[i] or "", len(names)) for i in active.tolist()], dtype=np.int64)
     if not (group == len(names)).any():
         listed = listed[:-1]
-    device = next(net.parameters()).device
-    groups = torch.from_numpy(group).to(device)
+    everyone = np.zeros(len(run.samples), dtype=np.int64)
+    everyone[active] = group
+    groups = torch.from_numpy(everyone).to(ask.device)
     check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
-    equal = equal_slots(net, run.samples, weights)
-    by_sample = np.zeros(len(active))
-    parts, counts = [], []
-    threshold = run.config.threshold
-    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
-    size = min(size, max(1, OUTPUTS // len(active)))
-    net.eval()
-    with torch.inference_mode(), progress_bar("crediting", len(queries), progress) as update:
-        for start in range(0, len(queries), size):
-            batch = queries[start : start + size].to(device)
-            found = credit_mass(net, batch, groups, len(listed), threshold, k=k, weights=weights, equal=equal)
-            parts.append((found.mass.by_group * found.mass.counts.unsqueeze(1)).cpu().numpy())
-            counts.append(torch.stack([found.mass.counts, found.supported]).cpu().numpy())
-            by_sample += found.mass.by_sample.cpu().numpy()
-            update(min(start + size, len(queries)), "")
-    by_query, (credited, supported) = np.concatenate(parts), np.concatenate(counts, axis=1)
+    by_sample = np.zeros(len(run.samples))
+    size = min(ask.at_once(queries.shape[1:], batch_size), max(1, OUTPUTS // len(active)))
+
+    def read(answered: Answered) -> dict[str, Tensor]:
+        nonlocal by_sample
+        mass, supported = answered.credit(groups, len(listed), run.config.threshold, k)
+        by_sample += mass.by_sample.cpu().numpy()
+        shares = (mass.by_group * mass.counts.unsqueeze(1)).cpu()
+        return {"shares": shares, "counts": mass.counts.cpu(), "supported": supported.cpu()}
+
+    with progress_bar("crediting", len(queries), progress) as update:
+        found = ask.each(queries, read, batch_size=size, update=lambda done: update(done, ""))
+    by_query, credited, supported = (found[name].numpy() for name in ("shares", "counts", "supported"))
     sizes = np.bincount(group, minlength=len(listed))
     ranking, order, unequal = ranked([*names, UNLISTED], listed, sizes, by_query[credited], draws, seed)
-    everyone = np.full(len(run.samples), -1, dtype=np.int64)
-    everyone[active] = np.argsort(order)[group]
-    shared = np.zeros(len(run.samples))
-    shared[active] = by_sample / max(int(credited.sum()), 1)
+    places = np.full(len(run.samples), -1, dtype=np.int64)
+    places[active] = np.argsort(order)[group]
     return Credit(
         ranking=ranking,
         queries=len(queries),
@@ -337,8 +287,8 @@ def credit(
         k=k,
         weights=weights,
         by_query=by_query[:, order],
-        by_sample=shared,
-        group=everyone,
+        by_sample=by_sample / max(int(credited.sum()), 1),
+        group=places,
     )
 
 

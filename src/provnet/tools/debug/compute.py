@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.answers.evaluation import trained_rows
-from provnet.answers.explanation import active_network
 from provnet.base.batches import at_once
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
@@ -424,7 +423,6 @@ def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None
     run = run_of(run)
     own = trained_rows(run, image_data("the training data", data), index)
     withheld = int(run.samples.withheld.sum())
-    net, _ = active_network(run)
     active = np.flatnonzero(~run.samples.withheld[own])
     if len(active) < len(own):
         own, data = own[active], data.select(active)
@@ -432,9 +430,9 @@ def debug(run: Run | Fitted, data: ImageData, *, index: np.ndarray | None = None
         raise UsageError("there are no samples to look at: all are withheld or missing")
     samples = run.samples.select(own)
     labels = samples.labels
-    signals = sample_signals(run, net, data.images, labels, own, progress=progress)
+    signals = sample_signals(run, data.images, labels, own, progress=progress)
     near = others(signals.features, NEIGHBOURS, progress=progress)
-    branch = net.task_head is not None
+    branch = run.network.task_head is not None
     twice = duplicates(samples, data.images, near, device=signals.features.device)
     wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
     wrong = of_one_picture(wrong, labels, twice.group)

@@ -13,13 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.base.batches import at_once
+from provnet.answers.attributor import Answered, Attributor
 from provnet.base.errors import NonFiniteError
 from provnet.base.progress import progress_bar
 from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.heads.support import held_out
-from provnet.models.network import ProvenanceNet
 from provnet.runs.bank import NOT_TRAINED
 from provnet.runs.run import Run
 
@@ -48,28 +47,17 @@ class Signals:
 
 
 def sample_signals(
-    run: Run, net: ProvenanceNet, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
+    run: Run, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
 ) -> Signals:
-    """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,).
-
-    `net` is the run's network, or one that does not know withheld samples (`explanation.active_network`).
-    """
-    device = next(net.parameters()).device
-    step = at_once(images.shape[1:], device.type, BATCH[device.type])
-    features: list[Tensor] = []
-    raw: list[Tensor] = []
-    parts: list[tuple[Tensor, Tensor]] = []
-    net.eval()
-    with torch.inference_mode(), progress_bar("samples", len(images), progress) as update:
-        for start in range(0, len(images), step):
-            given = torch.tensor(labels[start : start + step]).to(device)
-            output = net(images[start : start + step].to(device), given)
-            features.append(unit(net.index_head.alike(output.index_features, output.support_features)))
-            raw.append(output.support_features.float())
-            parts.append((output.logits.float().cpu(), net.scores(output).entropy().cpu()))
-            update(min(start + step, len(images)), "")
-    logits, entropy = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-    support = _support(torch.cat(raw), torch.tensor(labels, device=device), len(net.support.mean))
+    """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,)."""
+    ask = Attributor(run)
+    given = torch.tensor(labels, device=ask.device)
+    with progress_bar("samples", len(images), progress) as update:
+        found = ask.each(
+            images, _read, classes=given, most=BATCH[ask.device.type], update=lambda done: update(done, "")
+        )
+    logits, entropy = (found[name].numpy() for name in ("logits", "entropy"))
+    support = _support(found["raw"], given, len(run.network.support.mean))
     for name, values in (("class scores", logits), ("entropy of the index branch", entropy), ("support", support)):
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))[0])
@@ -81,7 +69,16 @@ def sample_signals(
     if run.history is not None and len(run.history):
         course = run.history[:, index].astype(np.float32)
         course = np.where(course == NOT_TRAINED, np.nan, course)
-    return Signals(torch.cat(features), logits, entropy, support, course)
+    return Signals(found["features"], logits, entropy, support, course)
+
+
+def _read(answered: Answered) -> dict[str, Tensor]:
+    return {
+        "features": unit(answered.alike()),
+        "raw": answered.support_features,
+        "logits": answered.logits.cpu(),
+        "entropy": answered.entropy().cpu(),
+    }
 
 
 def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from provnet.answers.attributor import Attributor, explain
 from provnet.answers.evaluation import check_classes, trained_rows
-from provnet.answers.explanation import Explanation, active_network, explain
-from provnet.base.batches import at_once
+from provnet.answers.explanation import Explanation
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
@@ -70,20 +69,22 @@ def index_features(
     """
     run = run_of(run)
     images = checked(run, images, warn=False)
-    net = active_network(run)[0].eval()
-    device = next(net.parameters()).device
-    size = at_once(images.shape[1:], device.type, AT_ONCE) if batch_size is None else whole("batch_size", batch_size)
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, len(images), size):
-            found = net(images[start : start + size].to(device)).index_features.float()
-            parts.append(net.index_head.placed(found).cpu())
-            if report is not None:
-                report(min(start + size, len(images)), "features")
-    features = np.asarray(torch.cat(parts).numpy())
+    report = report or _silent
+    found = Attributor(run).each(
+        images,
+        lambda answered: {"features": answered.placed().cpu()},
+        batch_size=batch_size,
+        most=AT_ONCE,
+        update=lambda done: report(done, "features"),
+    )
+    features = np.asarray(found["features"].numpy())
     if not np.isfinite(features).all():
         raise NonFiniteError("the index features are not finite; check the input and the weights (provnet verify)")
     return features
+
+
+def _silent(done: int, words: str) -> None:
+    """No report."""
 
 
 def embed(

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from provnet.answers.attributor import Attributor
 from provnet.base.batches import at_once, fold
 from provnet.heads.keys import pack, unit
 from provnet.models.keys import exemplar_head, features_of, key_head, restricted, with_keys
@@ -91,15 +92,11 @@ def _draw(part: nn.Module) -> None:
                 nn.init.normal_(values, 0.0, 0.02)
 
 
-@torch.no_grad()
 def index_scores(net: ProvenanceNet, images: Tensor, classes: Tensor, chosen: Tensor) -> Tensor:
     """(Q, n) scores of the samples `chosen` for raw images, as the index branch orders them; NaN outside the class."""
-    device = next(net.parameters()).device
-    chosen, parts = chosen.to(device), []
-    for some in torch.split(torch.arange(len(images)), at_once(images.shape[1:], device.type)):
-        output = net(images[some].to(device), classes[some].to(device) if net.task_head is not None else None)
-        parts.append(net.scores(output).ranking(chosen).cpu())
-    return torch.cat(parts)
+    given = classes if net.task_head is not None else None
+    found = Attributor(net).each(images, lambda answered: {"scores": answered.ranking(chosen).cpu()}, classes=given)
+    return found["scores"]
 
 
 @torch.no_grad()
