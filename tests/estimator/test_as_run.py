@@ -14,8 +14,8 @@ import pytest
 
 import provnet
 from provnet import ImageData, ProvenanceClassifier
+from provnet.answers.attributor import Attributor
 from provnet.answers.evaluation import trained_rows
-from provnet.answers.explanation import active_network
 from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.runs import bank
@@ -36,21 +36,21 @@ from provnet.tools.trust.checks import abstention, class_calibration, dependence
 from provnet.tools.trust.compute import LeftOut, check
 from tests.estimator.made import small
 
-FACES = {"app", "cli", "experiments", "__main__"}  # read their runs themselves
+FACES = {"cli", "__main__"}  # read their runs themselves
 INNER = {  # called by those below alone, with the run itself
-    "applications.queries.checked",
-    "applications.queries.pixel_hashes",
-    "applications.redrawn.untrained_with_keys",
-    "applications.signals.sample_signals",
-    "evaluation.check_classes",
-    "explanation.joined",
-    "generation.sampling.class_of",
-    "inputs.to_input",
-    "labelled.classes_of",
-    "labelled.feature_names_of",
-    "labelled.recipe_of",
-    "newcomers.newcomers",
-    "training.folder.tidy",
+    "runs.inputs.checked",
+    "runs.inputs.pixel_hashes",
+    "tools.membership.redrawn.untrained_with_keys",
+    "tools.debug.signals.sample_signals",
+    "answers.evaluation.check_classes",
+    "tools.debug.page.debug_page",
+    "tools.generate.compute.class_of",
+    "runs.inputs.to_input",
+    "api.estimator.classes_of",
+    "api.estimator.feature_names_of",
+    "api.estimator.recipe_of",
+    "runs.bank.newcomers",
+    "training.session.tidy",
 }
 
 
@@ -72,55 +72,51 @@ def functions_of_a_run() -> dict[str, Callable[..., Any]]:
 
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
 BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
-    "applications.abstention.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
-    "applications.abstention.support_of": lambda m, d: support_of(m, d.images).tolist(),
-    "applications.audit.audit": lambda m, d: audit(m, d, provnet.open_data(d.images // 2, d.labels)).to_json(),
-    "applications.confidence.class_calibration": lambda m, d: class_calibration(
-        m, d.images, d.samples.labels
-    ).to_json(),
-    "applications.confidence.index_calibration": lambda m, d: index_calibration(
-        m, d.images, np.arange(len(d))
-    ).to_json(),
-    "applications.credit.credit": lambda m, d: credit(m, d.images, ["ann", "bob"] * 20).to_json(),
-    "applications.debugging.debug": lambda m, d: debug(m, d).mislabels.score.tolist(),
-    "applications.dependence.dependence": lambda m, d: dependence(
-        m, d.images[:4], d.images, np.arange(len(d))
-    ).to_json(),
-    "applications.embedding.index_features": lambda m, d: index_features(m, d.images).tolist(),
-    "applications.generated.attribute_generated": lambda m, d: attribute_generated(d.images, m, data=d).ratio.tolist(),
-    "applications.mapping.sample_map": lambda m, d: sample_map(m, d, groups=2, engine="scikit-learn").xy.tolist(),
-    "applications.mapping.others_named": lambda m, d: others_named(m, d, np.arange(len(d))).tolist(),
-    "applications.member.memberships": lambda m, d: [one.to_json() for one in memberships(m, d.images)],
-    "applications.membership.member_scores": lambda m, d: member_scores(m, d.images).match.tolist(),
-    "applications.robustness.measure": lambda m, d: measure(m, d, conditions=["blur-1"]).to_json(),
-    "applications.robustness.is_isolated": lambda m, d: is_isolated(m),
-    "applications.subset_choice.index_subset": lambda m, d: index_subset(d, "50%", "boundary", run=m).rows.tolist(),
-    "applications.subset_choice.look": lambda m, d: look(m, d).margins.tolist(),
-    "applications.trust.check": lambda m, d: check(m, d, d, left_out=LeftOut(m, d.images, d.images // 9)).to_json(),
-    "bank.withhold": lambda m, d: bank.withhold(m, ["train/3"]).samples.withheld.tolist(),
-    "bank.restore": lambda m, d: bank.restore(bank.withhold(m, ["train/3"]), ["train/3"]).samples.fingerprint,
-    "bank.erase": lambda m, d: bank.erase(m, ["train/3"]).samples.sample_ids,
-    "bank.add": lambda m, d: (
+    "tools.trust.checks.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
+    "tools.trust.checks.support_of": lambda m, d: support_of(m, d.images).tolist(),
+    "tools.membership.audit.audit": lambda m, d: audit(m, d, provnet.open_data(d.images // 2, d.labels)).to_json(),
+    "tools.trust.checks.class_calibration": lambda m, d: class_calibration(m, d.images, d.samples.labels).to_json(),
+    "tools.trust.checks.index_calibration": lambda m, d: index_calibration(m, d.images, np.arange(len(d))).to_json(),
+    "tools.credit.compute.credit": lambda m, d: credit(m, d.images, ["ann", "bob"] * 20).to_json(),
+    "tools.debug.compute.debug": lambda m, d: debug(m, d).mislabels.score.tolist(),
+    "tools.trust.checks.dependence": lambda m, d: dependence(m, d.images[:4], d.images, np.arange(len(d))).to_json(),
+    "tools.map.compute.index_features": lambda m, d: index_features(m, d.images).tolist(),
+    "tools.copies.compute.attribute_generated": lambda m, d: attribute_generated(d.images, m, data=d).ratio.tolist(),
+    "tools.map.compute.sample_map": lambda m, d: sample_map(m, d, groups=2, engine="scikit-learn").xy.tolist(),
+    "tools.map.compute.others_named": lambda m, d: others_named(m, d, np.arange(len(d))).tolist(),
+    "tools.membership.member.memberships": lambda m, d: [one.to_json() for one in memberships(m, d.images)],
+    "tools.membership.compute.member_scores": lambda m, d: member_scores(m, d.images).match.tolist(),
+    "tools.robustness.compute.measure": lambda m, d: measure(m, d, conditions=["blur-1"]).to_json(),
+    "tools.robustness.compute.is_isolated": lambda m, d: is_isolated(m),
+    "tools.subsets.index_subset": lambda m, d: index_subset(d, "50%", "boundary", run=m).rows.tolist(),
+    "tools.subsets.look": lambda m, d: look(m, d).margins.tolist(),
+    "tools.trust.compute.check": lambda m, d: check(m, d, d, left_out=LeftOut(m, d.images, d.images // 9)).to_json(),
+    "runs.bank.withhold": lambda m, d: bank.withhold(m, ["train/3"]).samples.withheld.tolist(),
+    "runs.bank.restore": lambda m, d: bank.restore(bank.withhold(m, ["train/3"]), ["train/3"]).samples.fingerprint,
+    "runs.bank.erase": lambda m, d: bank.erase(m, ["train/3"]).samples.sample_ids,
+    "runs.bank.add": lambda m, d: (
         bank.add(m, provnet.open_data(d.images // 2, np.array(d.class_names)[d.labels])).samples.sample_ids
     ),
-    "evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
-    "evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
-    "explanation.active_network": lambda m, d: active_network(m)[0],
-    "explanation.explain": lambda m, d: provnet.explain(m, d).to_records(),
+    "answers.evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
+    "answers.evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
+    "answers.attributor.Attributor": lambda m, d: Attributor(m)(d.images, k=2).to_records(),
+    "answers.attributor.explain": lambda m, d: provnet.explain(m, d).to_records(),
     "hub.ProvenanceModel.from_run": lambda m, d: ProvenanceModel.from_run(m).samples.fingerprint,
 }
 MADE: dict[str, Callable[[Any, ImageData], Any]] = {
-    "generation.interpolation.interpolate": lambda m, d: interpolate(m, d.images[0], d.images[1]).images.tolist(),
-    "generation.measures.measure_generator": lambda m, d: measure_generator(m, d, made=20),
-    "generation.measures.rebuilt": rebuilt,
-    "generation.measures.named": lambda m, d: named(m, d, np.arange(len(d))),
-    "generation.measures.index_hits": lambda m, d: index_hits(m, d, np.arange(len(d)))["index_at_mean"].tolist(),
-    "generation.measures.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
-    "generation.sampling.generate": lambda m, d: generate(m, 2).images.tolist(),
-    "generation.sampling.is_generator": lambda m, d: is_generator(m),
-    "generation.sampling.rebuild_pictures": lambda m, d: rebuild_pictures(m, d.images).tolist(),
-    "generation.sources.sources": lambda m, d: sources(m, generate(m, 2)).index.tolist(),
-    "generation.sources.explain_latents": lambda m, d: explain_latents(m, generate(m, 2).latents, None).index.tolist(),
+    "tools.generate.compute.interpolate": lambda m, d: interpolate(m, d.images[0], d.images[1]).images.tolist(),
+    "tools.generate.measures.measure_generator": lambda m, d: measure_generator(m, d, made=20),
+    "tools.generate.measures.rebuilt": rebuilt,
+    "tools.generate.measures.named": lambda m, d: named(m, d, np.arange(len(d))),
+    "tools.generate.measures.index_hits": lambda m, d: index_hits(m, d, np.arange(len(d)))["index_at_mean"].tolist(),
+    "tools.generate.measures.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
+    "tools.generate.compute.generate": lambda m, d: generate(m, 2).images.tolist(),
+    "tools.generate.compute.is_generator": lambda m, d: is_generator(m),
+    "tools.generate.compute.rebuild_pictures": lambda m, d: rebuild_pictures(m, d.images).tolist(),
+    "tools.generate.compute.sources": lambda m, d: sources(m, generate(m, 2)).index.tolist(),
+    "tools.generate.compute.explain_latents": lambda m, d: explain_latents(
+        m, generate(m, 2).latents, None
+    ).index.tolist(),
 }
 
 
@@ -141,8 +137,8 @@ def painter(data: ImageData, tmp_path_factory: pytest.TempPathFactory) -> Proven
 
 
 def test_every_function_of_a_run_is_listed() -> None:
-    known = {*BOTH, *MADE} - {"hub.ProvenanceModel.from_run"}
-    assert set(OF_A_RUN) == known | {"inputs.run_of", "modelfile.write_run"}
+    known = {*BOTH, *MADE} - {"hub.ProvenanceModel.from_run", "answers.attributor.Attributor"}
+    assert set(OF_A_RUN) == known | {"runs.inputs.run_of", "runs.run.write_run"}
 
 
 @pytest.mark.parametrize("call", BOTH.values(), ids=BOTH)
@@ -160,7 +156,9 @@ def test_a_loaded_generator_is_as_good_as_its_run(
 
 
 @pytest.mark.parametrize("given", ["runs/digits", Path("runs/digits"), 3, ProvenanceClassifier()])
-@pytest.mark.parametrize("name", [name for name in OF_A_RUN if name not in ("inputs.run_of", "modelfile.write_run")])
+@pytest.mark.parametrize(
+    "name", [name for name in OF_A_RUN if name not in ("runs.inputs.run_of", "runs.run.write_run")]
+)
 def test_what_is_no_run_is_refused_as_such(name: str, given: Any) -> None:
     required = [p.name for p in inspect.signature(OF_A_RUN[name]).parameters.values() if p.default is p.empty]
     words = r"a run or a fitted classifier is wanted, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
