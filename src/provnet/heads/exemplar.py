@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError, choose
 from provnet.heads.heads import IndexHead, within_class
 from provnet.heads.index_map import IndexMap
@@ -324,8 +325,8 @@ class ExemplarHead(IndexHead):
     def parts(self, batch: int) -> Iterator[tuple[int, Tensor]]:
         """(first row, keys) of pieces small enough to hold the scores of a batch."""
         bank, size = self.bank, max(1, SCORES[self.keys.device.type] // max(batch, 1))
-        for start in range(0, len(bank), size):
-            yield start, bank.unpacked(slice(start, start + size))
+        for rows in pieces(len(bank), size):
+            yield rows.start, bank.unpacked(rows)
 
     def _add_by_class(self, sums: Tensor, start: int, weights: Tensor) -> None:
         """Add the weights (n, B) of the keys from `start` on to the sums (C, B) of their classes.

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
 from provnet.heads.sharding import Shard, max_over, sum_over
 
@@ -290,8 +291,8 @@ def _chunks(
     starts = reach = None
     if first is not None and end is not None and first.device.type == "cpu":
         starts, reach = first.tolist(), end.cummax(0).values.tolist()
-    for start in range(0, len(keys), chunk):
-        stop = min(start + chunk, len(keys))
+    for some in pieces(len(keys), chunk):
+        start, stop = some.start, some.stop
         if starts is not None and reach is not None:
             rows = slice(bisect_right(reach, start), bisect_left(starts, stop))  # all others miss this chunk
             if rows.start >= rows.stop:

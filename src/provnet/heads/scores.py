@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import pieces
 from provnet.heads.keys import unit
 from provnet.heads.retrieval import MARGIN, Ranked, TopK, in_order, ranks_of, rows_of, top_k, top_k_within
 from provnet.samples.identity import SampleTable
@@ -326,8 +327,8 @@ class KeyScores(Scores):
         """(rows of the batch, keys that they are compared with), in pieces."""
         for rows, start, end in self._groups():
             size = max(1, SCORES[self.classes.device.type] // max(len(rows), 1))
-            for first in range(start, end, size):
-                yield rows, self.head.bank.unpacked(slice(first, min(first + size, end)))
+            part = self.head.bank.part(start, end)
+            yield from ((rows, part.unpacked(some)) for some in pieces(len(part), size))
 
 
 @dataclass(frozen=True)
@@ -477,9 +478,9 @@ def _of_largest(entropy: Tensor, count: Tensor) -> Tensor:
 def _entropy_over(queries: Tensor, head: ExemplarHead, start: int, end: int) -> Tensor:
     """(B,) entropy of the shares of the keys from `start` to `end`."""
     total, weighted = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
-    scale, step = head.scale, max(1, MANY_SCORES // max(len(queries), 1))
-    for first in range(start, end, step):
-        scores = scale * (queries @ head.bank.unpacked(slice(first, min(first + step, end))).t())
+    scale, part = head.scale, head.bank.part(start, end)
+    for rows in pieces(len(part), max(1, MANY_SCORES // max(len(queries), 1))):
+        scores = scale * (queries @ part.unpacked(rows).t())
         weights = torch.exp(scores - scale)  # a cosine is at most 1: nothing overflows
         total += weights.sum(1)
         weighted += (weights * scores).sum(1)

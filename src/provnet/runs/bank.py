@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, shown
 from provnet.base.progress import progress_bar
@@ -225,8 +226,8 @@ def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
     made = []
     with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
         step = features_at_once(data.images, head.keys.device)
-        for start in range(0, len(data), step):
-            images = data.images[start : start + step].to(head.keys.device)
+        for rows in pieces(len(data), step):
+            images = data.images[rows].to(head.keys.device)
             made.append(pack(unit(features_of(net, images)), head.stored))
-            update(min(start + step, len(data)), "")
+            update(rows.stop, "")
     return made

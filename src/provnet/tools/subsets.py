@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import Answered, Attributor
+from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
@@ -133,8 +134,8 @@ def _prototypes(features: np.ndarray, count: int, seed: int) -> np.ndarray:
     centres = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed % 2**32).fit(features).cluster_centers_
     lengths, taken = np.square(features).sum(1), np.zeros(len(features), dtype=features.dtype)
     picked = []
-    for start in range(0, count, AT_ONCE):
-        numbers = np.arange(start, min(start + AT_ONCE, count)) % k
+    for rows in pieces(count, AT_ONCE):
+        numbers = np.arange(rows.start, rows.stop) % k
         away = lengths - 2 * (centres[numbers] @ features.T)  # squared distances, but for a constant of each centre
         for row in away:
             picked.append(int(np.argmin(row + taken)))

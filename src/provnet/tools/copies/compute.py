@@ -20,7 +20,7 @@ from torch import Tensor
 from provnet.answers.attributor import explain
 from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import copy_rate
-from provnet.base.batches import keyed_generator
+from provnet.base.batches import keyed_generator, pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
@@ -257,8 +257,8 @@ def _nearest(queries: Tensor, keys: Tensor, floats: Floats, device: torch.device
     step = min(QUERIES, max(NUMBERS // (CANDIDATES * width), 1))
     best, longest = _candidates(torch.split(queries, step), keys, read, centre)
     found: list[tuple[Tensor, Tensor, Tensor]] = []
-    for start in range(0, len(queries), step):
-        rows, some = slice(start, start + step), read(queries[start : start + step])
+    for rows in pieces(len(queries), step):
+        some = read(queries[rows])
         near = TopK(best.score[rows], best.row[rows])
         row, distance, following, doubtful = _quick(some, keys, read, near, some - centre, longest)
         if bool(doubtful.any()):

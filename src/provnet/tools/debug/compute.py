@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.answers.evaluation import trained_rows
-from provnet.base.batches import at_once
+from provnet.base.batches import at_once, pieces
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
@@ -190,10 +190,8 @@ def _distance(images: Tensor, one: np.ndarray, other: np.ndarray, device: torch.
     to a pixel to where it fits best.
     """
     found, size = [], at_once(images.shape[1:], device.type, PAIRS)
-    for start in range(0, len(one), size):
-        left, right = (
-            _small(images[torch.from_numpy(rows[start : start + size])].to(device), FINE) for rows in (one, other)
-        )
+    for some in pieces(len(one), size):
+        left, right = (_small(images[torch.from_numpy(rows[some])].to(device), FINE) for rows in (one, other))
         (left, left_mean, left_length), (right, right_mean, right_length) = _apart(left), _apart(right)
         moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
         cosine = torch.stack([(left * each).flatten(1).sum(1) for each in moved]).amax(0).double()

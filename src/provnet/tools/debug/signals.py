@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import Answered, Attributor
+from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError
 from provnet.base.progress import progress_bar
 from provnet.heads.keys import unit
@@ -119,14 +120,14 @@ def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> 
         return Neighbours(np.full((n, 1), -1), np.zeros((n, 1), dtype=np.float32))
     rows, cosines = [], []
     with progress_bar("neighbours", n, progress) as update:
-        for start in range(0, n, NEIGHBOUR_BATCH):
-            queries = features[start : start + NEIGHBOUR_BATCH]
+        for some in pieces(n, NEIGHBOUR_BATCH):
+            queries = features[some]
             found = top_k(queries, features, min(k + 1, n))
-            own = found.row == torch.arange(start, start + len(queries), device=found.row.device).unsqueeze(1)
+            own = found.row == torch.arange(some.start, some.stop, device=found.row.device).unsqueeze(1)
             own[~own.any(1), -1] = True  # so many equals that the sample itself is not among them: the last goes
             rows.append(found.row[~own].view(len(queries), -1).cpu())
             cosines.append(found.score[~own].view(len(queries), -1).cpu())
-            update(min(start + NEIGHBOUR_BATCH, n), "")
+            update(some.stop, "")
     return Neighbours(torch.cat(rows).numpy(), torch.cat(cosines).numpy())
 
 
