@@ -131,7 +131,7 @@ class Explanation:
         >>> import provnet
         >>> data = provnet.open_data("embedded").select(torch.arange(40))
         >>> run = fit(data, config=train_config(epochs=1))
-        >>> explain(run, data.images[:3], k=2).show(data).html.count("<img ")
+        >>> provnet.explain(run, data.images[:3], k=2).show(data).html.count("<img ")
         9
         """
         for part in () if data is None else data if isinstance(data, list | tuple) else (data,):

@@ -63,7 +63,7 @@ def index_features(
     >>> import provnet
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
-    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> data = provnet.open_data("embedded").select(np.arange(40))
     >>> index_features(fit(data, config=train_config(epochs=1)), data.images).shape
     (40, 512)
     """
