@@ -36,7 +36,7 @@ from peers_page import draw, results_table, rewrite
 from peers_wrong import wrong_labels
 
 from provnet import open_data
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import add_noise, shift

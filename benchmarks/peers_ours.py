@@ -11,7 +11,7 @@ from peers_cnn import Subject, features
 from peers_methods import Method
 from torch import Tensor
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.heads.retrieval import top_k
 from provnet.runs.run import Run
 

@@ -22,7 +22,7 @@ import torch
 from machine import machine
 
 from provnet import open_data
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.answers.metrics import any_at_k, index_hit
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData

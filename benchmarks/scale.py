@@ -24,7 +24,7 @@ from machine import machine
 from torch import Tensor
 
 from provnet import open_data
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.base.stats import wilson
 from provnet.data.modalities.distort import add_noise, shift
 from provnet.training.config import train_config

@@ -9,13 +9,15 @@ import pytest
 import torch
 
 import provnet
-from provnet.answers.attribution import attribute, joint_scores, weights_of
+from provnet.answers.attribution import attribute, weights_of
+from provnet.answers.attributor import Answered, Attributor
 from provnet.base.errors import NonFiniteError
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
+from provnet.heads.keys import unit
+from provnet.heads.scores import joint_scores
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.run import Run
-from provnet.tools.credit.compute import credit_mass
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -163,7 +165,7 @@ def test_a_broken_key_of_one_class_names_nobody_of_others(weights: str, bad: flo
         with pytest.raises(NonFiniteError):
             weights_of(net, output, first, weights)
         with pytest.raises(NonFiniteError):
-            credit_mass(net, images[row : row + 1], torch.arange(4), 4, -1e9, weights=weights)
+            Attributor(net, weights).each(images[row : row + 1], credited)
 
 
 def test_a_score_of_minus_infinity_is_no_weight_of_zero() -> None:
@@ -198,6 +200,10 @@ def test_of_keys_that_fp32_cannot_tell_apart_the_best_comes_first(weights: str) 
         exact = unit(queries).double() @ head.bank.unpacked()[head.rows].double().t()
         best = exact[:, labels == 0].amax(1) if weights == "joint" else exact.amax(1)
         assert torch.equal(exact.gather(1, found[:, :1])[:, 0].float(), best.float())
+
+
+def credited(answered: Answered) -> dict[str, torch.Tensor]:
+    return {"shares": answered.credit(torch.arange(4), 4, -1e9)[0].by_group}
 
 
 def made(network: str, index_map: IndexMap, **more: object) -> ProvenanceNet:

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.explanation import Explanation
 from provnet.api.estimator import _probabilities
 from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.keys import unit
 from provnet.models.keys import features_of
 from provnet.runs import bank
 from provnet.runs.run import Run, read_run, write_run

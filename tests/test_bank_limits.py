@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import provnet
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.data.dataset import DataSpec, ImageData
 from provnet.runs import bank

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import provnet
 from provnet import ProvenanceClassifier
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.batches import PIXELS, VALUES, at_once
 from provnet.base.progress import listening
 from provnet.data.dataset import ImageData

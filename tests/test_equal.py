@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provnet
-from provnet.answers.attribution import WEIGHTS, attribute, equal_slots, group_means, weights_of
-from provnet.answers.explanation import explain
+from provnet.answers.attribution import WEIGHTS, attribute, weights_of
+from provnet.answers.attributor import Attributor, explain
+from provnet.heads.scores import group_means
 from provnet.runs.run import Run
 from provnet.samples.identity import LISTED, duplicate_words, named
 from provnet.tools.credit.compute import credit
@@ -74,7 +75,7 @@ def test_equal_samples_have_the_same_weight(network: str, head: str, weights: st
 def test_only_equal_samples_are_changed_and_their_sum_is_kept(network: str, weights: str) -> None:
     run = with_copies(network, "plain")
     net = run.network.eval()
-    equal = equal_slots(net, run.samples, weights)
+    equal = Attributor(run, weights).equal
     assert equal is not None
     with torch.inference_mode():
         output = net(asked())
@@ -112,9 +113,9 @@ def test_means_of_groups(values: list[float], drawn: st.DataObject) -> None:
 
 def test_nothing_is_shared_without_equal_pictures_or_with_keys() -> None:
     alone = fit(training(), network="single", config=train_config(epochs=1))
-    assert equal_slots(alone.network, alone.samples, "plain") is None
+    assert Attributor(alone).equal is None
     keys = with_copies("single", "exemplar")
-    assert equal_slots(keys.network, keys.samples, "plain") is None
+    assert Attributor(keys).equal is None
 
 
 def test_every_one_names_the_others() -> None:

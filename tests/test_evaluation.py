@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import provnet
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import NEVER, Evaluation, evaluate, evaluate_on, trained_rows
-from provnet.answers.explanation import explain
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.modalities.distort import add_noise, jpeg, shift

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explanation
 from provnet.base.errors import NonFiniteError, UsageError
 
 from .digits import NETWORKS, WITHIN, trained, training, unseen

@@ -14,7 +14,8 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import provnet
-from provnet.answers.explanation import Explained, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explained
 from provnet.base.errors import DataError, UsageError
 from provnet.models.network import NetworkConfig
 from provnet.runs.inputs import range_problem, raw_tensor

@@ -14,7 +14,8 @@ import torch
 from PIL import Image
 
 from provnet.answers import explanation
-from provnet.answers.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation
 from provnet.report.notebook import cards_html
 from provnet.report.records import ExemplarCard, ExplanationCard
 

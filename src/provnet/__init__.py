@@ -19,14 +19,15 @@ _EXPORTS = {
     "ProvenanceVAE": "provnet.models.vae",
     "SampleTable": "provnet.samples.identity",
     "evaluate": "provnet.answers.evaluation",
-    "explain": "provnet.answers.explanation",
+    "explain": "provnet.answers.attributor",
     "load": "provnet.api.estimator",
     "open_data": "provnet.data.open",
 }
 
 if TYPE_CHECKING:
+    from provnet.answers.attributor import explain
     from provnet.answers.evaluation import evaluate
-    from provnet.answers.explanation import Explanation, explain
+    from provnet.answers.explanation import Explanation
     from provnet.api.estimator import ProvenanceClassifier, load
     from provnet.data.dataset import DataSpec, ImageData
     from provnet.data.open import open_data

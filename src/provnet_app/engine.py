@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from provnet.answers.attribution import WEIGHTS, attribute, equal_slots, weights_of
-from provnet.answers.explanation import active_network
+from provnet.answers.attribution import WEIGHTS
+from provnet.answers.attributor import Answered, Attributor
 from provnet.base.errors import ProvnetError
 from provnet.data.modalities.image import BYTES
-from provnet.models.network import ProvenanceOutput
 from provnet.runs.run import Run
 
 SIZES = (1, 2, 4, 8, 16, 32)  # queries of a batch
@@ -66,10 +66,8 @@ class Engine:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.network, self.kept = active_network(run)
-        self.network.eval()
-        self.device = next(self.network.parameters()).device
-        self.equal = {weights: equal_slots(self.network, run.samples, weights) for weights in WEIGHTS}
+        plain = Attributor(run)
+        self.ask = {weights: plain.weighing(weights) for weights in WEIGHTS}
         self.batches = 0
         self._waiting: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="provnet-engine", daemon=True)
@@ -105,10 +103,10 @@ class Engine:
     def _warm(self) -> None:
         network = self.run.config.network
         kind = torch.uint8 if network.scale == BYTES else torch.float32
-        with torch.inference_mode(), suppress(Exception):  # whatever is wrong, the first query says it better
+        with suppress(Exception):  # whatever is wrong, the first query says it better
             for size in SIZES:
-                images = torch.zeros((size, *network.input_shape), dtype=kind, device=self.device)
-                attribute(self.network, self.network(images), 1)
+                images = torch.zeros((size, *network.input_shape), dtype=kind)
+                self.ask["plain"].over([(images, None)], lambda answered: vars(answered.best(1)))
 
     def _batch(self, first: Ticket) -> tuple[list[Ticket], bool]:
         batch = [first]
@@ -145,21 +143,24 @@ class Engine:
     def _explained(self, batch: list[Ticket]) -> list[Answer]:
         size = next(size for size in SIZES if size >= len(batch))
         filled = [ticket.image for ticket in batch] + [batch[0].image] * (size - len(batch))
-        images = torch.from_numpy(np.stack(filled)).to(self.device)
-        with torch.inference_mode():
-            output, weights = self.network(images), batch[0].weights
-            found = attribute(self.network, output, max(ticket.k for ticket in batch), weights, self.equal[weights])
-            left_out = self._left_out(output, batch)
-            shares = torch.softmax(output.logits.float(), 1).topk(min(BEST, output.logits.shape[1]), dim=1)
-        columns = [getattr(found, name).cpu().numpy() for name in ("predicted", "confidence", "support")]
-        index, weight = found.index.cpu().numpy(), found.weight.cpu().numpy()
-        if self.kept is not None:
-            index = np.where(index >= 0, self.kept[index], -1)
-        best, share = shares.indices.cpu().tolist(), shares.values.cpu().tolist()
+        most, left_out = max(ticket.k for ticket in batch), _left_out(batch, size)
+
+        def read(answered: Answered) -> dict[str, Tensor]:
+            shares = torch.softmax(answered.logits, 1).topk(min(BEST, answered.logits.shape[1]), dim=1)
+            found = {**vars(answered.best(most)), "best": shares.indices, "share": shares.values}
+            if left_out is not None:
+                found["left_out"] = answered.weight(torch.from_numpy(left_out[0]).to(answered.logits.device)).double()
+            return found
+
+        columns = self.ask[batch[0].weights].over([(torch.from_numpy(np.stack(filled)), None)], read)
+        found = {name: column.cpu().numpy() for name, column in columns.items()}
+        index, weight = found["index"], found["weight"]
+        best, share = found["best"].tolist(), found["share"].tolist()
+        unnamed = np.zeros(size) if left_out is None else (found["left_out"] * left_out[1]).sum(1)
         answers = []
         for row, ticket in enumerate(batch):
             real = index[row, : ticket.k] >= 0
-            predicted, confidence, support = (column[row] for column in columns)
+            predicted, confidence, support = (found[name][row] for name in ("predicted", "confidence", "support"))
             answers.append(
                 Answer(
                     int(predicted),
@@ -168,27 +169,23 @@ class Engine:
                     index[row, : ticket.k][real],
                     weight[row, : ticket.k][real],
                     float(support),
-                    left_out[row],
+                    float(unnamed[row]),
                 )
             )
         return answers
 
-    def _left_out(self, output: ProvenanceOutput, batch: list[Ticket]) -> list[float]:
-        """The weight of what each query leaves out, also where it is too small to be among the best."""
-        most = max(len(ticket.left_out) for ticket in batch)
-        if most == 0:
-            return [0.0] * len(batch)
-        index = np.zeros((len(output.logits), most), dtype=np.int64)
-        there = np.zeros(index.shape, dtype=np.bool_)
-        for row, ticket in enumerate(batch):
-            index[row, : len(ticket.left_out)] = ticket.left_out
-            there[row, : len(ticket.left_out)] = True
-        if self.kept is not None:
-            index = np.searchsorted(self.kept, index)
-        place, weights = torch.from_numpy(index).to(self.device), batch[0].weights
-        found = weights_of(self.network, output, place, weights, self.equal[weights])
-        whole: list[float] = (found.double().cpu().numpy() * there).sum(1).tolist()
-        return whole
+
+def _left_out(batch: list[Ticket], rows: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """(rows, L) the samples that each query leaves out, 0 where there are fewer, and whether one is there."""
+    most = max(len(ticket.left_out) for ticket in batch)
+    if most == 0:
+        return None
+    index = np.zeros((rows, most), dtype=np.int64)
+    there = np.zeros(index.shape, dtype=np.bool_)
+    for row, ticket in enumerate(batch):
+        index[row, : len(ticket.left_out)] = ticket.left_out
+        there[row, : len(ticket.left_out)] = True
+    return index, there
 
 
 def _deliver(pairs: list[tuple[asyncio.Future[Answer], Answer | Exception]]) -> None:

@@ -12,7 +12,7 @@ import torch
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.base.batches import keyed_generator
 from provnet.models.vae import vae_of
 from provnet.report.pictures import to_image

@@ -26,9 +26,9 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import Attributor
 from provnet.data.dataset import ImageData, ResidentData
-from provnet.heads.heads import IndexHead
+from provnet.heads.heads import OutputHead
 from provnet.heads.index_map import TargetSampler
 from provnet.heads.support import Support
 from provnet.models.network import IndexTrunk, ProvenanceNet, build, parameter_count
@@ -187,7 +187,7 @@ def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
 
 
 @final
-class NoIndex(IndexHead):
+class NoIndex(OutputHead):
     """One slot that every sample has, without a weight: its loss is 0, its cost next to nothing."""
 
     def forward(self, features: Tensor, classes: Tensor) -> Tensor:
@@ -351,7 +351,8 @@ def query_ms(nets: dict[str, ProvenanceNet], test: ImageData, device: str, batch
 def _asking(net: ProvenanceNet, exemplars: bool) -> Callable[[torch.Tensor], Any]:
     """A function that answers and waits until the answer is in main memory."""
     if exemplars:
-        return lambda images: attribute(net, net(images), 5).index.cpu()
+        ask = Attributor(net)
+        return lambda images: ask.over([(images, None)], lambda answered: vars(answered.best(5)))["index"].cpu()
     return lambda images: net(images).logits.argmax(1).cpu()
 
 

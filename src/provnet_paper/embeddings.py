@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explanation
 from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from provnet.base.errors import NonFiniteError
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import unit
+from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.models.network import ProvenanceNet
 from provnet_paper import runs

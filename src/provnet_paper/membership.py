@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.answers.metrics import index_hit
 from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import NEVER
-from provnet.answers.explanation import explain
 from provnet.answers.metrics import any_at_k, index_hit, majority_at_k
 from provnet.data.dataset import ImageData
 from provnet.heads.index_map import TargetSampler

@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import Attributor
 from provnet.base.batches import fold, keyed_generator
 from provnet.base.errors import NonFiniteError
 from provnet.data.dataset import ImageData
@@ -361,15 +361,9 @@ def rates(hits: dict[str, np.ndarray]) -> dict[str, Figure]:
 
 def answers(net: ProvenanceNet, images: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """(N,) predicted classes and (N, k) named samples of raw pictures, on the CPU."""
-    net.eval()
-    device = next(net.parameters()).device
-    classes, index = [], []
-    with torch.inference_mode():
-        for some in torch.split(images, BATCH[device.type]):
-            found = attribute(net, net(some.to(device)), min(k, net.index_map.n))
-            classes.append(found.predicted.cpu())
-            index.append(found.index.cpu())
-    return torch.cat(classes), torch.cat(index)
+    ask = Attributor(net)
+    found = ask.each(images, lambda answered: vars(answered.best(k)), batch_size=BATCH[ask.device.type])
+    return found["predicted"].cpu(), found["index"].cpu()
 
 
 def point(net: ProvenanceNet, train: ImageData, test: ImageData) -> dict[str, float]:

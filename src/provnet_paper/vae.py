@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.data.dataset import ImageData
 from provnet.data.open import open_data
-from provnet.heads.exemplar import ExemplarHead
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run
 from provnet.tools.generate import fit_generator, generate, generator_wishes, sources
@@ -312,7 +311,7 @@ def _changes(scale: Scale) -> dict[str, Any]:
 
 def run(data: str, generator: str, job: Job) -> Told:
     """Train, find training samples by their latents, make pictures and ask where they come from."""
-    train, test = (_faces(job.data_dir, job.scale.train), None) if data == "lfw" else networks.opened(data, job)
+    train, test = (_vae_people(job.data_dir, job.scale.train), None) if data == "lfw" else networks.opened(data, job)
     course: list[dict[str, float]] = []
     epochs = generator_wishes(generator, **_changes(job.scale))["config"].epochs
 
@@ -327,9 +326,9 @@ def run(data: str, generator: str, job: Job) -> Told:
     found.network.to(resolved(job.device))
     hits = index_hits(found, train, np.arange(len(train)), seed=job.seed)
     figures: dict[str, Figure] = {name: _rate(value) for name, value in hits.items()}
-    head = found.network.index_head
-    if isinstance(head, ExemplarHead):  # keys set anew find their samples by construction: what was learned before
-        right, of = head.learned.tolist()
+    learned = found.network.index_head.learned_hits()
+    if learned is not None:  # keys set anew find their samples by construction: what was learned before
+        right, of = learned
         figures["index_learned"] = (right / max(of, 1), of)
     told: Told = {
         "seconds": {"train": took},
@@ -355,7 +354,7 @@ def _rate(hits: np.ndarray) -> Figure:
 
 
 @lru_cache(maxsize=1)
-def _faces(data_dir: str | None, limit: int | None) -> ImageData:
+def _vae_people(data_dir: str | None, limit: int | None) -> ImageData:
     """Faces of people with at most 25 pictures; the others stay without samples."""
     data = open_data("lfw", data_dir=data_dir, limit=limit)
     sizes = np.bincount(data.samples.labels, minlength=len(data.class_names))

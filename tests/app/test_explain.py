@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet_app.served import Served

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from provnet.answers.attribution import WEIGHTS
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet_app.fields import Weights
 from provnet_app.served import Served
 

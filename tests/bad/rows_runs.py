@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.runs.run import has_run, read_run
 from provnet.training.checkpoint import load_checkpoint
 from provnet.training.session import run_lock

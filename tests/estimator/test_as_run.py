@@ -14,8 +14,8 @@ import pytest
 
 import provnet
 from provnet import ImageData, ProvenanceClassifier
+from provnet.answers.attributor import Attributor
 from provnet.answers.evaluation import trained_rows
-from provnet.answers.explanation import active_network
 from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.runs import bank
@@ -38,14 +38,13 @@ from tests.estimator.made import small
 
 FACES = {"cli", "__main__"}  # read their runs themselves
 INNER = {  # called by those below alone, with the run itself
-    "tools.debug.page.debug_page",
     "runs.inputs.checked",
     "runs.inputs.pixel_hashes",
     "tools.membership.redrawn.untrained_with_keys",
     "tools.debug.signals.sample_signals",
     "answers.evaluation.evaluate_on",
     "answers.evaluation.own_classes",
-    "answers.explanation.joined",
+    "tools.debug.page.debug_page",
     "tools.generate.compute.class_of",
     "runs.inputs.to_input",
     "api.estimator.classes_of",
@@ -101,8 +100,8 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     ),
     "answers.evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
     "answers.evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
-    "answers.explanation.active_network": lambda m, d: active_network(m)[0],
-    "answers.explanation.explain": lambda m, d: provnet.explain(m, d).to_records(),
+    "answers.attributor.Attributor": lambda m, d: Attributor(m)(d.images, k=2).to_records(),
+    "answers.attributor.explain": lambda m, d: provnet.explain(m, d).to_records(),
     "api.hub.ProvenanceModel.from_run": lambda m, d: ProvenanceModel.from_run(m).samples.fingerprint,
 }
 MADE: dict[str, Callable[[Any, ImageData], Any]] = {
@@ -139,7 +138,7 @@ def painter(data: ImageData, tmp_path_factory: pytest.TempPathFactory) -> Proven
 
 
 def test_every_function_of_a_run_is_listed() -> None:
-    known = {*BOTH, *MADE} - {"api.hub.ProvenanceModel.from_run"}
+    known = {*BOTH, *MADE} - {"api.hub.ProvenanceModel.from_run", "answers.attributor.Attributor"}
     assert set(OF_A_RUN) == known | {"runs.inputs.run_of", "runs.run.write_run"}
 
 

@@ -43,7 +43,7 @@ def test_parts_give_what_the_whole_gives(name: str, runs: dict[str, Run], monkey
     for room, module in list(sys.modules.items()):
         if room.startswith("provnet.tools.generate") and hasattr(module, "at_once"):
             monkeypatch.setattr(module, "at_once", lambda *_: 5)
-    monkeypatch.setattr("provnet.answers.explanation.at_once", lambda *_: 5)
+    monkeypatch.setattr("provnet.answers.attributor.at_once", lambda *_: 5)
     parts = asked(runs[name])
     assert max(sizes) == 5
     for kind, one in whole.items():

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 from provnet import open_data
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.errors import DataError, UsageError
 from provnet.data.dataset import DataSpec, ImageData
 from provnet.runs.run import read_run, write_run

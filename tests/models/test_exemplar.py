@@ -10,9 +10,10 @@ from torch import Tensor
 
 from provnet.base.errors import UsageError
 from provnet.heads import exemplar
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
-from provnet.tasks.objective import index_loss
+from provnet.heads.keys import unit
+from provnet.heads.losses import index_loss
 
 LABELS = [2, 0, 1, 2, 2, 1, 0, 2, 4]
 WIDTH = 5
@@ -99,7 +100,7 @@ def test_the_loss_is_that_of_all_scores(conditional: bool, smoothing: float) -> 
     index = torch.tensor([0, 3, 8, 5])
     classes = torch.tensor(LABELS)[index]
     one, two = (queries(4).requires_grad_() for _ in range(2))
-    loss, hit = head.loss(one, classes, index, smoothing)
+    loss, hit = head.loss(one, classes, None, index, smoothing)
     scores = head(two, classes)
     reference = index_loss(scores, head.valid(classes), head.to_slot(index), smoothing)
     torch.testing.assert_close(loss, reference)
@@ -123,7 +124,7 @@ def test_trained_keys_get_gradients_and_are_not_moved_by_observing() -> None:
     head = head_of()
     head.open_keys(trained=True)
     assert dict(head.named_parameters()).keys() == {"keys", "log_scale"}
-    loss, _ = head.loss(queries(2), torch.tensor(LABELS[:2]), torch.tensor([0, 1]), 0.0)
+    loss, _ = head.loss(queries(2), torch.tensor(LABELS[:2]), None, torch.tensor([0, 1]), 0.0)
     loss.sum().backward()
     assert head.keys.grad is not None
     assert (head.keys.grad.abs().sum(1) > 0).all()

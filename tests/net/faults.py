@@ -305,8 +305,8 @@ FAULTS = (
     ),
     fault(
         "equal samples do not share their weight",
-        "log_class)\n    return scores if equal is None else shared(scores, output.classes, equal)",
-        "log_class)\n    return scores",
+        "return scores if self.equal is None else shared(scores, self.classes, self.equal)",
+        "return scores",
         "equal_samples_have_the_same_weight",
     ),
     fault(
@@ -336,27 +336,29 @@ FAULTS = (
     ),
     fault(
         "positions among the samples left are taken for positions in the table",
-        "reuse its tensor\n    return found if kept is None else",
-        "reuse its tensor\n    return found if kept is None or len(kept) else",
+        "return index if self._kept is None else self._kept",
+        "return index if self._kept is None or len(index) else self._kept",
         "withheld_samples_are_never_named_and_their_share_goes_to_the_others",
-    ),
-    fault(
-        "sources of generated pictures are positions among the samples left",
-        "found = joined(parts, run)\n    return found if kept is None else",
-        "found = joined(parts, run)\n    return found if kept is None or len(kept) else",
         "withheld_samples_are_never_named",
-    ),
-    fault(
-        "a member is matched with a position among the samples left",
-        "match=np.where(found.match >= 0, kept[found.match], -1))",
-        "match=found.match)",
         "withheld_samples_are_neither_known_nor_named",
     ),
     fault(
+        "the weight of a withheld sample is that of another",
+        "return place.where(self._kept[place] == index, -1)",
+        "return place",
+        "a_withheld_sample_has_no_weight",
+    ),
+    fault(
         "credit of the samples left goes to the first of the table",
-        "shared[active] = by_sample / max(int(credited.sum()), 1)",
-        "shared[: len(active)] = by_sample / max(int(credited.sum()), 1)",
+        "return values.new_zeros(self.count).index_copy_(0, self._kept, values)",
+        "return torch.cat([values, values.new_zeros(self.count - len(values))])",
         "withheld_samples_are_never_credited",
+    ),
+    fault(
+        "a tool asks a head itself",
+        "    best = answered.best(1)  # refuses what is not finite",
+        "    best = answered._by.network.scores(answered._output).best(1)  # refuses what is not finite",
+        "only_the_attributor_makes_a_sample_of_what_a_head_says",
     ),
     fault(
         "figures count withheld samples",
@@ -385,8 +387,8 @@ FAULTS = (
     # what is said of an answer
     fault(
         "what is far from the training samples is supported",
-        'supported=support >= run.config.support["threshold"],',
-        'supported=support <= run.config.support["threshold"],',
+        'supported = columns["support"] >= self._run.config.threshold',
+        'supported = columns["support"] <= self._run.config.threshold',
         "unseen_digits_are_supported_however_few_were_trained_on",
     ),
     fault(
@@ -397,8 +399,8 @@ FAULTS = (
     ),
     fault(
         "classes given are those of the first batch",
-        "given = None if asked is None else asked[rows].to(device)",
-        "given = None if asked is None else asked[: len(queries[rows])].to(device)",
+        "given = [None] * len(parts) if classes is None else torch.split(classes, size)",
+        "given = [None] * len(parts) if classes is None else [classes[: len(part)] for part in parts]",
         "classes_given",
         "the_batch_does_not_matter",
     ),

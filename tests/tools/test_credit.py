@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.runs import bank
 from provnet.runs.run import Run

@@ -14,7 +14,6 @@ from provnet.base.errors import UsageError
 from provnet.heads.exemplar import ExemplarHead
 from provnet.runs.bank import add, withhold
 from provnet.tools.debug.compute import DROP, debug
-from provnet.tools.debug.signals import index_entropy
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests import digits as small
@@ -154,7 +153,7 @@ def test_entropy_of_a_plain_head_counts_only_its_class() -> None:
         scores = output.index_scores.double()
         share = torch.softmax(scores, 1)
         expected = -(share * share.clamp_min(1e-300).log()).sum(1) / torch.isfinite(scores).sum(1).double().log()
-        assert torch.allclose(index_entropy(run.network, output).double(), expected, atol=1e-4)
+        assert torch.allclose(run.network.scores(output).entropy().double(), expected, atol=1e-4)
 
 
 def test_withheld_samples_are_neither_looked_at_nor_named() -> None:

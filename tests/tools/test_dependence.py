@@ -59,7 +59,7 @@ def test_the_cascade_draws_layer_after_layer_anew_and_leaves_the_network_alone(h
     chosen = torch.arange(0, 62, 2) if head == "keys" else torch.arange(62)
     steps = len(layers(net))
     changed: set[str] = set()
-    for number, (_, made) in enumerate(cascade(net, chosen, seed=0)):
+    for number, (_, made, _) in enumerate(cascade(net, chosen, seed=0)):
         now = made.state_dict()
         assert set(now) >= {name for name in before if name.startswith("backbone")}
         here = {

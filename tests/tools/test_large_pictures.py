@@ -60,7 +60,7 @@ ASKED: dict[str, Ask] = {
 
 def in_parts(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     for name, module in list(sys.modules.items()):
-        if name.startswith("provnet.tools.") and hasattr(module, "at_once"):
+        if name.startswith(("provnet.tools.", "provnet.answers.")) and hasattr(module, "at_once"):
             monkeypatch.setattr(module, "at_once", lambda *_: size)
 
 

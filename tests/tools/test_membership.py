@@ -11,14 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import Attributor, explain
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.distort import COPIES, copies_of, crop
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads import scores as pieces
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.keys import unit
+from provnet.heads.scores import NEXT, spread_of
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
-from provnet.tools.membership import branches
-from provnet.tools.membership.branches import NEXT, best_match, index_spread, spread_of
-from provnet.tools.membership.compute import SCORES, blank_network, decides, member_scores, network_scores
+from provnet.tools.membership.compute import SCORES, blank_network, decides, member_scores, scores_by
 from tests import banked, digits
 from tests.models.made import LAWS, NETWORKS
 
@@ -47,10 +48,10 @@ def test_confidence_entropy_and_match_by_plain_arithmetic(
     data = banked.vectors(41, seed=1)
     net = banked.banked_run(data, network, head=head).network
     queries = torch.cat([data.images[:5], banked.vectors(20, seed=2).images])
-    monkeypatch.setattr(branches, "SCORES", {"cpu": 50})  # a few keys at a time
+    monkeypatch.setattr(pieces, "SCORES", {"cpu": 50})  # a few keys at a time
     with torch.inference_mode():
         output = net(queries)
-        spread, match = index_spread(net, output), best_match(net, output)
+        spread, match = net.scores(output).spread(), net.scores(output).match()
     for row, scores in enumerate(slow_scores(net, output)):
         shares = scores.softmax(0)
         assert float(spread.confidence[row]) == pytest.approx(float(shares.max()), rel=1e-4)
@@ -130,7 +131,7 @@ def test_a_blank_network_saw_nothing(head: str) -> None:
     state = torch.get_rng_state()
     one, same, other = (blank_network(run.config.network, run.network, seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
-    scores = [network_scores(net, data.images).values["similarity"] for net in (one, same, other, run.network)]
+    scores = [scores_by(Attributor(net), data.images).values["similarity"] for net in (one, same, other, run.network)]
     assert np.array_equal(scores[0], scores[1])
     assert not np.allclose(scores[0], scores[2])
     assert not np.allclose(scores[0], scores[3])

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 import provnet
+from provnet.answers.attributor import Attributor
 from provnet.answers.evaluation import evaluate
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.generate import fit_generator, rebuild_pictures
-from provnet.tools.membership.compute import member_scores, network_scores
+from provnet.tools.membership.compute import member_scores, scores_by
 from provnet.tools.membership.member import memberships
 from provnet.tools.trust.checks import abstention, support_of
 from provnet.tools.trust.compute import check
@@ -56,13 +57,13 @@ def test_what_was_looked_at_before_gets_no_second_warning(name: str) -> None:
     ASK[name](unseen().images[:4].float() / 255, warn=False)  # a warning would be an error
 
 
-@pytest.mark.parametrize("name", [*CHECKED, "support_of", "network_scores"])
+@pytest.mark.parametrize("name", [*CHECKED, "support_of", "scores_by"])
 def test_text_nan_and_nothing_are_refused(name: str) -> None:
     ask = (
         CHECKED.get(name)
         or {
             "support_of": lambda x: support_of(trained(), x),
-            "network_scores": lambda x: network_scores(trained().network, x),
+            "scores_by": lambda x: scores_by(Attributor(trained()), x),
         }[name]
     )
     bad = unseen().images[:2].float()

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import provnet
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.errors import DataError
 from provnet.data.dataset import ImageData
 from provnet.runs.run import read_run

@@ -10,10 +10,11 @@ import pytest
 import torch
 
 import provnet
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.keys import unit
 from provnet.models import keys
 from provnet.models.keys import features_of
 from provnet.models.network import NETWORKS
@@ -123,8 +124,8 @@ def test_robust_means_keys_and_copies_that_keep_their_index(monkeypatch: pytest.
 def test_the_learned_figure_is_that_of_the_keys_before_they_are_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that are never moved from where they began find few samples; set at the end, they find all."""
     data = pictures(120, classes=2)
-    monkeypatch.setattr(ExemplarHead, "observe", lambda self, index, features: None)
-    monkeypatch.setattr("provnet.training.fit.fill_keys", lambda net, images: None)
+    monkeypatch.setattr(ExemplarHead, "observe", lambda *_: None)
+    monkeypatch.setattr("provnet.training.fit.fill_keys", lambda *_: None)
     run = fit(data, config=recipe(), network="class-independent", head="exemplar")
     figures = evaluate(run, train=data)
     assert figures.index_accuracy.value == 1

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
-from provnet.answers.explanation import explain
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
@@ -20,7 +20,7 @@ from provnet.runs.run import read_run, write_run
 from provnet.runs.verify import verify
 from provnet.training.fit import fit
 from provnet.training.session import refuse_differences
-from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed, observe
+from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed
 
 from .made import NETWORKS, SAMPLES, pictures, recipe, same_bits
 
@@ -106,10 +106,11 @@ def test_keys_of_indexed_samples_move_and_no_other() -> None:
     assert isinstance(counted, Counted)
     assert (counted.weight.tolist(), counted.scale) == ([1, 0, 0, 1, 1, 0, 0, 1], 2.0)
     index, features = torch.tensor([7, 1, 2, 3, 5]), torch.randn(5, 5)
-    observe(made[0], counted, index, features)
+    made[0].observe(counted.own[index], features, counted.weight[index])
     made[1].observe(torch.tensor([3, 1]), features[[0, 3]])
     assert torch.allclose(made[0].keys, made[1].keys, atol=1e-6)
-    observe(made[0], counted, torch.tensor([1, 2, 5, 6]), torch.randn(4, 5))
+    others = torch.tensor([1, 2, 5, 6])
+    made[0].observe(counted.own[others], torch.randn(4, 5), counted.weight[others])
     assert torch.allclose(made[0].keys, made[1].keys, atol=1e-6)
 
 

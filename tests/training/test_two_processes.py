@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from provnet.answers.explanation import explain
+from provnet.answers.attributor import explain
 from provnet.runs.run import read_run, verify_files
 from provnet.training.fit import fit
 
@@ -82,7 +82,7 @@ def test_a_bank_split_over_processes_gives_what_the_whole_gives(done: Path, cond
     head, features, index = bank(conditional)
     queries = features.clone().requires_grad_()
     classes = head.index_map.labels[index]
-    loss, hit = head.loss(queries, classes, index, 0.1)
+    loss, hit = head.loss(queries, classes, None, index, 0.1)
     loss.sum().backward()
     found = head.best(queries, classes, 4)
     totals = head.class_totals(queries)

@@ -97,7 +97,7 @@ def parts(folder: Path, conditional: bool) -> None:
     own = slice(rank, None, 2)  # three queries for the first, two for the second
     mine = features[own].clone().requires_grad_()
     classes = head.index_map.labels[index[own]]
-    loss, hit = head.loss(mine, classes, index[own], 0.1)
+    loss, hit = head.loss(mine, classes, None, index[own], 0.1)
     loss.sum().backward()
     found = head.best(mine, classes, 4)
     totals = head.class_totals(mine)

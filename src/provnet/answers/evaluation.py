@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import DataWarning
@@ -25,7 +26,6 @@ from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
 from provnet.data.modalities.distort import perturbations
 from provnet.data.select import with_classes
-from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import TargetSampler
 from provnet.runs.inputs import Fitted, positions, range_problem, run_of
 from provnet.runs.run import Run
@@ -252,10 +252,9 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
-    head = run.network.index_head
-    if isinstance(head, ExemplarHead):  # exact index accuracy is 100 % by construction: what did the keys learn?
-        hits, count = head.learned.tolist()
-        extra["index_accuracy_learned"] = wilson(hits, count)
+    learned = run.network.index_head.learned_hits()
+    if learned is not None:  # exact index accuracy is 100 % by construction: what did the keys learn?
+        extra["index_accuracy_learned"] = wilson(*learned)
     if config.network == "class-independent":
         joint = explain(run, train.images, k=1, weights="joint", warn=False)
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))

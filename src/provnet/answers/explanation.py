@@ -5,7 +5,6 @@ Letters: B queries, K exemplars.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, overload
@@ -14,21 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import Attribution, attribute, equal_slots
-from provnet.base.batches import at_once
-from provnet.base.errors import NonFiniteError, UsageError
+from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData, image_data
 from provnet.data.evidence import Evidence, evidence, picture_of
-from provnet.models.keys import restricted
-from provnet.models.network import ProvenanceNet
 from provnet.report.notebook import Shown, cards_html, left_out
 from provnet.report.records import ExemplarCard, ExplanationCard
-from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
-from provnet.runs.run import Run
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
-MOST_BYTES = 64_000_000  # of inputs that are kept to be drawn
 
 
 @dataclass(frozen=True)
@@ -139,7 +131,7 @@ class Explanation:
         >>> import provnet
         >>> data = provnet.open_data("embedded").select(torch.arange(40))
         >>> run = fit(data, config=train_config(epochs=1))
-        >>> explain(run, data.images[:3], k=2).show(data).html.count("<img ")
+        >>> provnet.explain(run, data.images[:3], k=2).show(data).html.count("<img ")
         9
         """
         for part in () if data is None else data if isinstance(data, list | tuple) else (data,):
@@ -171,56 +163,6 @@ def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
     return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 
 
-def explain(
-    run: Run | Fitted,
-    images: Tensor | np.ndarray | ImageData,
-    *,
-    k: int = 5,
-    classes: Tensor | np.ndarray | None = None,
-    batch_size: int | None = None,
-    weights: str = "plain",
-    warn: bool = True,
-) -> Explanation:
-    """Explain raw images (B, ...) of the run's input shape, or those of an ImageData; k above N is cut to N.
-
-    `run` may be a fitted classifier, as `provnet.load` gives it. Withheld samples are never named.
-
-    With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
-    ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
-    `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`:
-    P(class) times the share within the sample's class. `batch_size` inputs go through the network at a time; None
-    chooses by their size (`provnet.base.batches`).
-
-    >>> from provnet.training.fit import fit
-    >>> from provnet.training.config import train_config
-    >>> import provnet
-    >>> data = provnet.open_data("embedded").select(torch.arange(40))
-    >>> run = fit(data, config=train_config(epochs=1))
-    >>> explain(run, data.images[:3], k=2).index.shape
-    (3, 2)
-    """
-    run, queries = run_of(run), _queries(images)
-    problem = range_problem(run.config.network, queries) if warn else None
-    if problem is not None:
-        warnings.warn(problem, UserWarning, stacklevel=2)
-    net, kept = active_network(run)
-    k = whole("k", k)
-    asked = None if classes is None else _classes(run, classes, len(queries))
-    device = next(net.parameters()).device
-    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
-    equal = equal_slots(net, run.samples, weights)
-    net.eval()
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, len(queries), size):
-            rows = slice(start, start + size)
-            given = None if asked is None else asked[rows].to(device)
-            parts.append(attribute(net, net(queries[rows].to(device), given), k, weights, equal))
-    small = queries.numel() * queries.element_size() <= MOST_BYTES
-    found = replace(joined(parts, run), images=queries.clone() if small else None)  # the caller may reuse its tensor
-    return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
-
-
 def _rows(rows: Any, n: int) -> np.ndarray:
     """Which of n inputs are meant: whole numbers (-1 is the last), or a bool mask."""
     given = np.asarray(rows)
@@ -231,64 +173,3 @@ def _rows(rows: Any, n: int) -> np.ndarray:
     if given.dtype.kind in "iu" and given.size and not -n <= given.min() <= given.max() < n:
         raise IndexError(f"there are {n} explanations, numbered from 0; got {given.min()}..{given.max()}")
     return given if given.size else given.astype(np.int64)
-
-
-def _queries(images: Tensor | np.ndarray | ImageData) -> Tensor:
-    queries = raw_tensor(images)
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
-        raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
-    if queries.numel() == 0:
-        raise UsageError("there is nothing to explain: the input is empty")
-    return queries
-
-
-def active_network(run: Run | Fitted) -> tuple[ProvenanceNet, np.ndarray | None]:
-    """The run's network, and None; or where samples are withheld one that does not know their keys, and the others.
-
-    The second is (n,) int64, the index of each sample that may be named. It costs a copy of the keys.
-    """
-    run = run_of(run)
-    if not run.samples.withheld.any():
-        return run.network, None
-    kept = np.flatnonzero(~run.samples.withheld)
-    if len(kept) == 0:
-        raise UsageError(
-            "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
-        )
-    return restricted(run.network, torch.from_numpy(kept)), kept
-
-
-def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
-    """The classes asked for; those that the index branch cannot be conditioned on are refused."""
-    classes = raw_tensor(given).cpu()
-    if not run.config.network.network.startswith("class-conditional"):
-        raise UsageError(
-            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
-        )
-    if classes.shape != (n,) or classes.dtype != torch.int64:
-        raise UsageError(
-            f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
-        )
-    sizes = torch.bincount(torch.tensor(run.samples.labels), minlength=len(run.samples.class_names))
-    known = (classes >= 0) & (classes < len(sizes))
-    if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
-        raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
-    return classes
-
-
-def joined(parts: Sequence[Attribution], run: Run) -> Explanation:
-    """Attributions of several batches as one explanation, by a network that knows all samples of the run."""
-
-    def column(name: str) -> np.ndarray:
-        return np.asarray(torch.cat([getattr(part, name) for part in parts]).cpu().numpy())
-
-    support = column("support")
-    return Explanation(
-        predicted=column("predicted"),
-        confidence=column("confidence"),
-        index=column("index"),
-        weight=column("weight"),
-        support=support,
-        supported=support >= run.config.threshold,
-        samples=run.samples,
-    )

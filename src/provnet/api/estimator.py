@@ -21,9 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from provnet.answers.attributor import Attributor, explain
 from provnet.answers.evaluation import Evaluation, evaluate
-from provnet.answers.explanation import Explanation, active_network, explain
-from provnet.base.batches import at_once
+from provnet.answers.explanation import Explanation
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import as_path
 from provnet.data.dataset import DataSpec, ImageData
@@ -503,11 +503,7 @@ def _number(value: Any) -> Any:
 
 def _probabilities(run: Run, images: Tensor) -> np.ndarray:
     """(N, C) class probabilities; scores that are not finite are refused."""
-    net = active_network(run)[0].eval()  # in a single branch the keys decide the class, too
-    device = next(net.parameters()).device
-    batches = torch.split(images, at_once(images.shape[1:], device.type))
-    with torch.inference_mode():
-        logits = torch.cat([net(batch.to(device)).logits.float().cpu() for batch in batches])
+    logits = Attributor(run).each(images, lambda answered: {"logits": answered.logits})["logits"].cpu()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(
             "the class scores are not finite; check the input's values and the weights (provnet verify)"

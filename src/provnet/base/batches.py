@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -164,6 +164,15 @@ def _mix(x: Tensor) -> Tensor:
 _GOLDEN = 0x9E3779B97F4A7C15 - 2**64
 _FIRST = 0xBF58476D1CE4E5B9 - 2**64
 _SECOND = 0x94D049BB133111EB - 2**64
+
+
+def pieces(n: int, size: int) -> Iterator[slice]:
+    """The rows 0 to n - 1, so many at a time.
+
+    >>> [(rows.start, rows.stop) for rows in pieces(5, 2)]
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 MOST = 256

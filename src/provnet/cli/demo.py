@@ -117,8 +117,8 @@ def demo(
 def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int | None = None) -> Path:
     """Do the demo in a folder and return the path of its report; `epochs` and `limit` make it smaller."""
     began = time.perf_counter()
+    from provnet.answers.attributor import explain
     from provnet.answers.evaluation import evaluate
-    from provnet.answers.explanation import explain
     from provnet.data.open import open_data
     from provnet.tools.demo import demo_html
     from provnet.training.config import train_config

@@ -117,7 +117,7 @@ def explain(
 def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
     import numpy as np
 
-    from provnet.answers.explanation import explain as explain_images
+    from provnet.answers.attributor import explain as explain_images
 
     active = int((~run.samples.withheld).sum())
     images = np.stack([query.image for query in queries])

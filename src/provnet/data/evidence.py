@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from provnet.base.batches import pieces
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file
 from provnet.data.dataset import AFTER_READING, ImageData
@@ -142,7 +143,7 @@ def as_bytes(images: np.ndarray) -> np.ndarray:
     if images.dtype == np.uint8:
         return images
     if len(images) > AT_ONCE:
-        return np.concatenate([as_bytes(images[i : i + AT_ONCE]) for i in range(0, len(images), AT_ONCE)])
+        return np.concatenate([as_bytes(images[rows]) for rows in pieces(len(images), AT_ONCE)])
     values = images.astype(np.float64)
     low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
     unit = (low >= -0.5) & (high <= 2)

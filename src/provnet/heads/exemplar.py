@@ -19,19 +19,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError, choose
 from provnet.heads.heads import IndexHead, within_class
 from provnet.heads.index_map import IndexMap
-from provnet.heads.keys import DTYPES, PackedKeys, pack
+from provnet.heads.keys import DTYPES, PackedKeys, pack, unit
 from provnet.heads.losses import IndexLoss, index_cross_entropy, sampled_cross_entropy
 from provnet.heads.retrieval import Ranked, TopK, best_jointly, top_k, top_k_within
+from provnet.heads.scores import SCORES, Equal, KeyScores
 from provnet.heads.sharding import all_rows, gather, merge_over, shard_of, shares_of, sum_over
+from provnet.samples.identity import SampleTable
 
 MOMENTUM = 0.5
 SCALE = 16.0  # what a learned scale starts with
 LARGEST_SCALE = 64.0
 SHARPEST = 40.0  # scale up to which fp32 holds exp(-2 * scale), the weight of an opposite key
-SCORES = {"cpu": 2**22, "cuda": 2**27}  # held at a time in a scan
 CHUNK = {"cpu": 8192, "cuda": 65_536}  # keys scored at a time in the loss
 MOST_ONES = 64  # classes of a part whose sums are made by a product
 
@@ -114,7 +116,33 @@ class ExemplarHead(IndexHead):
             return self.index_map.join(classes.unsqueeze(1).expand_as(slots), slots)
         return self.order[slots]
 
+    def members(self) -> Tensor:
+        """(N, C) in the order of the keys: by class."""
+        each, classes = self.index_map.sizes, self.index_map.classes
+        return F.one_hot(torch.arange(classes, device=each.device).repeat_interleave(each), classes).float()
+
+    def equal(self, samples: SampleTable, *, joint: bool) -> Equal | None:
+        """Equal samples have equal keys: they share their weight by themselves."""
+        return None
+
+    def alike(self, features: Tensor, backbone: Tensor) -> Tensor:
+        """Those that are compared with keys."""
+        return features
+
+    def placed(self, features: Tensor) -> Tensor:
+        """At length one, so that distances rank as cosines do."""
+        return unit(features)
+
     # while training
+
+    def reset_parameters(self) -> None:
+        """Draw every key anew, by torch's own generator."""
+        self.open_keys(trained=False)
+        self.keys.copy_(unit(torch.randn(self.keys.shape)))
+        self.close_keys()
+
+    def output(self, features: Tensor, classes: Tensor) -> None:
+        """Scores of keys are made where they are needed, never all at once."""
 
     def open_keys(self, *, trained: bool) -> None:
         """Make the keys ready for training: fp32, and parameters where they are to be trained by gradients."""
@@ -143,7 +171,15 @@ class ExemplarHead(IndexHead):
         self.keys = all_rows(self.keys, self.shard)
         self.shard = shard_of(self.index_map.n, 0, 1)
 
-    def loss(self, features: Tensor, classes: Tensor, index: Tensor, smoothing: float, negatives: int = 0) -> IndexLoss:
+    def loss(
+        self,
+        features: Tensor,
+        classes: Tensor,
+        outputs: Tensor | None,
+        index: Tensor,
+        smoothing: float,
+        negatives: int = 0,
+    ) -> IndexLoss:
         """Cross-entropy of each sample, (B,), and whether it was found, without (B, N) memory.
 
         With `negatives` it is told from so many keys, drawn by torch's own generator, instead of from all; not where
@@ -174,12 +210,24 @@ class ExemplarHead(IndexHead):
         return IndexLoss(found.loss[shares.own], found.hit[shares.own])
 
     @torch.no_grad()
-    def observe(self, index: Tensor, features: Tensor) -> None:
-        """Move the keys of these samples towards their features of now; trained keys move by their gradients."""
+    def observe(self, index: Tensor, features: Tensor, counts: Tensor | None = None) -> None:
+        """Move the keys of these samples towards their features of now; trained keys move by their gradients.
+
+        A sample that counts 0 adds exactly nothing to a key: a recorded step cannot leave it out.
+        """
         if isinstance(self.keys, nn.Parameter):
             return
         shares = shares_of(len(index), self.shard, features.device)
-        rows, seen = gather(self.rows[index], shares) - self.shard.first, gather(unit(features), shares)
+        rows = gather(self.rows[index], shares) - self.shard.first
+        if counts is not None:
+            mine = (rows >= 0) & (rows < len(self.keys))
+            counts = gather(counts, shares) * mine
+            rows = rows.where(mine, 0)
+            before, seen = self.keys[rows], gather(unit(features), shares)
+            after = unit(MOMENTUM * before + (1 - MOMENTUM) * seen)
+            self.keys.index_add_(0, rows, (after - before) * counts.unsqueeze(1))
+            return
+        seen = gather(unit(features), shares)
         if self.shard.processes > 1:
             mine = (rows >= 0) & (rows < len(self.keys))
             rows, seen = rows[mine], seen[mine]
@@ -192,6 +240,22 @@ class ExemplarHead(IndexHead):
 
     # afterwards
 
+    def scores(
+        self,
+        features: Tensor,
+        classes: Tensor,
+        outputs: Tensor | None,
+        log_class: Tensor | None = None,
+        equal: Equal | None = None,
+    ) -> KeyScores:
+        """Those of keys are made when they are asked for."""
+        return KeyScores(self, features, classes, log_class)
+
+    def learned_hits(self) -> tuple[int, int]:
+        """By the keys as they were learned, before `refresh`: afterwards a sample finds itself by construction."""
+        hits, count = self.learned.tolist()
+        return hits, count
+
     @torch.no_grad()
     def best(self, features: Tensor, classes: Tensor, k: int, log_class: Tensor | None = None) -> Ranked:
         """The k samples with the largest share, best first, without (B, N) memory.
@@ -202,7 +266,7 @@ class ExemplarHead(IndexHead):
         if log_class is not None and not self.conditional:
             bias = log_class - self.class_totals(features)
             found = best_jointly(
-                unit(features), self.bank, k, scale=self.scale, bias=bias, parts=self._parts, labels=self._labels
+                unit(features), self.bank, k, scale=self.scale, bias=bias, parts=self.parts, labels=self._labels
             )
             return Ranked(self.order[found.row], found.score.clamp(max=0.0))
         shares = shares_of(len(classes), self.shard, features.device)
@@ -231,7 +295,7 @@ class ExemplarHead(IndexHead):
         # a recorded step must not look at values, and while training only the largest total is looked at
         wide = torch.float64 if not self.training and float(scale) > SHARPEST else torch.float32
         sums = queries.new_zeros(self.index_map.classes, len(queries), dtype=wide)
-        for start, part in self._parts(len(queries)):
+        for start, part in self.parts(len(queries)):
             scores = (scale * (part @ queries.t()) - scale).to(wide)  # a cosine is at most 1: nothing overflows
             if not self.training:
                 sums += 0 * scores.amin(0)  # -inf would become a weight of 0: now it is NaN, as NaN and inf are
@@ -258,11 +322,11 @@ class ExemplarHead(IndexHead):
             totals[mine] = (self.scale * (queries[mine] @ keys.t())).logsumexp(1)
         return totals
 
-    def _parts(self, batch: int) -> Iterator[tuple[int, Tensor]]:
+    def parts(self, batch: int) -> Iterator[tuple[int, Tensor]]:
         """(first row, keys) of pieces small enough to hold the scores of a batch."""
         bank, size = self.bank, max(1, SCORES[self.keys.device.type] // max(batch, 1))
-        for start in range(0, len(bank), size):
-            yield start, bank.unpacked(slice(start, start + size))
+        for rows in pieces(len(bank), size):
+            yield rows.start, bank.unpacked(rows)
 
     def _add_by_class(self, sums: Tensor, start: int, weights: Tensor) -> None:
         """Add the weights (n, B) of the keys from `start` on to the sums (C, B) of their classes.
@@ -280,12 +344,3 @@ class ExemplarHead(IndexHead):
     def _labels(self, rows: slice | Tensor) -> Tensor:
         """The classes of some keys of this process."""
         return self.index_map.labels[self.order[self.shard.rows][rows]]
-
-
-def unit(features: Tensor) -> Tensor:
-    """(B, D) at length one, float32.
-
-    >>> unit(torch.tensor([[3.0, 4.0]])).tolist()
-    [[0.6000000238418579, 0.800000011920929]]
-    """
-    return F.normalize(features.float(), dim=1)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -77,6 +78,15 @@ class PackedKeys:
     def to(self, device: torch.device | str) -> PackedKeys:
         """The same keys on another device."""
         return PackedKeys(self.values.to(device), None if self.scale is None else self.scale.to(device))
+
+
+def unit(features: Tensor) -> Tensor:
+    """(B, D) at length one, float32.
+
+    >>> unit(torch.tensor([[3.0, 4.0]])).tolist()
+    [[0.6000000238418579, 0.800000011920929]]
+    """
+    return F.normalize(features.float(), dim=1)
 
 
 def pack(keys: Tensor, dtype: str = "fp32") -> PackedKeys:

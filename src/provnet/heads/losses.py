@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
 from provnet.heads.sharding import Shard, max_over, sum_over
 
@@ -84,6 +86,26 @@ class IndexLoss(NamedTuple):
 
     loss: Tensor
     hit: Tensor
+
+
+def index_loss(scores: Tensor, valid: Tensor | None, slots: Tensor, smoothing: float) -> Tensor:
+    """Cross-entropy with label smoothing over the valid slots only: (B, slots), bool, (B,) -> (B,).
+
+    Smoothing over masked slots would be infinite. `valid` None means that every slot names a sample.
+
+    >>> import torch
+    >>> scores = torch.tensor([[0.0, 0.0, -torch.inf]])
+    >>> round(float(index_loss(scores, scores.isfinite(), torch.tensor([0]), 0.1)), 4)
+    0.6931
+    """
+    if valid is None:
+        return F.cross_entropy(scores.float(), slots, label_smoothing=smoothing, reduction="none")
+    logp = F.log_softmax(scores.float(), dim=1)
+    own = -logp.gather(1, slots.unsqueeze(1)).squeeze(1)
+    if smoothing == 0:
+        return own
+    spread = -logp.masked_fill(~valid, 0.0).sum(1) / valid.sum(1)
+    return (1 - smoothing) * own + smoothing * spread
 
 
 def index_cross_entropy(
@@ -269,8 +291,8 @@ def _chunks(
     starts = reach = None
     if first is not None and end is not None and first.device.type == "cpu":
         starts, reach = first.tolist(), end.cummax(0).values.tolist()
-    for start in range(0, len(keys), chunk):
-        stop = min(start + chunk, len(keys))
+    for some in pieces(len(keys), chunk):
+        start, stop = some.start, some.stop
         if starts is not None and reach is not None:
             rows = slice(bisect_right(reach, start), bisect_left(starts, stop))  # all others miss this chunk
             if rows.start >= rows.stop:

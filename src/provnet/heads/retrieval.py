@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.keys import PackedKeys, exact_products, first_not_finite, multiply, packed_view, score_rows
 
@@ -220,7 +221,7 @@ def _find(queries: Tensor, keys: PackedKeys, exact: PackedKeys, k: int, chunk: i
     if quick and len(keys) <= CPU_SCORES and (found := _one(queries, keys, k)) is not None:
         return found
     step = min(max(PRODUCTS // (max(keys.values.shape[1], 1) * (k + MARGIN)), 1), QUERIES)
-    parts = [_some(queries[i : i + step], keys, exact, k, chunk) for i in range(0, batch, step)]
+    parts = [_some(queries[rows], keys, exact, k, chunk) for rows in pieces(batch, step)]
     return TopK(torch.cat([part.score for part in parts]), torch.cat([part.row for part in parts]))
 
 
@@ -284,12 +285,12 @@ def _scan(queries: Tensor, keys: PackedKeys, count: int, chunk: int | None) -> T
     block = 1 << round(math.log2(max(chunk / count, 1)) / 2)  # about as many maxima as scores to sort
     buffer = queries.new_empty((len(queries), -(-chunk // block) * block), dtype=torch.float32)
     best = queries.new_empty((len(queries), 0), dtype=torch.int64)
-    for start in range(0, n, chunk):
-        some = keys.unpacked(slice(start, start + chunk))
+    for rows in pieces(n, chunk):
+        some = keys.unpacked(rows)
         scores = buffer[:, : len(some)]
         multiply(queries, some, scores)
         _refuse_not_finite(*torch.aminmax(scores))
-        ranks = _best_of_chunk(buffer, len(some), block, min(count, len(some)), start)
+        ranks = _best_of_chunk(buffer, len(some), block, min(count, len(some)), rows.start)
         best = torch.cat((best, ranks), 1)
         if best.shape[1] > count:
             best = best.topk(count, 1).values

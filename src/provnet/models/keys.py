@@ -22,17 +22,24 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import PackedKeys
 from provnet.heads.sharding import sum_over
 from provnet.models.network import ProvenanceNet
+from provnet.samples.identity import SampleTable
+
+
+def key_head(net: ProvenanceNet) -> ExemplarHead | None:
+    """The head with the keys; None where an output layer names the samples."""
+    return net.index_head if isinstance(net.index_head, ExemplarHead) else None
 
 
 def exemplar_head(net: ProvenanceNet) -> ExemplarHead:
     """The head with the keys; a network with an output layer has none, and cannot gain or lose samples."""
-    if isinstance(net.index_head, ExemplarHead):
-        return net.index_head
-    raise UsageError(
-        "this network has an output layer with a neuron for each training sample: samples cannot be added, withheld or "
-        "erased without training again. Train with --head exemplar (a generator: --generator modern), which keeps one "
-        "key a sample"
-    )
+    head = key_head(net)
+    if head is None:
+        raise UsageError(
+            "this network has an output layer with a neuron for each training sample: samples cannot be added, "
+            "withheld or erased without training again. Train with --head exemplar (a generator: --generator modern), "
+            "which keeps one key a sample"
+        )
+    return head
 
 
 def keys_of(head: ExemplarHead, index: Tensor) -> PackedKeys:
@@ -108,39 +115,73 @@ SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: f
 MEASURED = 10_000
 
 
-def fill_keys(net: ProvenanceNet, images: Tensor, *, progress: bool = False) -> None:
-    """Set every key of this process to the features of its sample, as the network sees it now."""
-    head, device = _head(net), next(net.parameters()).device
+def open_keys(net: ProvenanceNet, *, trained: bool) -> None:
+    """Before training: make the keys ready, where there are some."""
+    head = key_head(net)
+    if head is not None:
+        head.open_keys(trained=trained)
+
+
+def draw_keys(net: ProvenanceNet) -> None:
+    """Draw the keys anew, where there are some."""
+    head = key_head(net)
+    if head is not None:
+        head.reset_parameters()
+
+
+def split_keys(net: ProvenanceNet, rank: int, processes: int) -> None:
+    """Each process keeps its share of the keys, where there are some."""
+    head = key_head(net)
+    if head is not None:
+        head.split_keys(rank, processes)
+
+
+def fill_keys(net: ProvenanceNet, images: Tensor, rows: Tensor | None = None, *, progress: bool = False) -> None:
+    """Set every key of this process, where there are some, to the features of its sample as the network sees it now.
+
+    `rows` (N,) says where among the images each sample is; None means all of them, in order.
+    """
+    head, device = key_head(net), next(net.parameters()).device
+    if head is None:
+        return
     own = head.order[head.shard.rows].sort().values.to(images.device)
+    rows = None if rows is None else rows.to(images.device)
     net.eval()
     done = 0
     with torch.inference_mode(), progress_bar("keys", len(own), progress) as update:
         for index in torch.split(own, features_at_once(images, device)):
-            head.set_keys(index.to(device), features_of(net, images[index].to(device)))
+            at = index if rows is None else rows[index]
+            head.set_keys(index.to(device), features_of(net, images[at].to(device)))
             done += len(index)
             update(done, "")
 
 
-def refresh(net: ProvenanceNet, images: Tensor, groups: np.ndarray, *, progress: bool = False) -> None:
+def refresh(
+    net: ProvenanceNet, images: Tensor, samples: SampleTable, rows: Tensor | None = None, *, progress: bool = False
+) -> None:
     """At the end of training: note how many samples the learned keys find, then set the keys to the features of now.
 
-    `groups` (N,) has the same number for equal samples (`SampleTable.groups`): these get one key.
+    Equal samples get one key. `rows` says where among the images the samples are, see `fill_keys`. A network without
+    keys stays as it is.
     """
-    head, device = _head(net), next(net.parameters()).device
-    queries = torch.arange(0, len(images), -(-len(images) // MEASURED))
+    head, device = key_head(net), next(net.parameters()).device
+    if head is None:
+        return
+    queries = torch.arange(0, len(samples), -(-len(samples) // MEASURED))
     net.eval()
     hits = 0
     with torch.inference_mode():
         for some in torch.split(queries, features_at_once(images, device)):
             index = some[head.shard.rank :: head.shard.processes]
             labels = net.index_map.labels[index.to(device)]
-            features = features_of(net, images[index.to(images.device)].to(device))
+            at = index if rows is None else rows[index]
+            features = features_of(net, images[at.to(images.device)].to(device))
             hits += int((head.best(features, labels, 1).index[:, 0].cpu() == index).sum())
     found = sum_over(torch.tensor(hits, device=device), head.shard)
     head.learned.copy_(torch.stack([found, torch.tensor(len(queries), device=device)]))
-    fill_keys(net, images, progress=progress)
+    fill_keys(net, images, rows, progress=progress)
     head.join_keys()
-    share_keys(head, groups)
+    share_keys(head, samples.groups)
     head.close_keys()
 
 
@@ -182,8 +223,8 @@ def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
 @contextmanager
 def whole_keys(net: ProvenanceNet) -> Iterator[None]:
     """While a checkpoint is written every process holds all keys: it can be resumed by any number of processes."""
-    head = net.index_head
-    if not isinstance(head, ExemplarHead) or head.shard.processes == 1:
+    head = key_head(net)
+    if head is None or head.shard.processes == 1:
         yield
         return
     shard = head.shard
@@ -192,8 +233,3 @@ def whole_keys(net: ProvenanceNet) -> Iterator[None]:
         yield
     finally:
         head.split_keys(shard.rank, shard.processes)
-
-
-def _head(net: ProvenanceNet) -> ExemplarHead:
-    assert isinstance(net.index_head, ExemplarHead)
-    return net.index_head

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from provnet.base.errors import UsageError, choose, one_of
 from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import INDEX_HEADS, PlainHead
+from provnet.heads.heads import INDEX_HEADS, IndexHead
 from provnet.heads.index_map import IndexMap
+from provnet.heads.scores import Equal, Scores
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, branch, custom_design, cut_at, output_shape
 
@@ -226,8 +227,6 @@ class ProvenanceNet(nn.Module):
     torch.Size([5, 3])
     """
 
-    members: Tensor
-
     def __init__(
         self,
         *,
@@ -235,7 +234,7 @@ class ProvenanceNet(nn.Module):
         backbone: nn.Module,
         task_head: nn.Module | None,
         index_trunk: IndexTrunk,
-        index_head: PlainHead | ExemplarHead,
+        index_head: IndexHead,
         index_map: IndexMap,
         support: Support,
     ) -> None:
@@ -248,10 +247,8 @@ class ProvenanceNet(nn.Module):
         self.index_map = index_map
         self.support = support
         self.has_empty = bool((index_map.sizes == 0).any())
-        if task_head is None and not isinstance(index_head, ExemplarHead):
-            # (N, C) one-hot labels: a product with it sums over the samples of each class
-            members = F.one_hot(index_map.labels, index_map.classes).float()
-            self.register_buffer("members", members, persistent=False)
+        if task_head is None:
+            index_head.prepare_members()
 
     def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
         """Raw images (B, ...) -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
@@ -264,17 +261,20 @@ class ProvenanceNet(nn.Module):
         if self.task_head is None:
             none = torch.zeros(len(features), dtype=torch.int64, device=features.device)
             index_features = self.index_trunk(features, none)
-            scores = self._index_scores(index_features, none)
-            logits = self._class_scores(index_features, scores)
+            scores = self.index_head.output(index_features, none)
+            seen = None if scores is None else scores.detach()
+            logits = self.index_head.scores(index_features.detach(), none, seen).by_class()
             return ProvenanceOutput(features, logits, logits.argmax(1), index_features, scores)
         logits = self._without_empty(self.task_head(features))
         given = logits.argmax(1) if classes is None else classes
         index_features = self.index_trunk(features, given)
-        return ProvenanceOutput(features, logits, given, index_features, self._index_scores(index_features, given))
+        scores = self.index_head.output(index_features, given)
+        return ProvenanceOutput(features, logits, given, index_features, scores)
 
-    def _index_scores(self, features: Tensor, classes: Tensor) -> Tensor | None:
-        """Scores of an output layer; those of keys are made where they are needed, never all at once."""
-        return None if isinstance(self.index_head, ExemplarHead) else self.index_head(features, classes)
+    def scores(self, output: ProvenanceOutput, *, joint: bool = False, equal: Equal | None = None) -> Scores:
+        """The scores behind an output: what can be asked about the samples that this network knows."""
+        log_class = torch.log_softmax(output.logits.float(), 1) if joint else None
+        return self.index_head.scores(output.index_features, output.classes, output.index_scores, log_class, equal)
 
     def _without_empty(self, logits: Tensor) -> Tensor:
         """A class without samples keeps its place but is never predicted."""
@@ -282,16 +282,6 @@ class ProvenanceNet(nn.Module):
             return logits
         never = (logits.detach().amin(1, keepdim=True) + NEVER / 2).clamp(max=NEVER)
         return torch.where(self.index_map.sizes == 0, never, logits)
-
-    def _class_scores(self, features: Tensor, index_scores: Tensor | None) -> Tensor:
-        if isinstance(self.index_head, ExemplarHead):
-            return self.index_head.class_totals(features.detach())
-        assert index_scores is not None
-        scores = index_scores.detach().float()
-        top = scores.amax(1, keepdim=True)
-        with torch.autocast(scores.device.type, enabled=False):
-            sums = (scores - top).exp() @ self.members
-        return sums.clamp_min(torch.finfo(torch.float32).tiny).log() + top
 
 
 def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None = None) -> ProvenanceNet:
@@ -312,14 +302,16 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)
     width = parts.index_width
+    head: IndexHead
     head = _exemplar_head(width, config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](width, index_map)
     task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
         if module is not None:
             _initialise(module)
-    if not isinstance(head, ExemplarHead):
-        nn.init.normal_(head.linear.weight, 0.0, 0.01)
+    for layer in head.modules():
+        if isinstance(layer, nn.Linear):
+            nn.init.normal_(layer.weight, 0.0, 0.01)
     return ProvenanceNet(
         normalise=Normalise(config, own=backbone is None),
         backbone=parts.shared,

@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, shown
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data, refuse_changed
 from provnet.data.modalities.image import BYTES
 from provnet.data.select import data_name, free_ids, together, with_classes
-from provnet.heads.exemplar import unit
-from provnet.heads.keys import PackedKeys, pack
+from provnet.heads.keys import PackedKeys, pack, unit
 from provnet.models.keys import exemplar_head, features_at_once, features_of, joined, keys_of, with_keys
 from provnet.runs.files import SAMPLES
 from provnet.runs.inputs import Fitted, range_problem, run_of
@@ -227,8 +227,8 @@ def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
     made = []
     with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
         step = features_at_once(data.images, head.keys.device)
-        for start in range(0, len(data), step):
-            images = data.images[start : start + step].to(head.keys.device)
+        for rows in pieces(len(data), step):
+            images = data.images[rows].to(head.keys.device)
             made.append(pack(unit(features_of(net, images)), head.stored))
-            update(min(start + step, len(data)), "")
+            update(rows.stop, "")
     return made

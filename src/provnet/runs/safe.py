@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import pieces
 from provnet.base.errors import IntegrityError, UnsafeFileError, UsageError
 
 LIMIT = 1_000_000  # bytes
@@ -395,7 +396,7 @@ def all_finite(tensor: Tensor) -> bool:
     if not tensor.is_floating_point():
         return True
     flat = tensor.reshape(-1)
-    return all(bool(torch.isfinite(flat[i : i + _CHUNK]).all()) for i in range(0, len(flat), _CHUNK))
+    return all(bool(torch.isfinite(flat[rows]).all()) for rows in pieces(len(flat), _CHUNK))
 
 
 DTYPES: dict[str, torch.dtype] = {

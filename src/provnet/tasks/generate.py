@@ -11,7 +11,7 @@ from torch import Tensor
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError
 from provnet.data.dataset import ImageData, ResidentData
-from provnet.models.keys import exemplar_head, features_at_once
+from provnet.models.keys import features_at_once
 from provnet.models.network import Normal, ProvenanceNet
 from provnet.models.vae import ProvenanceVAE, answer_at, posterior_of, sample
 
@@ -44,10 +44,7 @@ def measured(net: ProvenanceNet, samples: ResidentData, seed: int, epoch: int) -
         posterior = posterior_of(net, images)
         for place, z in enumerate((posterior.mean, sample(posterior, generator))):
             output = answer_at(net, z, labels)
-            if output.index_scores is None:
-                right = exemplar_head(net).best(output.index_features, labels, 1).index[:, 0] == index.to(device)
-            else:
-                right = output.index_scores.argmax(1) == net.index_head.to_slot(index.to(device))
+            right = net.scores(output).best(1).index[:, 0] == index.to(device)
             hits[2 * place] += (output.logits.argmax(1) == labels).sum()
             hits[2 * place + 1] += right.sum()
     net.train(training)

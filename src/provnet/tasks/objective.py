@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.losses import index_loss
 from provnet.models.network import Made, ProvenanceNet, ProvenanceOutput
 
 
@@ -44,26 +44,6 @@ def generative_loss(made: Made) -> tuple[Tensor, Tensor]:
     divergence = 0.5 * (apart - 1 + prior.log_variance - posterior.log_variance).sum(1).mean()
     total = made.weight * (reconstruction + made.warmth * divergence + made.feature)
     return total, torch.stack([reconstruction, divergence, made.feature]).detach()
-
-
-def index_loss(scores: Tensor, valid: Tensor | None, slots: Tensor, smoothing: float) -> Tensor:
-    """Cross-entropy with label smoothing over the valid slots only: (B, slots), bool, (B,) -> (B,).
-
-    Smoothing over masked slots would be infinite. `valid` None means that every slot names a sample.
-
-    >>> import torch
-    >>> scores = torch.tensor([[0.0, 0.0, -torch.inf]])
-    >>> round(float(index_loss(scores, scores.isfinite(), torch.tensor([0]), 0.1)), 4)
-    0.6931
-    """
-    if valid is None:
-        return F.cross_entropy(scores.float(), slots, label_smoothing=smoothing, reduction="none")
-    logp = F.log_softmax(scores.float(), dim=1)
-    own = -logp.gather(1, slots.unsqueeze(1)).squeeze(1)
-    if smoothing == 0:
-        return own
-    spread = -logp.masked_fill(~valid, 0.0).sum(1) / valid.sum(1)
-    return (1 - smoothing) * own + smoothing * spread
 
 
 @dataclass(frozen=True)
@@ -118,9 +98,6 @@ class ProvenanceObjective:
         return index_loss(logits, there, labels, self.task_smoothing).mean()
 
     def _index(self, net: ProvenanceNet, output: ProvenanceOutput, targets: Tensor) -> tuple[Tensor, Tensor]:
-        head, scores = net.index_head, output.index_scores
-        if isinstance(head, ExemplarHead):
-            return head.loss(output.index_features, output.classes, targets, self.smoothing, self.negatives)
-        assert scores is not None
-        slots = head.to_slot(targets)
-        return index_loss(scores, head.valid(output.classes), slots, self.smoothing), scores.argmax(1) == slots
+        return net.index_head.loss(
+            output.index_features, output.classes, output.index_scores, targets, self.smoothing, self.negatives
+        )

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.base.batches import at_once
+from provnet.answers.attributor import Answered, Attributor
+from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
@@ -133,8 +134,8 @@ def _prototypes(features: np.ndarray, count: int, seed: int) -> np.ndarray:
     centres = KMeans(k, n_init=1, max_iter=ROUNDS, random_state=seed % 2**32).fit(features).cluster_centers_
     lengths, taken = np.square(features).sum(1), np.zeros(len(features), dtype=features.dtype)
     picked = []
-    for start in range(0, count, AT_ONCE):
-        numbers = np.arange(start, min(start + AT_ONCE, count)) % k
+    for rows in pieces(count, AT_ONCE):
+        numbers = np.arange(rows.start, rows.stop) % k
         away = lengths - 2 * (centres[numbers] @ features.T)  # squared distances, but for a constant of each centre
         for row in away:
             picked.append(int(np.argmin(row + taken)))
@@ -223,17 +224,16 @@ def look(run: Run | Fitted, data: ImageData, *, device: str = "auto", progress: 
         raise DataError(f"the run to select from takes samples of shape {shape}, the data have {data.shape}")
     cuda = torch.cuda.is_available() if device == "auto" else device == "cuda"
     where = torch.device("cuda" if cuda else "cpu")
-    net, features, margins = run.network.to(where).eval(), list[Tensor](), list[Tensor]()
-    size = at_once(shape, where.type, BATCH)
+    ask = Attributor(run.network.to(where))
     with progress_bar("features", len(data), progress) as update:
-        for start in range(0, len(data), size):
-            output = net(data.images[start : start + size].to(where))
-            best = output.logits.float().topk(min(2, output.logits.shape[1]), 1).values
-            features.append(output.support_features.float().cpu())
-            margins.append((best[:, 0] - best[:, -1]).cpu())
-            update(min(start + size, len(data)), "")
-    net.cpu()
-    return Seen(torch.cat(features).numpy(), torch.cat(margins).numpy())
+        found = ask.each(data.images, _read, most=BATCH, update=lambda done: update(done, ""))
+    run.network.cpu()
+    return Seen(found["features"].numpy(), found["margins"].numpy())
+
+
+def _read(answered: Answered) -> dict[str, Tensor]:
+    best = answered.logits.topk(min(2, answered.logits.shape[1]), 1).values
+    return {"features": answered.support_features.cpu(), "margins": (best[:, 0] - best[:, -1]).cpu()}
 
 
 QUICK_WORDS = f"a class branch alone, preset fast, {QUICK} epochs"

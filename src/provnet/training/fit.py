@@ -19,9 +19,8 @@ from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
-from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import TargetSampler
-from provnet.models.keys import fill_keys, refresh, whole_keys
+from provnet.models.keys import fill_keys, open_keys, refresh, split_keys, whole_keys
 from provnet.models.network import ProvenanceNet, build
 from provnet.runs.files import float32_default, own_copy
 from provnet.runs.run import Run, RunConfig, read_run, write_run
@@ -142,8 +141,7 @@ def fit(
             sampler = indexed.sampler(index_map, alpha, data.labels)
             state = _run(fabric, net, training, sampler, config, session, checkpoint)
             images, bar = training.samples.images, partial(progress_bar, enabled=session.progress)
-            if isinstance(net.index_head, ExemplarHead):
-                refresh(net, indexed.images(images), indexed.table(data.samples).groups, progress=session.progress)
+            refresh(net, images, indexed.table(data.samples), indexed.rows, progress=session.progress)
             support = calibrate(net, images, config.seed, labels=training.samples.labels, progress=bar)
         run = Run(
             network=_plain(net),
@@ -170,8 +168,7 @@ def _run(
     checkpoint: Checkpoint | None,
 ) -> TrainState:
     """Set up, train with checkpoints, progress and log; return the final state."""
-    if isinstance(net.index_head, ExemplarHead):
-        net.index_head.open_keys(trained=session.settings["network"]["head"] == "exemplar-trained")
+    open_keys(net, trained=session.settings["network"]["head"] == "exemplar-trained")
     cuda = fabric.device.type == "cuda"
     adamw = _optimizer(net, config, fabric.device)
     if cuda and net.normalise.channels_last:
@@ -181,10 +178,9 @@ def _run(
     state = fresh_state(n, fabric.device, logged(net))
     if checkpoint is not None:
         state = _restored(fabric, checkpoint, net, adamw, (n, config.batch_size))
-    if isinstance(net.index_head, ExemplarHead):
-        net.index_head.split_keys(fabric.global_rank, fabric.world_size)
-        if checkpoint is None:
-            fill_keys(net, training.indexed.images(training.samples.images))
+    split_keys(net, fabric.global_rank, fabric.world_size)
+    if checkpoint is None:
+        fill_keys(net, training.samples.images, training.indexed.rows)
     steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
     writes = session.held is not None
     clock = Clock(session.checkpoint_seconds)

@@ -28,7 +28,7 @@ from provnet.models.network import ProvenanceNet
 from provnet.models.vae import ProvenanceVAE
 from provnet.tasks.objective import PARTS, ProvenanceObjective
 from provnet.training.config import TrainConfig, learning_rate
-from provnet.training.subset import Counted, Indexed, observe
+from provnet.training.subset import Counted, Indexed
 
 WARM = 3  # steps before a recording, in which libraries choose their algorithms and make room
 
@@ -81,7 +81,8 @@ class Stepper:
             steepness = get_total_norm([p.grad for p in net.parameters() if p.grad is not None])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        observe(net.index_head, counted, index, output.index_features)
+        own = index if counted is None else counted.own[index]
+        net.index_head.observe(own, output.index_features, weight)
         with torch.no_grad():
             right = output.logits.argmax(1) == labels
             scale = 1.0 if counted is None else counted.scale  # the figures of the index are over indexed samples

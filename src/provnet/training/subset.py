@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from provnet.base.errors import UsageError, one_of
 from provnet.base.files import brief
 from provnet.base.options import SUBSET
 from provnet.data.dataset import ImageData, image_data
-from provnet.heads.exemplar import MOMENTUM, ExemplarHead, unit
 from provnet.heads.index_map import IndexMap, TargetSampler
-from provnet.heads.sharding import gather, shares_of
 from provnet.samples.identity import SampleTable
 
 CLASSES_ON = ("all", "subset")
@@ -71,10 +69,6 @@ class Indexed:
     def table(self, samples: SampleTable) -> SampleTable:
         """The sample table of the run."""
         return samples if self.rows is None else samples.select(self.rows.numpy())
-
-    def images(self, images: Tensor) -> Tensor:
-        """The pictures of the indexed samples, in the order of the table."""
-        return images if self.rows is None else images.index_select(0, self.rows.to(images.device))
 
     def columns(self, history: np.ndarray) -> np.ndarray:
         """(epochs, N) -> (epochs, S)."""
@@ -163,25 +157,3 @@ def _checked(data: ImageData, subset: IndexSubset) -> np.ndarray:
             "class needs one, or it could never be explained"
         )
     return rows
-
-
-@torch.no_grad()
-def observe(head: nn.Module, counted: Counted | None, index: Tensor, features: Tensor) -> None:
-    """Move the keys of these samples towards their features of now; samples without an index move none.
-
-    `index` (B,) are positions among all samples. A sample without an index adds exactly nothing to the key of another:
-    a recorded step cannot leave it out.
-    """
-    if not isinstance(head, ExemplarHead) or isinstance(head.keys, nn.Parameter):
-        return
-    if counted is None:
-        head.observe(index, features)
-        return
-    shares = shares_of(len(index), head.shard, features.device)
-    rows = gather(head.rows[counted.own[index]], shares) - head.shard.first
-    mine = (rows >= 0) & (rows < len(head.keys))
-    counts = gather(counted.weight[index], shares) * mine
-    rows = rows.where(mine, 0)
-    before, seen = head.keys[rows], gather(unit(features), shares)
-    after = unit(MOMENTUM * before + (1 - MOMENTUM) * seen)
-    head.keys.index_add_(0, rows, (after - before) * counts.unsqueeze(1))

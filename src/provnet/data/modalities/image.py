@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401 - the last two register their formats
 
+from provnet.base.batches import pieces
 from provnet.base.errors import DataError
 from provnet.data.rules import DecodeRule
 
@@ -155,8 +156,8 @@ def _inflated(packed: bytes, name: str, wanted: int) -> int:
     """How many bytes there are once unpacked; no more are unpacked than tells whether there are as many as wanted."""
     stream, total = zlib.decompressobj(), 0
     try:
-        for start in range(0, len(packed), _PIECE):
-            total += len(stream.decompress(packed[start : start + _PIECE]))
+        for part in pieces(len(packed), _PIECE):
+            total += len(stream.decompress(packed[part]))
             if stream.eof or total > wanted:
                 break
     except zlib.error as error:

@@ -17,16 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.explanation import Explanation, explain
+from provnet.answers.attributor import explain
+from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import copy_rate
-from provnet.base.batches import keyed_generator
+from provnet.base.batches import keyed_generator, pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
-from provnet.heads.exemplar import unit
-from provnet.heads.keys import first_not_finite
+from provnet.heads.keys import first_not_finite, unit
 from provnet.heads.retrieval import TopK, merge, top_k
 from provnet.runs.inputs import Fitted, as_trained, checked, pixel_hashes, raw_tensor, run_of
 from provnet.runs.run import Run
@@ -256,8 +256,8 @@ def _nearest(queries: Tensor, keys: Tensor, floats: Floats, device: torch.device
     step = min(QUERIES, max(NUMBERS // (CANDIDATES * width), 1))
     best, longest = _candidates(torch.split(queries, step), keys, read, centre)
     found: list[tuple[Tensor, Tensor, Tensor]] = []
-    for start in range(0, len(queries), step):
-        rows, some = slice(start, start + step), read(queries[start : start + step])
+    for rows in pieces(len(queries), step):
+        some = read(queries[rows])
         near = TopK(best.score[rows], best.row[rows])
         row, distance, following, doubtful = _quick(some, keys, read, near, some - centre, longest)
         if bool(doubtful.any()):

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from provnet.base.batches import at_once, keyed_generator
+from provnet.base.batches import at_once, keyed_generator, pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.progress import progress_bar
 from provnet.runs.inputs import real
@@ -149,13 +149,13 @@ def copy_ratios(
     few = at_once(training.shape[1:], torch.device(device).type, KEYS)
     keys = torch.cat([coarse(reduced(part.to(device))) for part in torch.split(training, few)])
     parts = []
-    for start in range(0, len(images), QUERIES):
-        queries = reduced(images[start : start + QUERIES].to(device))
+    for some in pieces(len(images), QUERIES):
+        queries = reduced(images[some].to(device))
         banned = None
         if groups is not None and own is not None:
-            banned = _same_group(groups, own[start : start + QUERIES], device)
+            banned = _same_group(groups, own[some], device)
         rows = _candidates(queries, keys, banned)
-        near = torch.cat([reduced(training[some].to(device)) for some in torch.split(rows.cpu().flatten(), few)])
+        near = torch.cat([reduced(training[part].to(device)) for part in torch.split(rows.cpu().flatten(), few)])
         found = [_compared(queries, blurred(near, step), rows) for step in steps]
         best = torch.stack([each.cosine for each in found]).argmax(0)
         place = torch.arange(len(best), device=best.device)
@@ -165,7 +165,7 @@ def copy_ratios(
         )
         parts.append(CopyRatios(ratio, cosine, row, best.cpu().numpy()))
         if report is not None:
-            report(min(start + QUERIES, len(images)))
+            report(some.stop)
     return CopyRatios(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(CopyRatios)))
 
 
@@ -221,14 +221,14 @@ def _candidates(queries: Tensor, keys: Tensor, banned: Callable[[slice], Tensor]
     shifted = [coarse(each) for each in moved(queries)]
     score = torch.full((len(queries), 0), -torch.inf, device=keys.device)
     row = torch.empty((len(queries), 0), dtype=torch.int64, device=keys.device)
-    for start in range(0, len(keys), KEYS):
-        part = keys[start : start + KEYS]
+    for rows in pieces(len(keys), KEYS):
+        part = keys[rows]
         best = shifted[0] @ part.t()
         for each in shifted[1:]:
             best = torch.maximum(best, each @ part.t())
         if banned is not None:
-            best = best.masked_fill(banned(slice(start, start + len(part))), -torch.inf)
-        here = torch.arange(start, start + len(part), device=keys.device).expand_as(best)
+            best = best.masked_fill(banned(rows), -torch.inf)
+        here = torch.arange(rows.start, rows.stop, device=keys.device).expand_as(best)
         score, row = torch.cat([score, best], 1), torch.cat([row, here], 1)
         kept = score.topk(min(CANDIDATES, score.shape[1]), 1)
         score, row = kept.values, row.gather(1, kept.indices)

@@ -12,129 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import WEIGHTS, Equal, all_weights, attribute, equal_slots
-from provnet.answers.explanation import active_network
-from provnet.base.batches import at_once
-from provnet.base.errors import DataError, UsageError, did_you_mean, one_of
+from provnet.answers.attributor import Answered, Attributor
+from provnet.base.errors import DataError, UsageError, did_you_mean
 from provnet.base.files import check_memory, shown
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Interval
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import SCORES, ExemplarHead, unit
-from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.inputs import Fitted, checked, run_of, whole
 from provnet.runs.run import Run
 from provnet.samples.csvfile import read_rows
 from provnet.samples.identity import SampleTable
-
-
-class Mass(NamedTuple):
-    """Weights of a batch, summed.
-
-    Attributes:
-        by_group: (B, G) float64, each row adds up to 1; or to 0 where no sample may be named.
-        by_sample: (N,) float64, summed over the queries that count.
-        counts: (B,) bool, queries that are supported and have a sample that may be named.
-        supported: (B,) bool.
-    """
-
-    by_group: Tensor
-    by_sample: Tensor
-    counts: Tensor
-    supported: Tensor
-
-
-@torch.no_grad()
-def credit_mass(
-    net: ProvenanceNet,
-    images: Tensor,
-    groups: Tensor,
-    count: int,
-    threshold: float,
-    *,
-    k: int = 0,
-    weights: str,
-    equal: Equal | None = None,
-) -> Mass:
-    """Weights of raw images (B, ...) by group; `groups` (N,) int64 gives the group of each sample, 0 to count - 1.
-
-    Samples that are `equal`, see `equal.equal_slots`, share their weight, whatever their group.
-
-    >>> from provnet.heads.index_map import IndexMap
-    >>> from provnet.models.network import NetworkConfig
-    >>> from provnet.models.network import build
-    >>> net = build(NetworkConfig("single", "mlp", (4,), classes=2), IndexMap([1, 0, 1])).eval()
-    >>> groups = torch.tensor([0, 0, 1])
-    >>> credit_mass(net, torch.zeros(1, 4), groups, 2, -1e9, weights="plain").by_group.sum().item()
-    1.0
-    """
-    output = net(images)
-    best = attribute(net, output, max(k, 1), weights, equal)  # refuses what is not finite
-    supported = best.support >= threshold
-    if k > 0:
-        return _of_slots(best.index, best.weight, groups, count, supported)
-    if output.index_scores is None:
-        return _of_keys(net, output, groups, count, supported, joint=weights == "joint")
-    return _of_slots(*all_weights(net, output, weights, equal), groups, count, supported)
-
-
-def _of_keys(
-    net: ProvenanceNet, output: ProvenanceOutput, groups: Tensor, count: int, supported: Tensor, *, joint: bool
-) -> Mass:
-    head = net.index_head
-    assert isinstance(head, ExemplarHead)
-    labels, queries = head.index_map.labels, unit(output.index_features)
-    totals = head.class_totals(output.index_features).masked_fill(head.index_map.sizes == 0, -torch.inf)
-    bias = _bias(totals, output, within=head.conditional, joint=joint)
-    counts = supported & torch.isfinite(bias).any(1)
-    by_group = torch.zeros(len(queries), count, dtype=torch.float64, device=queries.device)
-    by_sample = torch.zeros(len(groups), dtype=torch.float64, device=queries.device)
-    size = max(1, SCORES[queries.device.type] // max(len(queries), 1))
-    for start in range(0, len(groups), size):
-        keys = head.bank.unpacked(slice(start, start + size))
-        index = head.order[start : start + len(keys)]
-        shares = (head.scale * (queries @ keys.t()) + bias[:, labels[index]]).exp().double()
-        by_group.index_add_(1, groups[index], shares)
-        by_sample[index] = counts.double() @ shares
-    return Mass(_whole(by_group), by_sample, counts, supported)
-
-
-def _bias(totals: Tensor, output: ProvenanceOutput, *, within: bool, joint: bool) -> Tensor:
-    """(B, C) what turns the scores of a class into logs of shares; -inf where a class has no part."""
-    if within:
-        chosen = torch.zeros_like(totals, dtype=torch.bool).scatter_(1, output.classes.unsqueeze(1), True)
-        return (-totals).where(chosen & torch.isfinite(totals), -torch.inf)
-    if joint:
-        log_class = torch.log_softmax(output.logits.float(), 1).masked_fill(~torch.isfinite(totals), -torch.inf)
-        bias = torch.log_softmax(log_class, 1) - totals
-        return bias.where(torch.isfinite(totals), -torch.inf)
-    return (-totals.logsumexp(1, keepdim=True)).expand_as(totals)
-
-
-def _of_slots(index: Tensor, weight: Tensor, groups: Tensor, count: int, supported: Tensor) -> Mass:
-    """From (B, S) samples, -1 where there is none, and their weights."""
-    there = index >= 0
-    shares = _whole(weight.double().where(there, 0.0))
-    index = index.clamp(min=0)
-    counts = supported & there.any(1)
-    by_group = torch.zeros(len(index), count, dtype=torch.float64, device=index.device)
-    by_group.scatter_add_(1, groups[index], shares)
-    by_sample = torch.zeros(len(groups), dtype=torch.float64, device=index.device)
-    by_sample.index_add_(0, index.flatten(), (shares * counts.unsqueeze(1)).flatten())
-    return Mass(by_group, by_sample, counts, supported)
-
-
-def _whole(shares: Tensor) -> Tensor:
-    """Rows that add up to 1, but for rounding at most, or to 0."""
-    total = shares.sum(1, keepdim=True)
-    return shares / total.where(total > 0, 1.0)
-
 
 POINTS = 200  # of a curve that is drawn
 
@@ -351,40 +244,35 @@ def credit(
     queries, k = checked(run, images, warn=warn), whole("k", k, 0)
     draws, seed = whole("draws", draws, 20), whole("seed", seed, 0)  # their ends are the intervals
     _check(run, contributors)
-    one_of("weights", weights, WEIGHTS)
-    net, kept = active_network(run)
-    active = np.arange(len(run.samples)) if kept is None else kept
+    active = np.flatnonzero(~run.samples.withheld)
+    ask = Attributor(run, weights)
     names = sorted({name for i in active.tolist() if (name := contributors[i]) is not None})
     listed = np.array([True] * len(names) + [False])
     place = {name: number for number, name in enumerate(names)}
     group = np.array([place.get(contributors[i] or "", len(names)) for i in active.tolist()], dtype=np.int64)
     if not (group == len(names)).any():
         listed = listed[:-1]
-    device = next(net.parameters()).device
-    groups = torch.from_numpy(group).to(device)
+    everyone = np.zeros(len(run.samples), dtype=np.int64)
+    everyone[active] = group
+    groups = torch.from_numpy(everyone).to(ask.device)
     check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
-    equal = equal_slots(net, run.samples, weights)
-    by_sample = np.zeros(len(active))
-    parts, counts = [], []
-    threshold = run.config.threshold
-    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
-    size = min(size, max(1, OUTPUTS // len(active)))
-    net.eval()
-    with torch.inference_mode(), progress_bar("crediting", len(queries), progress) as update:
-        for start in range(0, len(queries), size):
-            batch = queries[start : start + size].to(device)
-            found = credit_mass(net, batch, groups, len(listed), threshold, k=k, weights=weights, equal=equal)
-            parts.append((found.by_group * found.counts.unsqueeze(1)).cpu().numpy())
-            counts.append(torch.stack([found.counts, found.supported]).cpu().numpy())
-            by_sample += found.by_sample.cpu().numpy()
-            update(min(start + size, len(queries)), "")
-    by_query, (credited, supported) = np.concatenate(parts), np.concatenate(counts, axis=1)
+    by_sample = np.zeros(len(run.samples))
+    size = min(ask.at_once(queries.shape[1:], batch_size), max(1, OUTPUTS // len(active)))
+
+    def read(answered: Answered) -> dict[str, Tensor]:
+        nonlocal by_sample
+        mass, supported = answered.credit(groups, len(listed), run.config.threshold, k)
+        by_sample += mass.by_sample.cpu().numpy()
+        shares = (mass.by_group * mass.counts.unsqueeze(1)).cpu()
+        return {"shares": shares, "counts": mass.counts.cpu(), "supported": supported.cpu()}
+
+    with progress_bar("crediting", len(queries), progress) as update:
+        found = ask.each(queries, read, batch_size=size, update=lambda done: update(done, ""))
+    by_query, credited, supported = (found[name].numpy() for name in ("shares", "counts", "supported"))
     sizes = np.bincount(group, minlength=len(listed))
     ranking, order, unequal = ranked([*names, UNLISTED], listed, sizes, by_query[credited], draws, seed)
-    everyone = np.full(len(run.samples), -1, dtype=np.int64)
-    everyone[active] = np.argsort(order)[group]
-    shared = np.zeros(len(run.samples))
-    shared[active] = by_sample / max(int(credited.sum()), 1)
+    places = np.full(len(run.samples), -1, dtype=np.int64)
+    places[active] = np.argsort(order)[group]
     return Credit(
         ranking=ranking,
         queries=len(queries),
@@ -399,8 +287,8 @@ def credit(
         k=k,
         weights=weights,
         by_query=by_query[:, order],
-        by_sample=shared,
-        group=everyone,
+        by_sample=by_sample / max(int(credited.sum()), 1),
+        group=places,
     )
 
 

@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.answers.evaluation import trained_rows
-from provnet.answers.explanation import active_network
-from provnet.base.batches import at_once
+from provnet.base.batches import at_once, pieces
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
@@ -191,10 +190,8 @@ def _distance(images: Tensor, one: np.ndarray, other: np.ndarray, device: torch.
     to a pixel to where it fits best.
     """
     found, size = [], at_once(images.shape[1:], device.type, PAIRS)
-    for start in range(0, len(one), size):
-        left, right = (
-            _small(images[torch.from_numpy(rows[start : start + size])].to(device), FINE) for rows in (one, other)
-        )
+    for some in pieces(len(one), size):
+        left, right = (_small(images[torch.from_numpy(rows[some])].to(device), FINE) for rows in (one, other))
         (left, left_mean, left_length), (right, right_mean, right_length) = _apart(left), _apart(right)
         moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
         cosine = torch.stack([(left * each).flatten(1).sum(1) for each in moved]).amax(0).double()
@@ -427,7 +424,6 @@ def debug(
     data = run.data(progress=progress) if data is None else data
     own = trained_rows(run, data, index)
     withheld = int(run.samples.withheld.sum())
-    net, _ = active_network(run)
     active = np.flatnonzero(~run.samples.withheld[own])
     if len(active) < len(own):
         own, data = own[active], data.select(active)
@@ -435,9 +431,9 @@ def debug(
         raise UsageError("there are no samples to look at: all are withheld or missing")
     samples = run.samples.select(own)
     labels = samples.labels
-    signals = sample_signals(run, net, data.images, labels, own, progress=progress)
+    signals = sample_signals(run, data.images, labels, own, progress=progress)
     near = others(signals.features, NEIGHBOURS, progress=progress)
-    branch = net.task_head is not None
+    branch = run.network.task_head is not None
     twice = duplicates(samples, data.images, near, device=signals.features.device)
     wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
     wrong = of_one_picture(wrong, labels, twice.group)

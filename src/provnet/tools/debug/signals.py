@@ -13,18 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.base.batches import at_once
+from provnet.answers.attributor import Answered, Attributor
+from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError
 from provnet.base.progress import progress_bar
-from provnet.heads.exemplar import ExemplarHead, unit
+from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.heads.support import held_out
-from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.bank import NOT_TRAINED
 from provnet.runs.run import Run
 
 BATCH = {"cpu": 512, "cuda": 4096}  # where samples are small
-SCORES = 2**24  # scores of keys held at a time
 SEED = 0  # of the search for the directions of spread: a run is debugged alike every time
 
 
@@ -49,28 +48,17 @@ class Signals:
 
 
 def sample_signals(
-    run: Run, net: ProvenanceNet, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
+    run: Run, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
 ) -> Signals:
-    """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,).
-
-    `net` is the run's network, or one that does not know withheld samples (`explanation.active_network`).
-    """
-    device = next(net.parameters()).device
-    step = at_once(images.shape[1:], device.type, BATCH[device.type])
-    features: list[Tensor] = []
-    raw: list[Tensor] = []
-    parts: list[tuple[Tensor, Tensor]] = []
-    net.eval()
-    with torch.inference_mode(), progress_bar("samples", len(images), progress) as update:
-        for start in range(0, len(images), step):
-            given = torch.tensor(labels[start : start + step]).to(device)
-            output = net(images[start : start + step].to(device), given)
-            features.append(unit(alike(net, output)))
-            raw.append(output.support_features.float())
-            parts.append((output.logits.float().cpu(), index_entropy(net, output).cpu()))
-            update(min(start + step, len(images)), "")
-    logits, entropy = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-    support = _support(torch.cat(raw), torch.tensor(labels, device=device), len(net.support.mean))
+    """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,)."""
+    ask = Attributor(run)
+    given = torch.tensor(labels, device=ask.device)
+    with progress_bar("samples", len(images), progress) as update:
+        found = ask.each(
+            images, _read, classes=given, most=BATCH[ask.device.type], update=lambda done: update(done, "")
+        )
+    logits, entropy = (found[name].numpy() for name in ("logits", "entropy"))
+    support = _support(found["raw"], given, len(run.network.support.mean))
     for name, values in (("class scores", logits), ("entropy of the index branch", entropy), ("support", support)):
         if not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))[0])
@@ -82,7 +70,16 @@ def sample_signals(
     if run.history is not None and len(run.history):
         course = run.history[:, index].astype(np.float32)
         course = np.where(course == NOT_TRAINED, np.nan, course)
-    return Signals(torch.cat(features), logits, entropy, support, course)
+    return Signals(found["features"], logits, entropy, support, course)
+
+
+def _read(answered: Answered) -> dict[str, Tensor]:
+    return {
+        "features": unit(answered.alike()),
+        "raw": answered.support_features,
+        "logits": answered.logits.cpu(),
+        "entropy": answered.entropy().cpu(),
+    }
 
 
 def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:
@@ -91,66 +88,6 @@ def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:
         torch.manual_seed(SEED)
         every = torch.arange(len(labels), device=labels.device)
         return np.asarray(held_out(features, labels, features, labels, every, classes)[0].cpu().numpy())
-
-
-def alike(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
-    """(B, D) features by which samples are compared: the keys' own, else the backbone's.
-
-    The hidden layers of a plain head are not used: a class-conditional one has the given label among its inputs.
-    """
-    return output.index_features if isinstance(net.index_head, ExemplarHead) else output.support_features
-
-
-def index_entropy(net: ProvenanceNet, output: ProvenanceOutput) -> Tensor:
-    """(B,) entropy of the distribution over training samples, as a share of that of equal weights.
-
-    >>> from provnet.heads.index_map import IndexMap
-    >>> from provnet.models.network import NetworkConfig
-    >>> from provnet.models.network import build
-    >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), IndexMap([0, 0, 1])).eval()
-    >>> bool((index_entropy(net, net(torch.zeros(5, 4))) <= 1).all())
-    True
-    """
-    head = net.index_head
-    if isinstance(head, ExemplarHead):
-        found, count = _entropy_over_keys(head, output)
-    else:
-        assert output.index_scores is not None
-        valid = head.valid(output.classes)
-        scores = output.index_scores.float()
-        if valid is not None:
-            scores = scores.masked_fill(~valid, -torch.inf)
-        log_share = torch.log_softmax(scores, 1)
-        found = -(log_share.exp() * log_share.clamp(min=-1e4)).sum(1)
-        count = valid.sum(1) if valid is not None else torch.full_like(found, scores.shape[1])
-    return (found / count.clamp(min=2).float().log()).clamp(0.0, 1.0)  # a class of one sample has entropy zero
-
-
-def _entropy_over_keys(head: ExemplarHead, output: ProvenanceOutput) -> tuple[Tensor, Tensor]:
-    """Entropy, and over how many keys; those of the class alone where the head looks within it."""
-    queries, scale = unit(output.index_features), head.scale
-    entropy, count = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
-    if not head.conditional:
-        entropy[:] = _entropy_of(queries, head, 0, head.index_map.n, scale)
-        return entropy, count + head.index_map.n
-    for each in sorted(set(output.classes.tolist())):
-        mine = output.classes == each
-        start, size = int(head.starts[each]), int(head.index_map.sizes[each])
-        entropy[mine] = _entropy_of(queries[mine], head, start, start + size, scale)
-        count[mine] = size
-    return entropy, count
-
-
-def _entropy_of(queries: Tensor, head: ExemplarHead, start: int, end: int, scale: Tensor) -> Tensor:
-    total, weighted = queries.new_zeros(len(queries)), queries.new_zeros(len(queries))
-    step = max(1, SCORES // max(len(queries), 1))
-    for first in range(start, end, step):
-        scores = scale * (queries @ head.bank.unpacked(slice(first, min(first + step, end))).t())
-        weights = torch.exp(scores - scale)  # a cosine is at most 1: nothing overflows
-        total += weights.sum(1)
-        weighted += (weights * scores).sum(1)
-    total = total.clamp_min(torch.finfo(torch.float32).tiny)
-    return total.log() + scale - weighted / total
 
 
 NEIGHBOURS = 30
@@ -183,14 +120,14 @@ def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> 
         return Neighbours(np.full((n, 1), -1), np.zeros((n, 1), dtype=np.float32))
     rows, cosines = [], []
     with progress_bar("neighbours", n, progress) as update:
-        for start in range(0, n, NEIGHBOUR_BATCH):
-            queries = features[start : start + NEIGHBOUR_BATCH]
+        for some in pieces(n, NEIGHBOUR_BATCH):
+            queries = features[some]
             found = top_k(queries, features, min(k + 1, n))
-            own = found.row == torch.arange(start, start + len(queries), device=found.row.device).unsqueeze(1)
+            own = found.row == torch.arange(some.start, some.stop, device=found.row.device).unsqueeze(1)
             own[~own.any(1), -1] = True  # so many equals that the sample itself is not among them: the last goes
             rows.append(found.row[~own].view(len(queries), -1).cpu())
             cosines.append(found.score[~own].view(len(queries), -1).cpu())
-            update(min(start + NEIGHBOUR_BATCH, n), "")
+            update(some.stop, "")
     return Neighbours(torch.cat(rows).numpy(), torch.cat(cosines).numpy())
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import attribute, equal_slots
-from provnet.answers.explanation import Explanation, active_network, explain, joined
+from provnet.answers.attributor import Attributor, explain
+from provnet.answers.explanation import Explanation
 from provnet.base.batches import at_once, keyed_generator
 from provnet.base.errors import NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, check_memory
@@ -214,21 +214,10 @@ def sources(run: Run | Fitted, made: Generated, k: int = 5) -> Explanation:
 def explain_latents(run: Run | Fitted, latents: np.ndarray, classes: np.ndarray | None, k: int = 5) -> Explanation:
     """The same for latents (n, L) and classes (n,), or without classes for those that the run predicts."""
     run = run_of(run)
-    net, kept = active_network(run)
-    k = whole("k", k)
-    vae_of(net.eval())
-    device = next(net.parameters()).device
-    equal = equal_slots(net, run.samples, "plain")
-    parts = []
-    with torch.inference_mode():
-        size = at_once(net.normalise.input_shape, device.type)
-        for start in range(0, len(latents), size):
-            rows = slice(start, start + size)
-            given = None if classes is None else torch.from_numpy(np.asarray(classes[rows])).to(device)
-            z = torch.from_numpy(np.asarray(latents[rows], dtype=np.float32)).to(device)
-            parts.append(attribute(net, answer_at(net, z, given), k, equal=equal))
-    found = joined(parts, run)
-    return found if kept is None else replace(found, index=np.where(found.index >= 0, kept[found.index], -1))
+    vae_of(run.network)
+    z = torch.from_numpy(np.asarray(latents, dtype=np.float32))
+    given = None if classes is None else torch.from_numpy(np.asarray(classes))
+    return Attributor(run)(z, k, classes=given, shape=run.config.network.input_shape, how=answer_at)
 
 
 FEWEST, MOST = 2, 200

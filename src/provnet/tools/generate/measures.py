@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-from provnet.answers.attribution import attribute, equal_slots
+from provnet.answers.attributor import Attributor
 from provnet.answers.evaluation import own_classes, trained_rows
-from provnet.answers.explanation import active_network
 from provnet.answers.metrics import frechet, group_hit
 from provnet.base.batches import at_once, keyed_generator
 from provnet.base.stats import Interval, t_quantile, wilson
@@ -144,26 +144,23 @@ def index_hits(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 
 @torch.inference_mode()
 def _answers(run: Run, data: ImageData, seed: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """By `mean` and `sample`: (n,) bool whether the class is right, and (n,) int64 the sample named within it."""
-    net, kept = active_network(run)
-    net, generator = net.eval(), keyed_generator(seed, DRAWN, 1)
-    device, equal = next(net.parameters()).device, equal_slots(net, run.samples, "plain")
-    right: dict[str, list[np.ndarray]] = {"mean": [], "sample": []}
-    found: dict[str, list[np.ndarray]] = {"mean": [], "sample": []}
-    few = at_once(data.shape, device.type, BATCH)
-    for start in range(0, len(data), BATCH):  # so many latents are drawn together, however many go through the network
-        rows = slice(start, start + BATCH)
-        labels = data.labels[rows].to(device)
-        seen = [posterior_of(net, images.to(device)) for images in torch.split(data.images[rows], few)]
+    ask, generator = Attributor(run), keyed_generator(seed, DRAWN, 1)
+    net, few = ask.network.eval(), ask.at_once(data.shape, most=BATCH)
+    z: dict[str, list[Tensor]] = {"mean": [], "sample": []}
+    for batch in torch.split(data.images, BATCH):  # so many latents are drawn together
+        seen = [posterior_of(net, images.to(ask.device)) for images in torch.split(batch, few)]
         posterior = Normal(*(torch.cat(values) for values in zip(*seen, strict=True)))
-        for where, z in (("mean", posterior.mean), ("sample", sample(posterior, generator))):
-            for some in torch.split(torch.arange(len(z), device=device), few):
-                answer = attribute(net, answer_at(net, z[some], labels[some]), 1, equal=equal)
-                right[where].append((answer.predicted == labels[some]).cpu().numpy())
-                found[where].append(answer.index[:, 0].cpu().numpy())
-    index = {where: np.concatenate(parts) for where, parts in found.items()}
-    if kept is not None:
-        index = {where: np.where(each >= 0, kept[each], -1) for where, each in index.items()}
-    return {where: np.concatenate(parts) for where, parts in right.items()}, index
+        z["mean"] += torch.split(posterior.mean, few)
+        z["sample"] += torch.split(sample(posterior, generator), few)
+    right: dict[str, np.ndarray] = {}
+    index: dict[str, np.ndarray] = {}
+    labels = torch.split(data.labels, [len(some) for some in z["mean"]])
+    for where, parts in z.items():
+        pairs = zip(parts, labels, strict=True)
+        found = ask.over(pairs, lambda answered: vars(answered.best(1)), how=answer_at)
+        right[where] = (found["predicted"].cpu() == data.labels).numpy()
+        index[where] = found["index"][:, 0].cpu().numpy()
+    return right, index
 
 
 @torch.inference_mode()

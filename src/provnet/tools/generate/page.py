@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
 from provnet.report.charts import Chart, line_chart
 from provnet.report.page import render
@@ -104,7 +105,7 @@ def sheet_png(cards: Sequence[ExplanationCard]) -> bytes:
     """
     shown, buffer = cards[:SHEET], io.BytesIO()
     length = len(shown) if len(shown) <= ONE_COLUMN else -(-len(shown) // 2)
-    columns = [explanation_png(shown[start : start + length]) for start in range(0, len(shown), length)]
+    columns = [explanation_png(shown[rows]) for rows in pieces(len(shown), length)]
     sheet = Image.new("RGB", (sum(one.width for one in columns), max(one.height for one in columns)), PAGE)
     for number, one in enumerate(columns):
         sheet.paste(one, (number * columns[0].width, 0))

@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from provnet.answers.attributor import Attributor, explain
 from provnet.answers.evaluation import own_classes, trained_rows
-from provnet.answers.explanation import Explanation, active_network, explain
-from provnet.base.batches import at_once
+from provnet.answers.explanation import Explanation
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import ExemplarHead, unit
 from provnet.runs.inputs import Fitted, checked, real, run_of, whole
 from provnet.runs.run import Run
 
@@ -65,27 +63,28 @@ def index_features(
     >>> import provnet
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
-    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> data = provnet.open_data("embedded").select(np.arange(40))
     >>> index_features(fit(data, config=train_config(epochs=1)), data.images).shape
     (40, 512)
     """
     run = run_of(run)
     images = checked(run, images, warn=False)
-    net = active_network(run)[0].eval()
-    device = next(net.parameters()).device
-    size = at_once(images.shape[1:], device.type, AT_ONCE) if batch_size is None else whole("batch_size", batch_size)
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, len(images), size):
-            found = net(images[start : start + size].to(device)).index_features.float()
-            found = unit(found) if isinstance(net.index_head, ExemplarHead) else found
-            parts.append(found.cpu())
-            if report is not None:
-                report(min(start + size, len(images)), "features")
-    features = np.asarray(torch.cat(parts).numpy())
+    report = report or _silent
+    found = Attributor(run).each(
+        images,
+        lambda answered: {"features": answered.placed().cpu()},
+        batch_size=batch_size,
+        most=AT_ONCE,
+        update=lambda done: report(done, "features"),
+    )
+    features = np.asarray(found["features"].numpy())
     if not np.isfinite(features).all():
         raise NonFiniteError("the index features are not finite; check the input and the weights (provnet verify)")
     return features
+
+
+def _silent(done: int, words: str) -> None:
+    """No report."""
 
 
 def embed(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from provnet.answers.attribution import equal_slots
+from provnet.answers.attributor import Attributor
 from provnet.answers.curves import Operating, Roc, auc, roc, tpr_at
 from provnet.base.errors import UsageError
 from provnet.base.progress import Update, progress_bar
@@ -25,7 +25,7 @@ from provnet.data.modalities.distort import copies_of
 from provnet.runs.inputs import Fitted, as_trained, checked, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
-from provnet.tools.membership.compute import SCORES, MemberScores, blank_network, decides, member_scores, network_scores
+from provnet.tools.membership.compute import SCORES, MemberScores, blank_network, decides, member_scores, scores_by
 from provnet.tools.membership.redrawn import untrained_with_keys
 
 RATES = (0.01, 0.001)
@@ -208,9 +208,9 @@ def audit(
     scored = partial(member_scores, run, warn=False, **settings)
     with progress_bar("auditing", size * (3 + len(copies)), progress) as update:
         clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
-        equal = equal_slots(unseen, (null or run).samples, "plain")
         told = partial(_tell, update, size, "a network that saw neither")
-        blank = _scored(partial(network_scores, unseen, equal=equal, **settings), sides, told)
+        stranger = Attributor(unseen, samples=(null or run).samples)
+        blank = _scored(partial(scores_by, stranger, **settings), sides, told)
         distorted = {}
         for number, (name, copy) in enumerate(copies.items()):
             told = partial(_tell, update, (2 + number) * size, name)
@@ -218,7 +218,7 @@ def audit(
         untrained, stored = untrained_with_keys(run, members.samples, own, seed), None
         if untrained is not None:
             told = partial(_tell, update, (2 + len(copies)) * size, "keys without training")
-            stored = _scored(partial(network_scores, untrained, **settings), sides, told)
+            stored = _scored(partial(scores_by, Attributor(untrained), **settings), sides, told)
         update(size * (3 + len(copies)), "done")
     members, nonmembers, kept = _named(clean, members, nonmembers, left_out)
     clean, blank = ([one.select(rows) for one, rows in zip(of, kept, strict=True)] for of in (clean, blank))

@@ -9,25 +9,23 @@ Letters: n pictures.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import Equal, attribute, equal_slots
-from provnet.answers.explanation import active_network
-from provnet.base.batches import at_once, fold
+from provnet.answers.attributor import Answered, Attributor
+from provnet.base.batches import fold
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.distort import Copy, of_all
-from provnet.heads.exemplar import ExemplarHead, unit
 from provnet.heads.index_map import IndexMap
+from provnet.heads.scores import spread_of
+from provnet.models.keys import draw_keys, key_head
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
-from provnet.runs.inputs import Fitted, checked, raw_tensor, run_of, whole
+from provnet.runs.inputs import Fitted, checked, raw_tensor, run_of
 from provnet.runs.run import Run
-from provnet.tools.membership.branches import best_match, index_spread, spread_of
 
 BATCH = {"cpu": 128, "cuda": 1024}  # pictures whose copies are drawn together; a network may take fewer at a time
 
@@ -83,64 +81,56 @@ def member_scores(
     """
     run = run_of(run)
     images = checked(run, images, warn=warn)
-    net, kept = active_network(run)
-    settings: dict[str, Any] = {"seed": seed, "first": first, "batch_size": batch_size, "update": update}
-    found = network_scores(net, images, copy=copy, equal=equal_slots(net, run.samples, "plain"), **settings)
-    return found if kept is None else replace(found, match=np.where(found.match >= 0, kept[found.match], -1))
+    return scores_by(Attributor(run), images, copy=copy, seed=seed, first=first, batch_size=batch_size, update=update)
 
 
-def network_scores(
-    net: ProvenanceNet,
+def scores_by(
+    ask: Attributor,
     images: Tensor | np.ndarray,
     *,
     copy: Copy | None = None,
-    equal: Equal | None = None,
     seed: int = 0,
     first: int = 0,
     batch_size: int | None = None,
     update: Callable[[int], None] | None = None,
 ) -> MemberScores:
-    """`member_scores` of a network, whoever made it; with `equal`, see `equal.equal_slots`, as `explain` names them."""
+    """`member_scores` of a network, whoever made it."""
     queries = raw_tensor(images)
     if queries.numel() == 0:
         raise UsageError("there is nothing to score: no pictures were given")
-    device = next(net.parameters()).device
-    most = BATCH[device.type]
-    few = at_once(queries.shape[1:], device.type, most) if batch_size is None else whole("batch_size", batch_size)
+    most = BATCH[ask.device.type]
+    few = ask.at_once(queries.shape[1:], batch_size, most)
     size = few if copy is None else most  # what is drawn must not depend on how many the network takes at a time
     copy = None if copy is None else of_all(copy, queries)
-    net.eval()
-    parts: list[dict[str, Tensor]] = []
-    with torch.inference_mode():
-        for start in range(0, len(queries), size):
-            batch = queries[start : start + size]
+
+    def batches() -> Iterator[tuple[Tensor, None]]:
+        done = 0
+        for batch in torch.split(queries, size):
             if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
                 raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
-            batch = batch if copy is None else copy(batch, fold(seed, first + start))
-            for some in torch.split(batch, few):
-                parts.append({name: value.cpu() for name, value in _scores(net, some.to(device), equal).items()})
-            if update is not None:
-                update(min(start + size, len(queries)))
-    columns = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
-    predicted, match = columns.pop("predicted"), columns.pop("match")
-    return MemberScores(columns, predicted, match)
+            drawn = batch if copy is None else copy(batch, fold(seed, first + done))
+            yield from ((some, None) for some in torch.split(drawn, few))
+            done += len(batch)
+
+    found = {name: column.numpy() for name, column in ask.over(batches(), _scores, update=update).items()}
+    predicted, match = found.pop("predicted"), found.pop("match")
+    return MemberScores(found, predicted, match)
 
 
-def _scores(net: ProvenanceNet, images: Tensor, equal: Equal | None) -> dict[str, Tensor]:
-    output = net(images)
-    named = attribute(net, output, 1, equal=equal)  # the one path to a sample, which refuses what is not finite
-    of_index, match = index_spread(net, output, equal), best_match(net, output, equal)
-    of_class = spread_of(output.logits.float())
-    return {
+def _scores(answered: Answered) -> dict[str, Tensor]:
+    best = answered.best(1)  # refuses what is not finite
+    of_index, match, of_class = answered.spread(), answered.match(), spread_of(answered.logits)
+    found = {
         "index_confidence": of_index.confidence,
         "index_entropy": -of_index.entropy,
         "class_confidence": of_class.confidence,
         "class_entropy": -of_class.entropy,
         "similarity": match.similarity,
         "contrast": match.contrast,
-        "predicted": named.predicted,
-        "match": named.index[:, 0],
+        "predicted": best.predicted,
+        "match": best.index[:, 0],
     }
+    return {name: value.cpu() for name, value in found.items()}
 
 
 def blank_network(config: NetworkConfig, like: ProvenanceNet, seed: int) -> ProvenanceNet:
@@ -156,17 +146,13 @@ def blank_network(config: NetworkConfig, like: ProvenanceNet, seed: int) -> Prov
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(fold(seed, 41))
         net = build(config, IndexMap(like.index_map.labels.cpu(), like.index_map.classes))
-        if isinstance(net.index_head, ExemplarHead):
-            head = net.index_head
-            head.open_keys(trained=False)
-            head.keys.copy_(unit(torch.randn(head.keys.shape)))
-            head.close_keys()
+        draw_keys(net)
     return net.to(device).eval()
 
 
 def decides(net: ProvenanceNet) -> str:
     """The score that a verdict on one picture rests on: what held best under distortion for this kind of head."""
-    return "contrast" if isinstance(net.index_head, ExemplarHead) else "similarity"
+    return "similarity" if key_head(net) is None else "contrast"
 
 
 SCORES = {

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from provnet.answers.attributor import Attributor
 from provnet.base.batches import at_once, fold
-from provnet.heads.exemplar import ExemplarHead, unit
-from provnet.heads.keys import pack
-from provnet.models.keys import exemplar_head, features_of, keys_of, restricted, with_keys
+from provnet.heads.keys import pack, unit
+from provnet.models.keys import exemplar_head, features_of, key_head, restricted, with_keys
 from provnet.models.network import ProvenanceNet
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
@@ -26,10 +26,11 @@ SAMPLES, NUMBERS = 256, 2**24  # of pixels compared at a time: samples, and floa
 
 
 class Redrawn(NamedTuple):
-    """A network whose weights are drawn anew down to a layer, and that layer in words."""
+    """A network whose weights are drawn anew down to a layer, that layer in words, and where the samples are in it."""
 
     words: str
     net: ProvenanceNet
+    places: Tensor
 
 
 def cascade(net: ProvenanceNet, chosen: Tensor, seed: int) -> Iterator[Redrawn]:
@@ -38,8 +39,9 @@ def cascade(net: ProvenanceNet, chosen: Tensor, seed: int) -> Iterator[Redrawn]:
     Of a network with keys only those of the samples `chosen` (n,) are copied, in that order. The network given stays as
     it is; those that come are one network, changed further with each step.
     """
-    small = restricted(net, chosen) if isinstance(net.index_head, ExemplarHead) else net
-    made = copy.deepcopy(small).eval()
+    keyed = key_head(net) is not None
+    made = copy.deepcopy(restricted(net, chosen) if keyed else net).eval()
+    places = torch.arange(len(chosen)) if keyed else chosen
     device = next(net.parameters()).device
     state = torch.Generator().manual_seed(fold(seed, 62)).get_state()
     for words, parts in layers(made):
@@ -49,7 +51,7 @@ def cascade(net: ProvenanceNet, chosen: Tensor, seed: int) -> Iterator[Redrawn]:
             for part in parts:
                 _draw(part)
             state = torch.random.get_rng_state()
-        yield Redrawn(words, made.to(device))
+        yield Redrawn(words, made.to(device), places)
 
 
 def layers(net: ProvenanceNet) -> list[tuple[str, list[nn.Module]]]:
@@ -81,11 +83,6 @@ def _layers(module: nn.Module) -> list[list[nn.Module]]:
 @torch.no_grad()
 def _draw(part: nn.Module) -> None:
     """As torch initialises its layers; what cannot reset itself becomes N(0, .02)."""
-    if isinstance(part, ExemplarHead):
-        part.open_keys(trained=False)
-        part.keys.copy_(unit(torch.randn(part.keys.shape)))
-        part.close_keys()
-        return
     for each in part.modules():
         reset = getattr(each, "reset_parameters", None)
         if callable(reset):
@@ -95,25 +92,11 @@ def _draw(part: nn.Module) -> None:
                 nn.init.normal_(values, 0.0, 0.02)
 
 
-@torch.no_grad()
 def index_scores(net: ProvenanceNet, images: Tensor, classes: Tensor, chosen: Tensor) -> Tensor:
     """(Q, n) scores of the samples `chosen` for raw images, as the index branch orders them; NaN outside the class."""
-    device = next(net.parameters()).device
-    head, parts = net.index_head, []
-    chosen = chosen.to(device)
-    keys = keys_of(head, chosen).unpacked() if isinstance(head, ExemplarHead) else None
-    for some in torch.split(torch.arange(len(images)), at_once(images.shape[1:], device.type)):
-        given = classes[some].to(device)
-        output = net(images[some].to(device), given if net.task_head is not None else None)
-        if keys is not None:
-            scores = unit(output.index_features) @ keys.t()
-        else:
-            scores = output.index_scores.float()[:, head.to_slot(chosen)]
-        if head.valid(given) is not None:
-            outside = head.index_map.labels[chosen] != given.unsqueeze(1)
-            scores = scores.masked_fill(outside, torch.nan)
-        parts.append(scores.cpu())
-    return torch.cat(parts)
+    given = classes if net.task_head is not None else None
+    found = Attributor(net).each(images, lambda answered: {"scores": answered.ranking(chosen).cpu()}, classes=given)
+    return found["scores"]
 
 
 @torch.no_grad()
@@ -146,7 +129,7 @@ def untrained_with_keys(run: Run, members: SampleTable, images: Tensor, seed: in
     >>> untrained_with_keys(run, data.samples, data.images).index_map.n
     40
     """
-    if not isinstance(run.network.index_head, ExemplarHead) or run.config.network.backbone == "custom":
+    if key_head(run.network) is None or run.config.network.backbone == "custom":
         return None
     known = {row.tobytes(): number for number, row in enumerate(run.samples.pixel_sha256)}
     rows = np.array([known.get(row.tobytes(), -1) for row in members.pixel_sha256], dtype=np.int64)

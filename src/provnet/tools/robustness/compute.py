@@ -22,16 +22,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import attribute, equal_slots
+from provnet.answers.attributor import Answered, Attributor
 from provnet.answers.evaluation import own_classes
-from provnet.answers.explanation import active_network
 from provnet.answers.metrics import any_at_k
-from provnet.base.batches import at_once
+from provnet.base.batches import pieces
 from provnet.base.errors import UsageError, choose_all
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
-from provnet.models.network import ProvenanceNet
 from provnet.runs.inputs import Fitted, run_of, whole
 from provnet.runs.run import Run
 from provnet.tools.robustness.conditions import ATTACKS, Attack, Condition, attack, distort, named
@@ -173,8 +171,8 @@ def measure(
     """
     run = run_of(run)
     test = _check(run, test)
-    net, kept = active_network(run)
-    isolated, single = is_isolated(run), net.task_head is None
+    ask = Attributor(run)
+    isolated, single = is_isolated(run), run.network.task_head is None
     low, high = _ends(test)
     clean: Answers | None = None
     rows: list[Row] = []
@@ -184,7 +182,7 @@ def measure(
             update(len(rows), one.name)
             few = np.arange(len(test)) if isinstance(one, Condition) else _spread(len(test), attacked)
             part = test if len(few) == len(test) else test.select(few)
-            found = _ask(run, net, kept, _changed(net, part, one, epsilon, seed, low, high))
+            found = _answers(run, ask, _changed(ask, part, one, epsilon, seed, low, high))
             clean = clean or found  # the clean condition comes first
             words = one.words if isinstance(one, Condition) else one.words(epsilon)
             before = Answers(clean.classes[few], clean.index[few], clean.supported[few])
@@ -239,18 +237,17 @@ def sample_keys_of(test: ImageData) -> Tensor:
 
 
 def _changed(
-    net: ProvenanceNet, test: ImageData, one: Condition | Attack, epsilon: float, seed: int, low: float, high: float
+    ask: Attributor, test: ImageData, one: Condition | Attack, epsilon: float, seed: int, low: float, high: float
 ) -> Iterator[Tensor]:
     """The pictures of a condition, a batch at a time, on the device."""
-    device = next(net.parameters()).device
-    size, keys = at_once(test.shape, device.type, BATCH[device.type]), sample_keys_of(test)
-    if isinstance(one, Attack) and size < BATCH[device.type]:
+    net, most = ask.network, BATCH[ask.device.type]
+    size, keys = ask.at_once(test.shape, most=most), sample_keys_of(test)
+    if isinstance(one, Attack) and size < most:
         size = max(1, size // 3)  # pictures are large, and gradients hold three times as much of each
     if isinstance(one, Attack) and net.task_head is None:
         size = min(size, 512)  # gradients of all index scores are held
-    for start in range(0, len(test), size):
-        rows = slice(start, start + size)
-        images = test.images[rows].to(device)
+    for rows in pieces(len(test), size):
+        images = test.images[rows].to(ask.device)
         if isinstance(one, Condition):
             yield distort(images, keys[rows], one, seed=seed, low=low, high=high)
         else:
@@ -258,23 +255,15 @@ def _changed(
             yield attack(net, images, labels, keys[rows], one, epsilon=epsilon, seed=seed, low=low, high=high)
 
 
-def _ask(run: Run, net: ProvenanceNet, kept: np.ndarray | None, batches: Iterator[Tensor]) -> Answers:
-    net.eval()
-    equal = equal_slots(net, run.samples, "plain")
-    classes, index, support = [], [], []
-    for images in batches:
-        with torch.inference_mode():
-            output = net(images)
-            found = attribute(net, output, min(K, net.index_map.n), equal=equal)
-            best = output.logits.topk(min(K, output.logits.shape[1]), dim=1).indices
-        classes.append(best.cpu().numpy())
-        index.append(found.index.cpu().numpy())
-        support.append(found.support.cpu().numpy())
-    named_ = np.concatenate(index)
-    if kept is not None:
-        named_ = np.where(named_ >= 0, kept[named_], -1)
-    supported = np.concatenate(support) >= run.config.threshold
-    return Answers(np.concatenate(classes), named_, supported)
+def _answers(run: Run, ask: Attributor, batches: Iterator[Tensor]) -> Answers:
+    def read(answered: Answered) -> dict[str, Tensor]:
+        best, logits = answered.best(K), answered.logits
+        classes = logits.topk(min(K, logits.shape[1]), dim=1).indices
+        return {"classes": classes.cpu(), "index": best.index.cpu(), "support": best.support.cpu()}
+
+    found = ask.over(((images, None) for images in batches), read)
+    classes, index, support = (found[name].numpy() for name in ("classes", "index", "support"))
+    return Answers(classes, index, support >= run.config.threshold)
 
 
 def _figures(

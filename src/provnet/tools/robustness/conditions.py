@@ -20,7 +20,7 @@ from torch import Tensor
 
 from provnet.base.batches import fold, normal, sample_keys, uniform
 from provnet.base.errors import UsageError, choose, choose_all
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.scores import summed
 from provnet.models.network import ProvenanceNet
 from provnet.runs.inputs import real
 
@@ -324,17 +324,8 @@ def class_scores(net: ProvenanceNet, images: Tensor) -> Tensor:
     none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
     index_features = net.index_trunk(features, none)
     head = net.index_head
-    each: Tensor = head(index_features, none).float()
-    members = _members(head) if isinstance(head, ExemplarHead) else net.members
-    top = each.detach().amax(1, keepdim=True)
-    sums: Tensor = (each - top).exp() @ members
-    return sums.clamp_min(torch.finfo(torch.float32).tiny).log() + top
-
-
-def _members(head: ExemplarHead) -> Tensor:
-    """(N, C) one-hot classes of the keys, in their order: by class."""
-    each, classes = head.index_map.sizes, head.index_map.classes
-    return F.one_hot(torch.arange(classes, device=each.device).repeat_interleave(each), classes).float()
+    each: Tensor = head(index_features, none)
+    return summed(each.float(), head.members())
 
 
 def _gradient(net: ProvenanceNet, unit: Tensor, truth: Tensor, low: float, high: float) -> Tensor:

@@ -16,16 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import Attributor, explain
 from provnet.answers.curves import auc, calibration_error
-from provnet.answers.explanation import active_network, explain
-from provnet.base.batches import at_once, fold
+from provnet.base.batches import fold
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Z95, Interval, wilson
 from provnet.data.modalities.distort import copies_of
-from provnet.heads.exemplar import ExemplarHead
-from provnet.runs.inputs import Fitted, checked, positions, raw_tensor, run_of, whole
+from provnet.models.keys import key_head
+from provnet.runs.inputs import Fitted, checked, positions, raw_tensor, run_of
 from provnet.runs.run import Run
 from provnet.tools.membership.redrawn import cascade, feature_scores, index_scores, pixel_scores
 
@@ -138,13 +137,8 @@ def support_of(run: Run | Fitted, images: Tensor | np.ndarray, batch_size: int |
     """(n,) support scores of raw pictures."""
     run = run_of(run)
     queries = checked(run, images, warn=False)
-    net, _ = active_network(run)
-    device = next(net.parameters()).device
-    size = at_once(queries.shape[1:], device.type) if batch_size is None else whole("batch_size", batch_size)
-    net.eval()
-    with torch.inference_mode():
-        parts = [attribute(net, net(batch.to(device)), 1).support.cpu() for batch in torch.split(queries, size)]
-    return np.asarray(torch.cat(parts).double().numpy())
+    found = Attributor(run).each(queries, lambda answered: {"support": answered.best(1).support}, batch_size=batch_size)
+    return np.asarray(found["support"].cpu().double().numpy())
 
 
 def _histogram(support: Mapping[str, np.ndarray], threshold: float, bins: int = 40) -> dict[str, tuple[float, ...]]:
@@ -348,21 +342,17 @@ def dependence(
     index = positions(index, len(run.samples))
     _check(run, queries, training, index)
     net, places = run.network.eval(), torch.from_numpy(index)
-    keyed = isinstance(net.index_head, ExemplarHead)
     with torch.inference_mode(), progress_bar("drawing weights anew", 12, progress) as update:
-        device = next(net.parameters()).device
-        batches = torch.split(queries, at_once(queries.shape[1:], device.type))
-        classes = torch.cat([net(batch.to(device)).classes.cpu() for batch in batches])
+        classes = Attributor(net).each(queries, lambda answered: {"classes": answered.classes})["classes"].cpu()
         trained = index_scores(net, queries, classes, places).numpy()
         outside = np.isnan(trained)
         pixels = np.where(outside, np.nan, pixel_scores(queries, training).numpy())
         steps, fresh = [], None
-        for number, (words, redrawn) in enumerate(cascade(net, places, seed)):
-            chosen = torch.arange(len(places)) if keyed else places
-            scores = index_scores(redrawn, queries, classes, chosen).numpy()
+        for number, (words, redrawn, known) in enumerate(cascade(net, places, seed)):
+            scores = index_scores(redrawn, queries, classes, known).numpy()
             steps.append(_step(words, trained, scores))
             update(min(number + 1, 11), words)
-        if keyed:
+        if key_head(net) is not None:
             scores = feature_scores(redrawn, queries, training).numpy()
             fresh = _step("the whole network, and keys made by it", trained, np.where(outside, np.nan, scores))
         update(12, "done")

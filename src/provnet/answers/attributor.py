@@ -1,0 +1,342 @@
+"""Attributor: the one way to ask a run.
+
+It does once what every question needs: withheld samples are unknown to the network, equal samples share their weight,
+the network is in evaluation mode and on its device, inputs go through it a few at a time, scores that are not finite
+are an error, and what a head counts becomes samples of the run's table. Nothing else in provnet makes a sample of what
+a head says; `tests/test_one_way.py` looks for it.
+
+Letters: B queries, K exemplars, N samples of the run, G groups.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provnet.answers.attribution import WEIGHTS, Attribution, attribute, check_samples, weights_of
+from provnet.answers.explanation import Explanation
+from provnet.base.batches import MOST, at_once
+from provnet.base.errors import NonFiniteError, UsageError, one_of
+from provnet.data.dataset import ImageData
+from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
+from provnet.models.keys import restricted
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
+from provnet.runs.run import Run
+from provnet.samples.identity import SampleTable
+
+MOST_BYTES = 64_000_000  # of inputs that are kept to be drawn
+Columns = Mapping[str, Tensor]
+Pass = Callable[[ProvenanceNet, Tensor, Tensor | None], ProvenanceOutput]
+
+
+def _look(net: ProvenanceNet, inputs: Tensor, classes: Tensor | None) -> ProvenanceOutput:
+    output: ProvenanceOutput = net(inputs, classes)
+    return output
+
+
+@final
+class Answered:
+    """What a network says of a batch. Samples are those of the run's table, whatever the head knows of them."""
+
+    def __init__(self, output: ProvenanceOutput, by: Attributor) -> None:
+        self._output, self._by = output, by
+
+    @cached_property
+    def _scores(self) -> Scores:
+        by = self._by
+        return by.network.scores(self._output, joint=by.weights == "joint", equal=by.equal)
+
+    @property
+    def logits(self) -> Tensor:
+        """(B, C) class scores in fp32."""
+        return self._output.logits.float()
+
+    @property
+    def classes(self) -> Tensor:
+        """(B,) the classes that the index branch was conditioned on."""
+        return self._output.classes
+
+    @property
+    def support_features(self) -> Tensor:
+        """(B, D) features that support is measured by, in fp32."""
+        return self._output.support_features.float()
+
+    def alike(self) -> Tensor:
+        """(B, D) features by which samples are compared: the keys' own, else the backbone's."""
+        return self._by.network.index_head.alike(self._output.index_features, self._output.support_features)
+
+    def placed(self) -> Tensor:
+        """(B, D) the last hidden layer of the index branch in fp32; of length one where there are keys."""
+        return self._by.network.index_head.placed(self._output.index_features.float())
+
+    def best(self, k: int) -> Attribution:
+        """The k samples with the largest weight, and class, confidence and support."""
+        found = attribute(self._by.network, self._output, k, self._by.weights, self._by.equal)
+        return replace(found, index=self._by._named(found.index))
+
+    def weight(self, index: Tensor) -> Tensor:
+        """(B, L) int64 samples -> (B, L) their weights, however far down they stand; 0 where one is withheld."""
+        check_samples(index, len(self.logits), self._by.count)
+        place = self._by._places(index)
+        found = weights_of(self._by.network, self._output, place.clamp(min=0), self._by.weights, self._by.equal)
+        return found.where(place >= 0, 0.0)
+
+    def credit(self, groups: Tensor, count: int, threshold: float, k: int = 0) -> tuple[Mass, Tensor]:
+        """Weights by group, and (B,) whether supported; `groups` (N,) int64 has that of each sample, 0 to count - 1.
+
+        With `k` only the k largest weights of each query. Queries that are not supported do not count.
+        """
+        best = self.best(max(k, 1))  # refuses what is not finite
+        supported = best.support >= threshold
+        if k > 0:
+            return mass_of(best.index, best.weight, groups, count, supported), supported
+        found = self._scores.mass(self._by._of_known(groups), count, supported)
+        return found._replace(by_sample=self._by._of_all(found.by_sample)), supported
+
+    def ranking(self, index: Tensor) -> Tensor:
+        """(n,) samples, none withheld -> (B, n) what they are ordered by; NaN outside of the class looked at."""
+        return self._scores.ranking(self._by._places(index.to(self.logits.device)))
+
+    def entropy(self) -> Tensor:
+        """(B,) entropy of the index branch's shares, as a share of that of equal ones; equal samples stay apart."""
+        return self._by.network.scores(self._output).entropy()
+
+    def spread(self) -> Spread:
+        """(B,) largest weight, and entropy in nats."""
+        return self._scores.spread()
+
+    def match(self) -> Match:
+        """(B,) similarity of the best match before it becomes a weight, and how far it stands out."""
+        return self._scores.match()
+
+
+@final
+class Attributor:
+    """Asks a run, or a network that belongs to none: such a one names samples by its own positions.
+
+    `weights` are the index branch's own shares, or `joint`: P(class) times the share within the sample's class.
+    `samples`, of a network alone, say which samples are equal.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> ask = Attributor(fit(data, config=train_config(epochs=1)))
+    >>> ask(data.images[:3], k=2).index.shape
+    (3, 2)
+    >>> {name: tuple(one.shape) for name, one in ask.each(data.images, lambda x: {"entropy": x.entropy()}).items()}
+    {'entropy': (40,)}
+    """
+
+    def __init__(
+        self, run: Run | Fitted | ProvenanceNet, weights: str = "plain", *, samples: SampleTable | None = None
+    ) -> None:
+        self.weights = one_of("weights", weights, WEIGHTS)
+        self._run: Run | None = None
+        self._kept: Tensor | None = None
+        self._equal: dict[str, Equal | None] = {}
+        if isinstance(run, ProvenanceNet):
+            self.network, self._samples, self.count = run, samples, run.index_map.n
+        else:
+            self._run = run_of(run)
+            self._samples, self.count = self._run.samples, len(self._run.samples)
+            self.network, kept = _active(self._run)
+            self._kept = None if kept is None else kept.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network lies."""
+        return next(self.network.parameters()).device
+
+    @property
+    def equal(self) -> Equal | None:
+        """The slots of equal samples, looked for once."""
+        if self.weights not in self._equal:
+            joint = self.weights == "joint" and self.network.task_head is not None
+            known = None if self._samples is None else self.network.index_head.equal(self._samples, joint=joint)
+            self._equal[self.weights] = known
+        return self._equal[self.weights]
+
+    def weighing(self, weights: str) -> Attributor:
+        """The same with other weights; the network is shared."""
+        other = copy(self)
+        other.weights = one_of("weights", weights, WEIGHTS)
+        return other
+
+    def __call__(
+        self,
+        inputs: Tensor,
+        k: int,
+        *,
+        classes: Tensor | None = None,
+        batch_size: int | None = None,
+        shape: Sequence[int] | None = None,
+        how: Pass = _look,
+    ) -> Explanation:
+        """Explain raw inputs (B, ...) by k samples each; the arguments as in `each`."""
+        assert self._run is not None, "a network alone has no table of samples"
+        k = whole("k", k)
+        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "how": how}
+        found = self.each(inputs, lambda answered: vars(answered.best(k)), **given)
+        columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
+        supported = columns["support"] >= self._run.config.threshold
+        return Explanation(**columns, supported=supported, samples=self._run.samples)
+
+    def each(
+        self,
+        inputs: Tensor,
+        read: Callable[[Answered], Columns],
+        *,
+        classes: Tensor | None = None,
+        batch_size: int | None = None,
+        most: int = MOST,
+        shape: Sequence[int] | None = None,
+        update: Callable[[int], None] | None = None,
+        how: Pass = _look,
+    ) -> dict[str, Tensor]:
+        """Ask about raw inputs (B, ...), a few at a time, and join the columns that `read` makes of each batch.
+
+        `classes` (B,) are what the index branch is conditioned on. `batch_size` inputs go through the network at a
+        time; None chooses by their `shape`, `most` where they are small. `how` is the pass through the network.
+        `update` is told how many are done. Columns stay where `read` leaves them.
+        """
+        size = self.at_once(inputs.shape[1:] if shape is None else shape, batch_size, most)
+        parts = torch.split(inputs, size)
+        given = [None] * len(parts) if classes is None else torch.split(classes, size)
+        return self.over(zip(parts, given, strict=True), read, update=update, how=how)
+
+    def over(
+        self,
+        batches: Iterable[tuple[Tensor, Tensor | None]],
+        read: Callable[[Answered], Columns],
+        *,
+        update: Callable[[int], None] | None = None,
+        how: Pass = _look,
+    ) -> dict[str, Tensor]:
+        """The same for batches that somebody else makes: inputs with classes or None."""
+        self.network.eval()
+        parts, done, device = [], 0, self.device
+        for inputs, classes in batches:
+            with torch.inference_mode():
+                given = None if classes is None else classes.to(device)
+                parts.append(read(Answered(how(self.network, inputs.to(device), given), self)))
+            done += len(inputs)
+            if update is not None:
+                update(done)
+        return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def at_once(self, shape: Sequence[int], batch_size: int | None = None, most: int = MOST) -> int:
+        """How many inputs of a shape go through the network at a time."""
+        return at_once(shape, self.device.type, most) if batch_size is None else whole("batch_size", batch_size)
+
+    # between the samples of the table and those that the network knows: these are all others without the withheld
+
+    def _named(self, index: Tensor) -> Tensor:
+        """Samples as the network counts them, -1 for none -> samples of the table."""
+        return index if self._kept is None else self._kept[index.clamp(min=0)].where(index >= 0, -1)
+
+    def _places(self, index: Tensor) -> Tensor:
+        """Samples of the table -> as the network counts them, -1 where one is withheld."""
+        if self._kept is None:
+            return index
+        place = torch.searchsorted(self._kept, index.contiguous()).clamp(max=len(self._kept) - 1)
+        return place.where(self._kept[place] == index, -1)
+
+    def _of_known(self, values: Tensor) -> Tensor:
+        """(N, ...) of the table -> those of samples that the network knows."""
+        return values if self._kept is None else values[self._kept]
+
+    def _of_all(self, values: Tensor) -> Tensor:
+        """The inverse; 0 for withheld samples."""
+        if self._kept is None:
+            return values
+        return values.new_zeros(self.count).index_copy_(0, self._kept, values)
+
+
+def _active(run: Run) -> tuple[ProvenanceNet, Tensor | None]:
+    """The run's network, and None; or where samples are withheld one that does not know their keys, and the others.
+
+    The second is (n,) int64, the index of each sample that may be named. It costs a copy of the keys.
+    """
+    if not run.samples.withheld.any():
+        return run.network, None
+    kept = torch.from_numpy(np.flatnonzero(~run.samples.withheld))
+    if len(kept) == 0:
+        raise UsageError(
+            "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
+        )
+    return restricted(run.network, kept), kept
+
+
+def explain(
+    run: Run | Fitted,
+    images: Tensor | np.ndarray | ImageData,
+    *,
+    k: int = 5,
+    classes: Tensor | np.ndarray | None = None,
+    batch_size: int | None = None,
+    weights: str = "plain",
+    warn: bool = True,
+) -> Explanation:
+    """Explain raw images (B, ...) of the run's input shape, or those of an ImageData; k above N is cut to N.
+
+    `run` may be a fitted classifier, as `provnet.load` gives it. Withheld samples are never named.
+
+    With `classes` (B,) a class-conditional network looks among the samples of these classes instead of the predicted
+    ones. Pictures whose values cannot lie in the range trained on (0..1 where bytes were) get a UserWarning, unless
+    `warn` is False because they were looked at before. `weights` are the index branch's own shares, or `joint`:
+    P(class) times the share within the sample's class. `batch_size` inputs go through the network at a time; None
+    chooses by their size (`provnet.base.batches`).
+
+    >>> from provnet.training.fit import fit
+    >>> from provnet.training.config import train_config
+    >>> import provnet
+    >>> data = provnet.open_data("embedded").select(torch.arange(40))
+    >>> run = fit(data, config=train_config(epochs=1))
+    >>> explain(run, data.images[:3], k=2).index.shape
+    (3, 2)
+    """
+    run, queries = run_of(run), _queries(images)
+    problem = range_problem(run.config.network, queries) if warn else None
+    if problem is not None:
+        warnings.warn(problem, UserWarning, stacklevel=2)
+    given = None if classes is None else _classes(run, classes, len(queries))
+    found = Attributor(run, weights)(queries, k, classes=given, batch_size=batch_size)
+    small = queries.numel() * queries.element_size() <= MOST_BYTES
+    return replace(found, images=queries.clone() if small else None)  # the caller may reuse its tensor
+
+
+def _queries(images: Tensor | np.ndarray | ImageData) -> Tensor:
+    queries = raw_tensor(images)
+    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+        raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
+    if queries.numel() == 0:
+        raise UsageError("there is nothing to explain: the input is empty")
+    return queries
+
+
+def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
+    """The classes asked for; those that the index branch cannot be conditioned on are refused."""
+    classes = raw_tensor(given).cpu()
+    if not run.config.network.network.startswith("class-conditional"):
+        raise UsageError(
+            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
+        )
+    if classes.shape != (n,) or classes.dtype != torch.int64:
+        raise UsageError(
+            f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
+        )
+    sizes = torch.bincount(torch.tensor(run.samples.labels), minlength=len(run.samples.class_names))
+    known = (classes >= 0) & (classes < len(sizes))
+    if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
+        raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
+    return classes
