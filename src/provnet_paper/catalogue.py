@@ -3,7 +3,8 @@
 A new one is a file and a line here. The file opens with a title, then Claim, Command, Expected, Device and Time, and
 ends with its EXPERIMENT: `cells(scale)` (for `tiny` a few seconds of embedded data), `section(results)` as Markdown and
 `figures(results)` as PNGs. A cell's `run(job)` returns JSON values; `figures` among them are name -> (rate, n), the
-rest (curves, counts, times) is kept as it is. Numbers of the paper go to paper.csv, sentences to remarks.csv.
+rest (curves, counts, times) is kept as it is. Numbers of the paper go to paper.csv, its sentences and how each is tested
+to claims.csv, remarks on single numbers to remarks.csv.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from pathlib import Path
 from provnet.base.atomic import write_bytes
 from provnet_paper.beside import table
 from provnet_paper.catalogue import EXPERIMENTS
-from provnet_paper.glance import at_a_glance, headline, in_short
+from provnet_paper.glance import at_a_glance, in_short
+from provnet_paper.judge import headline
 from provnet_paper.records import SCALES, Cell, Experiment, Results
 from provnet_paper.store import read_results, results_file
 
@@ -133,7 +134,7 @@ def _summary(
     """Claim, what was found and figures; `rest` is where everything else stands."""
     told = experiment.headings
     lines = [f"## {experiment.title}", "", *_paragraph("Claim", told["Claim"])]
-    lines += [*_found(results, body), *_left(experiment, results), *_pictures(experiment, results, figures)]
+    lines += [*_found(experiment, results, body), *_left(experiment, results), *_pictures(experiment, results, figures)]
     return [*lines, f"Every number and its evidence: [{Path(rest).stem}]({rest}) · `{told['Command']}`"]
 
 
@@ -222,7 +223,7 @@ def section(experiment: Experiment, results: Results, folder: Path, figures: Seq
         *_paragraph("Claim", told["Claim"]),
         *_paragraph("Expected", told["Expected"]),
     ]
-    lines += [*_found(results, body), *_paragraph("Time", told["Time"]), f"`{told['Command']}`", ""]
+    lines += [*_found(experiment, results, body), *_paragraph("Time", told["Time"]), f"`{told['Command']}`", ""]
     made = [*origins(results), *time_taken(results), ""] if results.cells else []
     lines += [*experiment.settings, *made, *_left(experiment, results), *_pictures(experiment, results, figures)]
     return [*lines, *(line[1:] if line.startswith("###") else line for line in body)]
@@ -240,11 +241,11 @@ def _paragraph(name: str, words: str) -> list[str]:
     return [textwrap.fill(f"*{name}.* {words[0].upper()}{words[1:]}", 120, break_on_hyphens=False), ""]
 
 
-def _found(results: Results, body: Sequence[str]) -> list[str]:
+def _found(experiment: Experiment, results: Results, body: Sequence[str]) -> list[str]:
     """Numbers and key figures in a paragraph, then a line a verdict."""
     if not results.cells:
         return []
-    key, *verdicts = in_short(body, headline(results))
+    key, *verdicts = in_short(body, headline(results, experiment.headline))
     listed = [textwrap.fill(f"- {one}", 120, subsequent_indent="  ", break_on_hyphens=False) for one in verdicts]
     return [*_paragraph("Found", key or "By sentence:"), *listed, ""]
 

@@ -19,31 +19,35 @@ compared sample by sample.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from provnet.base.stats import wilson
 from provnet.models.network import parameter_count
 from provnet_paper import networks, runs
-from provnet_paper.beside import (
+from provnet_paper.beside import chapter, mean, number, percent_of, rate, standings, summary
+from provnet_paper.judge import (
     Apart,
-    Finding,
-    chapter,
+    Both,
+    Known,
+    Look,
+    Seen,
+    Sign,
+    changed_more,
     counted,
+    findings,
     judged,
-    mean,
-    number,
-    percent_of,
-    standings,
-    summary,
+    kept_hits,
+    known,
+    larger_batches,
+    less,
+    of_results,
     told,
 )
-from provnet_paper.pairs import Both, kept_hits, known, larger_batches, less
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Printed, Result, Results, Scale, Told
+from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Printed, Result, Results, Scale, Told, printed
 from provnet_paper.samples import HEAD, copies_of, copy_figures
-from provnet_paper.sharing_claims import CLAIMS, CLOTHES, DIGITS, LEVELS, NAMES, PAIRS, SIZES, ours, papers
-from provnet_paper.sharing_curves import convergence, curve_of
+from provnet_paper.sharing_curves import CURVES, LEVELS, NAMES, PAIRS, SIZES, curve_of
 from provnet_paper.store import resolved
 from provnet_paper.two_cnns import TwoCnns, answers, built, pair, pair_hits, point, rates, shared_share, trained
 
@@ -83,7 +87,7 @@ def section(results: Results) -> list[str]:
     lines = [summary(results, "sharing")] if results.scale == "full" else []
     if results.cells and results.scale == "full":
         lines += ["", "The paper's sentences, on our results (and, in brackets, on the paper's own tables):"]
-    lines += told([*_sentences(results), *convergence(results)], results)
+    lines += told(findings(results, {**CURVES, "degrades small": _degrades_small}, papers), results)
     settings = {f"{size}-{level}": f"{NAMES[size]}, level {level}" for size in SIZES for level in LEVELS}
     lines += ["", RATES] if results.cells and results.scale == "full" else []
     for data in PAIRS.items():
@@ -120,7 +124,7 @@ def _explained(results: Results, paper: Printed) -> str:
     told_of = [f"- {name_of(paper)}: {number(ours.figure[0])}, paper {paper.text}"]
     for data, words in PAIRS.items():
         rates = [known(results, f"{data}/{size}-{level}", paper.figure) for level in LEVELS]
-        theirs = [papers(data, size, level, paper.figure).figure[0] for level in LEVELS]
+        theirs = [papers(f"{data}/{size}-{level}", paper.figure).figure[0] for level in LEVELS]
         each = ", ".join(percent_of(None if one is None else one.figure) for one in rates)
         gap = _level_4(results, data, size, paper.figure)
         last = f", level 4 less level 1 {gap}" if gap is not None else ""
@@ -145,17 +149,47 @@ def _level_4(results: Results, data: str, size: str, figure: str) -> Apart | Non
     return less(last, first)
 
 
-def _sentences(results: Results) -> list[Finding]:
-    look = ours(results)
-    found = []
-    for claim in CLAIMS:
-        here, there = list(claim.cases(look, claim.data)), list(claim.cases(papers, claim.data))
-        evidence = f"{counted(here)} (the paper's own tables: {judged(there, claim.said)}, {counted(there)})"
-        if claim.data == DIGITS:
-            evidence += f"; on FashionMNIST {counted(claim.cases(look, CLOTHES))}"
-        sentence = f"{claim.sentence} ({claim.where}):"
-        found.append(Finding(sentence, judged(here, claim.said), evidence, late=claim.late))
-    return found
+@cache
+def _theirs() -> dict[tuple[str, str], float]:
+    return {(f"{one.data}/{one.setting}", one.figure): one.value for one in printed("sharing")}
+
+
+def papers(cell: str, figure: str) -> Known:
+    """Looks into the paper's own tables.
+
+    >>> papers("mnist/small-4", "index_accuracy").figure
+    (0.919, 60000)
+    """
+    return Known((_theirs()[cell, figure], 60_000 if figure == "index_accuracy" else 10_000))
+
+
+def _degrades_small(results: Results) -> Seen:
+    """Small: level 4 below level 3 in memorisation, and by more on FashionMNIST than on MNIST."""
+    here, there = (_falls(look) for look in (of_results(results), papers))
+    return here, f"{counted(here)} (the paper's own tables: {judged(there)}, {counted(there)})"
+
+
+def _falls(look: Look) -> list[Sign]:
+    rates = [look(f"{data}/small-{level}", "index_accuracy") for data in ("fashion-mnist", "mnist") for level in (3, 4)]
+    falls = [less(rates[0], rates[1]), less(rates[2], rates[3])]
+    there = [one for one in rates if one is not None]
+    more = changed_more(there, ())[0] if len(there) == len(rates) else [None]
+    return [*(None if fall is None else fall.sign for fall in falls), *more]
+
+
+def _headline(results: Results) -> str:
+    """What was missed, and between which rates all pairs lie."""
+    parts = []
+    for data, words in PAIRS.items():
+        cells = [f"{data}/{size}-{level}" for size in SIZES for level in LEVELS]
+        each = []
+        for figure, name in (("class_accuracy", "class"), ("index_accuracy", "own index"), ("any_at_1", "consistency")):
+            found = sorted(one for cell in cells if (one := mean(results, cell, figure)) is not None)
+            each += [f"{name} {rate(found[0])} to {rate(found[-1])}"] if found else []
+        parts += [f"{words} {', '.join(each)}"] if each else []
+    low = [name_of(paper) for paper in missed(results)]
+    text = f"Missed: {'; '.join(low)}. " if low else ""
+    return f"{text}Lowest to highest of all pairs: {'; '.join(parts)}." if parts else text.rstrip()
 
 
 def _both(results: Results) -> list[Both]:
@@ -264,7 +298,7 @@ def _marks(axes: Any, results: Results, data: str, figure: str) -> None:
     for place, size in enumerate(SIZES):
         for level in LEVELS:
             at = place + (level - 2.5) * 0.2
-            ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(data, size, level, figure)
+            ours, theirs = mean(results, f"{data}/{size}-{level}", figure), papers(f"{data}/{size}-{level}", figure)
             if ours is not None:
                 low, high = (100 * end for end in _ends(ours))
                 look = {"marker": MARKS[level], "ms": 6, "color": STYLES[level][0], "clip_on": False}
@@ -355,4 +389,4 @@ def run(data: str, recipe: TwoCnns, job: Job) -> Told:
     }
 
 
-EXPERIMENT = Experiment("sharing", str(__doc__), cells, section, sharing_figures)
+EXPERIMENT = Experiment("sharing", str(__doc__), cells, section, sharing_figures, headline=_headline)

@@ -7,10 +7,14 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from provnet_paper.beside import BAR, MOST, Finding, apart, counted, judged
+from provnet_paper.judge import Seen, Sign, apart, counted
 from provnet_paper.records import Results, half_width
 from provnet_paper.samples import SOME as CURVE_N  # training samples of a point of the index curve
-from provnet_paper.sharing_claims import LEVELS, NAMES, PAIRS, SIZES
+
+PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
+SIZES = ("small", "medium", "large", "xlarge")
+LEVELS = (1, 2, 3, 4)
+NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
 
 PLATEAU = 20  # epochs within which CNN1 is said to reach its plateau
 NEAR = 0.9  # of its last accuracy: when CNN2 counts as converged
@@ -62,14 +66,8 @@ def rising(losses: Sequence[float]) -> float:
     return sum(ups) / len(ups) if ups else 0.0
 
 
-def convergence(results: Results) -> list[Finding]:
-    """The sentences on training dynamics."""
-    dynamics = [_plateau(results), _slower(results), _gradual(results), _faster(results), _not_in_small(results)]
-    return [*dynamics, _larger_faster(results), *_loss(results)]
-
-
-def _plateau(results: Results) -> Finding:
-    signs: dict[str, int | None] = {}
+def _plateau(results: Results) -> Seen:
+    signs: dict[str, Sign] = {}
     for cell in CELLS:
         curve = curve_of(results, cell)
         early = [row["class"] for row in curve if row["epoch"] <= PLATEAU]
@@ -79,28 +77,23 @@ def _plateau(results: Results) -> Finding:
     words = f"within {PLATEAU} epochs class accuracy came within the interval of its last value; {found}"
     later = ", ".join(f"`{cell}`" for cell, sign in signs.items() if sign == -1)
     words += f"; later: {later}" if later else ""
-    return Finding(
-        '"CNN1 classification typically plateaued within 20 epochs" (app. 7.6):', judged(signs.values(), MOST), words
-    )
+    return list(signs.values()), words
 
 
-def _slower(results: Results) -> Finding:
+def _slower(results: Results) -> Seen:
     curves = [curve_of(results, cell) for cell in CELLS]
-    signs = [_fewer(epochs_to(curve, "class"), epochs_to(curve, "index")) for curve in curves]
+    signs: list[Sign] = [_fewer(epochs_to(curve, "class"), epochs_to(curve, "index")) for curve in curves]
     words = f"epochs to {100 * NEAR:.0f} % of the last accuracy, CNN2 against CNN1; {counted(signs, sure=False)}"
-    return Finding('"CNN2 memorization exhibited slower, more gradual improvement" (app. 7.6):', judged(signs), words)
+    return signs, words
 
 
-def _gradual(results: Results) -> Finding:
+def _gradual(results: Results) -> Seen:
     """Whether CNN2 still gets surely better after half of the epochs."""
-    signs: list[int | None] = []
+    signs: list[Sign] = []
     for cell in CELLS:
         late = [row["index"] for row in curve_of(results, cell) if row["epoch"] >= LATE]
         signs.append(apart((late[-1], CURVE_N), (late[0], CURVE_N)).sign if len(late) > 1 else None)
-    claim = '"… gradual improvement throughout the 150-epoch training period" (app. 7.6; index accuracy surely rises '
-    claim += f"from epoch {LATE} to the last):"
-    none = all(sign is None for sign in signs)
-    return Finding(claim, judged(signs), "no curves" if none else f"CNN2; {counted(signs)}", late="" if none else BAR)
+    return signs, "no curves" if all(sign is None for sign in signs) else f"CNN2; {counted(signs)}"
 
 
 def _fewer(one: int | None, other: int | None) -> int | None:
@@ -108,7 +101,7 @@ def _fewer(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else (one < other) - (one > other)
 
 
-def _compare(results: Results, pairs: Sequence[tuple[str, str]]) -> tuple[list[int | None], list[str]]:
+def _compare(results: Results, pairs: Sequence[tuple[str, str]]) -> tuple[list[Sign], list[str]]:
     """Whether the first of each pair of cells reaches its accuracy in fewer epochs."""
     signs, told = [], []
     for first, second in pairs:
@@ -119,18 +112,16 @@ def _compare(results: Results, pairs: Sequence[tuple[str, str]]) -> tuple[list[i
     return signs, told
 
 
-def _faster(results: Results) -> Finding:
+def _faster(results: Results) -> Seen:
     pairs = [pair for data in PAIRS for size in ("large", "xlarge") for pair in _higher(data, size)]
     signs, told = _compare(results, pairs)
-    claim = '"Higher sharing levels accelerated CNN2 convergence in larger models" (app. 7.6):'
-    return Finding(claim, judged(signs), _epochs(signs, told))
+    return signs, _epochs(signs, told)
 
 
-def _not_in_small(results: Results) -> Finding:
+def _not_in_small(results: Results) -> Seen:
     signs, told = _compare(results, [pair for data in PAIRS for pair in _higher(data, "small")])
-    slower = [None if sign is None else 1 if sign < 1 else -1 for sign in signs]
-    claim = '"This effect was absent in Small models" (faster convergence at higher levels) (app. 7.6):'
-    return Finding(claim, judged(slower), _epochs(slower, told))
+    slower: list[Sign] = [None if sign is None else 1 if sign < 1 else -1 for sign in signs]
+    return slower, _epochs(slower, told)
 
 
 def _higher(data: str, size: str) -> list[tuple[str, str]]:
@@ -144,14 +135,14 @@ def _epochs(signs: Sequence[int | None], told: Sequence[str]) -> str:
     return f"epochs to {100 * NEAR:.0f} % of the last index accuracy; {counted(signs, sure=False)}: {'; '.join(told)}"
 
 
-def _larger_faster(results: Results) -> Finding:
+def _larger_faster(results: Results) -> Seen:
     every = {data: [(f"{data}/xlarge-{level}", f"{data}/small-{level}") for level in LEVELS] for data in PAIRS}
     signs, clothes = (_compare(results, every[data])[0] for data in PAIRS)  # sec. 4.4 speaks of MNIST alone
     words = (
         f"epochs to {100 * NEAR:.0f} % of the last index accuracy, XLarge against Small; {counted(signs, sure=False)}; "
         f"on FashionMNIST {counted(clothes, sure=False)}"
     )
-    return Finding('"the larger model converges faster" (sec. 4.4):', judged(signs), words)
+    return signs, words
 
 
 Measure = Callable[[Sequence[float]], float]
@@ -181,29 +172,20 @@ def _shares(unrest: Mapping[str, Sequence[float] | None]) -> str:
     return "; ".join(parts)
 
 
-POINTS = f"by {100 * MUCH:.0f} points against levels 1 to 3"
 WAY = "per cent of the way of CNN2's training loss that went up, levels 1 to 4: "
 
 
-def _loss(results: Results) -> list[Finding]:
-    """The sentences on smooth and unstable losses; the measures are ours, the paper gives none."""
-    return [_smooth(results), _unstable(results), _on_clothes(results), _calm(results)]
-
-
-def _smooth(results: Results) -> Finding:
-    signs: list[int | None] = []
+def _smooth(results: Results) -> Seen:
+    signs: list[Sign] = []
     for cell in CELLS:
         if not cell.endswith("-4"):
             each = [upward(one.told["loss"]["index"]) for one in results.cells.get(cell, {}).values()]
             signs.append(None if not each else 1 if statistics.fmean(each) < MUCH else -1)
-    claim = '"Level 1-3 sharing produced smooth, stable loss curves across all model sizes" (app. 7.6; less than '
-    claim += f"{100 * MUCH:.0f} % of the way of the loss is up):"
-    if all(sign is None for sign in signs):
-        return Finding(claim, judged(signs), "no curves")
-    return Finding(claim, judged(signs), f"CNN2; {counted(signs, sure=False)}", late=BAR)
+    none = all(sign is None for sign in signs)
+    return signs, "no curves" if none else f"CNN2; {counted(signs, sure=False)}"
 
 
-def _unstable(results: Results) -> Finding:
+def _unstable(results: Results) -> Seen:
     """By two measures that have to agree: how often the loss rises was set first, by how much when it was known."""
     often, far = (
         {words: _unrest(results, data, "small", measure) for data, words in PAIRS.items()}
@@ -213,37 +195,44 @@ def _unstable(results: Results) -> Finding:
         _agreed(_beyond(_more_at_4(one)), _beyond(_more_at_4(other)))
         for one, other in zip(often.values(), far.values(), strict=True)
     ]
-    claim = '"Level 4 sharing introduced instability in Small models" (app. 7.6; the loss rises in more epochs, and '
-    claim += f"more of its way is up, each {POINTS}):"
     if not any(often.values()):
-        return Finding(claim, judged(signs), "no curves")
+        return signs, "no curves"
     words = f"per cent of epochs in which CNN2's training loss rose, levels 1 to 4: {_shares(often)}; {WAY}"
     words += f"{_shares(far)}; the second was added when the results were known, as the first counts what a settled "
-    return Finding(claim, judged(signs), f"{words}loss wavers, too: a case needs both")
+    return signs, f"{words}loss wavers, too: a case needs both"
 
 
 def _agreed(one: int | None, other: int | None) -> int | None:
     return one if one == other else 0
 
 
-def _on_clothes(results: Results) -> Finding:
+def _on_clothes(results: Results) -> Seen:
     digits, clothes = (_more_at_4(_unrest(results, data, "small")) for data in PAIRS)
-    claim = '"… oscillating training loss, particularly on Fashion-MNIST" (app. 7.6; how much more of the way of the '
-    claim += f"loss is up at level 4 of Small, {100 * MUCH:.0f} points more on FashionMNIST):"
     if digits is None or clothes is None:
-        return Finding(claim, judged([None]), "no curves")
-    words = f"{100 * clothes:.0f} points against {100 * digits:.0f} on MNIST"
-    return Finding(claim, judged([_beyond(clothes - digits)]), words, late=BAR)
+        return [None], "no curves"
+    return [_beyond(clothes - digits)], f"{100 * clothes:.0f} points against {100 * digits:.0f} on MNIST"
 
 
-def _calm(results: Results) -> Finding:
+def _calm(results: Results) -> Seen:
     cases = {
         f"{words}, {NAMES[size]}": _unrest(results, data, size) for data, words in PAIRS.items() for size in SIZES[1:]
     }
     more = [_more_at_4(each) for each in cases.values()]
     signs = [None if one is None else -1 if one > MUCH else 1 for one in more]
-    claim = '"This instability disappeared in larger models" (app. 7.6; the way of the loss that is up does not grow '
-    claim += f"{POINTS}):"
     if not any(cases.values()):
-        return Finding(claim, judged(signs), "no curves")
-    return Finding(claim, judged(signs), f"{counted(signs, sure=False)}; {WAY}{_shares(cases)}", late=BAR)
+        return signs, "no curves"
+    return signs, f"{counted(signs, sure=False)}; {WAY}{_shares(cases)}"
+
+
+CURVES: dict[str, Callable[[Results], Seen]] = {
+    "plateau": _plateau,
+    "slower": _slower,
+    "gradual": _gradual,
+    "faster": _faster,
+    "not in small": _not_in_small,
+    "larger faster": _larger_faster,
+    "smooth": _smooth,
+    "unstable": _unstable,
+    "on clothes": _on_clothes,
+    "calm": _calm,
+}

@@ -18,11 +18,11 @@ from functools import partial
 from typing import Any
 
 from provnet_paper import networks
-from provnet_paper.beside import SEEDS, told
+from provnet_paper.judge import SEEDS, findings, told
 from provnet_paper.plots import against_paper
 from provnet_paper.recipes import DATA, SETTINGS
 from provnet_paper.records import Cell, Experiment, Job, Results, Scale, Told
-from provnet_paper.table2_words import findings, remarks, section_of
+from provnet_paper.table2_words import OWN, remarks, section_of
 
 # about how long on an H200: an epoch of the single branch takes 1.7 s there (docs/speed.md), the smaller ones by their
 # weights; 20 s and more go into drawing weights, and into asking all samples as they are and as changed copies
@@ -67,7 +67,7 @@ def run(data: str, setting: str, job: Job) -> Told:
 
 def section(results: Results) -> list[str]:
     """The table as Markdown, data set by data set."""
-    return section_of(results, remarks("table2"), claims=told(findings(results), results, SEEDS))
+    return section_of(results, remarks("table2"), claims=told(findings(results, OWN), results, SEEDS))
 
 
 EXPERIMENT = Experiment("table2", str(__doc__), cells, section, against_paper)

@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any
 
 from provnet_paper import networks
-from provnet_paper.beside import NOT_TESTED, Finding, ends, mean, spread, told
+from provnet_paper.beside import ends, mean, spread
+from provnet_paper.judge import NOT_TESTED, Finding, told
 from provnet_paper.plots import against_paper
 from provnet_paper.pretrained import BACKBONE, missing_package, pretrained
 from provnet_paper.recipes import DATA, MAIN, SETTINGS, Recipe, Setting, recipe_of, words_of

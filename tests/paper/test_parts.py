@@ -194,7 +194,7 @@ def test_drawings_change_pictures_and_nothing_else() -> None:
 
 def test_faces_are_counted_apart_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.r_[np.flatnonzero(FEW.samples.labels == 0)[:1], np.flatnonzero(FEW.samples.labels == 1)[:4]]
-    monkeypatch.setattr(vae, "_people", lambda data_dir, limit: FEW.select(rows))
+    monkeypatch.setattr(vae, "_vae_people", lambda data_dir, limit: FEW.select(rows))
     told = vae.run("lfw", "faces", Job(SCALES["tiny"], 0, device="cpu"))
     assert "pictures" not in told
     assert told["people"] == {"all": 2, "with_2_to_25": 1}
