@@ -39,8 +39,8 @@ from provnet_paper import networks
 from provnet_paper.beside import ends, spread, table
 from provnet_paper.beside import mean as figure_mean
 from provnet_paper.judge import Seen, Sign, apart, findings, told
+from provnet_paper.networks import DATA, MAIN
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet_paper.recipes import DATA, MAIN
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, standing
 from provnet_paper.store import resolved
 
@@ -260,14 +260,8 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, scale: Scale) -> Cell:
-    config: dict[str, Any] = {
-        "data": networks.source(data, scale),
-        "training": networks.recipe(data, "paper", {}, scale),
-        "samples": [scale.train, scale.test],
-        "networks": list(VARIANTS),
-    }
-    missing = partial(networks.missing, networks.source(data, scale))
-    return Cell(data, config, partial(run, data), seconds=190.0, missing=missing)
+    config = {"training": networks.recipe(data, "paper", {}, scale), "networks": list(VARIANTS)}
+    return networks.cell(data, data, scale, partial(run, data), 190.0, config)
 
 
 def run(data: str, job: Job) -> Told:

@@ -28,7 +28,7 @@ from provnet.answers.curves import auc
 from provnet.base.stats import Z95
 from provnet.data.dataset import ImageData
 from provnet.tools.debug.compute import Debugging, debug
-from provnet_paper import networks, runs
+from provnet_paper import networks
 from provnet_paper.beside import DASH, mean, table
 from provnet_paper.judge import Seen, Sign, findings, told
 from provnet_paper.plots import png, pyplot
@@ -268,12 +268,12 @@ def cells(scale: Scale) -> list[Cell]:
 def _cell(data: str, case: str, scale: Scale) -> Cell:
     config = {
         "network": "class-conditional",
-        "training": runs.recipe_words("paper", CHANGES, scale),
+        "training": networks.words_of_preset("paper", CHANGES, scale),
         "planted": {"samples": 0.0, "wrong": WRONG, "odd": ODD}[case],
         "limit": None if case == "samples" else FEW,
     }
     seconds = 50.0 if case == "samples" else 20.0
-    return runs.cell(f"{data}/{case}", data, scale, partial(run, data, case), seconds, config)
+    return networks.cell(f"{data}/{case}", data, scale, partial(run, data, case), seconds, config)
 
 
 def run(data: str, case: str, job: Job) -> Told:
@@ -288,8 +288,8 @@ def run(data: str, case: str, job: Job) -> Told:
         else:
             train, kind = odd_pictures(train, ODD, job.seed)
             planted = kind >= 0
-    found, _, _, told = runs.trained(
-        data, job, changes=CHANGES, given=train, network="class-conditional", **runs.light(job.scale)
+    found, _, _, told = networks.trained(
+        data, job, changes=CHANGES, given=train, network="class-conditional", **networks.light(job.scale)
     )
     seen = debug(found, train)
     if case == "samples":

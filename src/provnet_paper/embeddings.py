@@ -26,7 +26,7 @@ from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.map.compute import clusters_within, embed, index_features
-from provnet_paper import runs
+from provnet_paper import networks
 from provnet_paper.beside import against, counts, mean, number, percent_of, rate, summary
 from provnet_paper.judge import Seen, Sign, apart, beyond, findings, told
 from provnet_paper.plots import png, pyplot
@@ -267,7 +267,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, scale: Scale) -> Cell:
-    training = runs.recipe_words("paper", CHANGES, scale)
+    training = networks.words_of_preset("paper", CHANGES, scale)
     config = {
         "network": "class-conditional",
         "training": training,
@@ -275,13 +275,13 @@ def _cell(data: str, scale: Scale) -> Cell:
         "beside": BESIDE,
         "groups": GROUPS,
     }
-    return runs.cell(f"{data}/class-conditional", data, scale, partial(run, data), 120.0, config)
+    return networks.cell(f"{data}/class-conditional", data, scale, partial(run, data), 120.0, config)
 
 
 def run(data: str, job: Job) -> Told:
     """Train, attribute all test samples, lay out a part of the training samples, group some classes."""
-    found, train, test, told = runs.trained(
-        data, job, changes=CHANGES, part=(0.0, 0.6), network="class-conditional", **runs.light(job.scale)
+    found, train, test, told = networks.trained(
+        data, job, changes=CHANGES, part=(0.0, 0.6), network="class-conditional", **networks.light(job.scale)
     )
     seen = explain(found, test.images, k=5)
     truth = test.samples.labels

@@ -29,7 +29,7 @@ from provnet.data.dataset import ImageData
 from provnet.heads.exemplar import unit
 from provnet.heads.retrieval import top_k
 from provnet.models.network import ProvenanceNet
-from provnet_paper import runs
+from provnet_paper import networks
 from provnet_paper.beside import counts, ends, mean, spread, table
 from provnet_paper.judge import findings, told
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
@@ -184,16 +184,16 @@ def cells(scale: Scale) -> list[Cell]:
 def _cell(data: str, kind: str, scale: Scale) -> Cell:
     how = KINDS[kind]
     changes = {"epochs": EPOCHS, **how.get("changes", {})}
-    training = runs.recipe_words("fast", changes, scale)
+    training = networks.words_of_preset("fast", changes, scale)
     config = {"network": how["network"], "training": training, "drawings": list(DRAWINGS), "backbone": "medium"}
     seconds = 8.0 if kind == "untrained" else 30.0
-    return runs.cell(f"{data}/{kind}", data, scale, partial(run, data, kind, changes), seconds, config)
+    return networks.cell(f"{data}/{kind}", data, scale, partial(run, data, kind, changes), seconds, config)
 
 
 def run(data: str, kind: str, changes: dict[str, Any], job: Job) -> Told:
     """Train, then read the class off the features by two probes, on each way of drawing."""
     backbone = "small" if job.scale.name == "tiny" else "medium"
-    found, train, test, told = runs.trained(
+    found, train, test, told = networks.trained(
         data, job, preset="fast", changes=changes, network=KINDS[kind]["network"], backbone=backbone, part=(0.0, 0.7)
     )
     net = found.network

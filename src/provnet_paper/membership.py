@@ -27,7 +27,7 @@ from provnet.answers.metrics import index_hit
 from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData
 from provnet.tools.membership.audit import audit
-from provnet_paper import runs
+from provnet_paper import networks
 from provnet_paper.beside import DASH, ends, spread, table
 from provnet_paper.beside import mean as mean_of
 from provnet_paper.judge import findings, told
@@ -211,14 +211,18 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, scale: Scale) -> Cell:
-    config = {"network": "class-conditional", "training": runs.recipe_words("paper", CHANGES, scale), "drawn": DRAWN}
-    return runs.cell(f"{data}/class-conditional", data, scale, partial(run, data), 45.0, config)
+    config = {
+        "network": "class-conditional",
+        "training": networks.words_of_preset("paper", CHANGES, scale),
+        "drawn": DRAWN,
+    }
+    return networks.cell(f"{data}/class-conditional", data, scale, partial(run, data), 45.0, config)
 
 
 def run(data: str, job: Job) -> Told:
     """Train, then score members and others alike."""
-    found, train, test, told = runs.trained(
-        data, job, changes=CHANGES, network="class-conditional", **runs.light(job.scale)
+    found, train, test, told = networks.trained(
+        data, job, changes=CHANGES, network="class-conditional", **networks.light(job.scale)
     )
     members, others = (_drawn(one, job.seed) for one in (train, test))
     seen = audit(found, members, others, distort=False, seed=job.seed)

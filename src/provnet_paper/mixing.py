@@ -27,7 +27,7 @@ from provnet.answers.explanation import explain
 from provnet.answers.metrics import any_at_k, index_hit, majority_at_k
 from provnet.data.dataset import ImageData
 from provnet.heads.index_map import TargetSampler
-from provnet_paper import runs
+from provnet_paper import networks
 from provnet_paper.beside import chapter, mean, standings, summary
 from provnet_paper.judge import (
     Both,
@@ -229,15 +229,15 @@ def cells(scale: Scale) -> list[Cell]:
 
 def _cell(data: str, alpha: float, scale: Scale, *, printed: bool = False) -> Cell:
     changes = {} if printed else {"batch_size": BATCH}
-    config = {"alpha": alpha, "network": "single", "training": runs.recipe_words("paper", changes, scale)}
+    config = {"alpha": alpha, "network": "single", "training": networks.words_of_preset("paper", changes, scale)}
     name = f"{data}/{alpha:g}{AS_PRINTED if printed else ''}"
-    return runs.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 62.0, config)
+    return networks.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 62.0, config)
 
 
 def run(data: str, alpha: float, changes: dict[str, int], job: Job) -> Told:
     """Train one network and ask it about its own and about unseen samples."""
-    found, train, test, told = runs.trained(
-        data, job, changes=changes, network="single", alpha=alpha, **runs.light(job.scale)
+    found, train, test, told = networks.trained(
+        data, job, changes=changes, network="single", alpha=alpha, **networks.light(job.scale)
     )
     seen, own = explain(found, test.images, k=5), explain(found, train.images, k=5)
     truth, labels, rows = test.samples.labels, train.samples.labels, np.arange(len(train))

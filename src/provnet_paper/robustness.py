@@ -24,7 +24,7 @@ import numpy as np
 
 from provnet.tools.robustness.compute import measure
 from provnet.tools.robustness.conditions import CONDITIONS
-from provnet_paper import runs
+from provnet_paper import networks
 from provnet_paper.beside import counts, mean, percent_of, table
 from provnet_paper.judge import Apart, Seen, counted, difference, findings, told
 from provnet_paper.mixing import BATCH
@@ -311,10 +311,10 @@ def _cell(data: str, alpha: float | None, scale: Scale, *, printed: bool = False
         "alpha": alpha,
         "network": "class-conditional" if alpha is None else "single",
         "backbone": "paper-single",
-        "training": runs.recipe_words("paper", changes, scale),
+        "training": networks.words_of_preset("paper", changes, scale),
         "conditions": list(CONDITIONS),
     }
-    return runs.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 75.0, config)
+    return networks.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 75.0, config)
 
 
 def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> Told:
@@ -322,7 +322,7 @@ def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> To
     wishes: dict[str, Any] = {"network": "single", "alpha": alpha}  # as in `mixing`, so that its networks serve
     if alpha is None:
         wishes = {"network": "class-conditional", "backbone": "paper-single"}
-    found, _, test, told = runs.trained(data, job, changes=changes, **wishes | runs.light(job.scale))
+    found, _, test, told = networks.trained(data, job, changes=changes, **wishes | networks.light(job.scale))
     measured = measure(found, test, name="network", seed=0)  # the draws of the conditions are the same for all seeds
     figures: dict[str, Figure] = {}
     for row in measured.rows:

@@ -23,7 +23,7 @@ from typing import Any
 from provnet.base.stats import Z95, wilson
 from provnet.models.network import parameter_count
 from provnet.tools.subsets import index_subset
-from provnet_paper import networks, runs
+from provnet_paper import networks
 from provnet_paper.beside import chapter, mean, percent_of, rate, summary, table
 from provnet_paper.judge import (
     Both,
@@ -288,7 +288,7 @@ def _cell(data: str, way: str, share: int, scale: Scale, *, printed: bool = Fals
     name = PRINTED if printed else f"{data}/{way}-{share}"
     config: dict[str, Any] = {"pair": recipe.to_json(), "select": way, "share": share}
     seconds = 3.0 + (1.0 if printed else 0.3) * share + CHOOSING[way][0] + CHOOSING[way][1] * share
-    return runs.cell(name, data, scale, partial(run, data, way, share, recipe), seconds, config)
+    return networks.cell(name, data, scale, partial(run, data, way, share, recipe), seconds, config)
 
 
 def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:

@@ -35,7 +35,7 @@ from provnet.tools.generate import fit_generator, generate, generator_wishes, so
 from provnet.tools.generate.measures import index_hits, rebuilt
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet_paper import networks, runs
+from provnet_paper import networks
 from provnet_paper.beside import ends, mean, rate, spread, table
 from provnet_paper.judge import Seen, beyond, findings, told
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
@@ -261,7 +261,7 @@ def _cell(data: str, generator: str, scale: Scale) -> Cell:
     told = generator_wishes(generator, **_changes(scale))
     training = {name: value for name, value in told.pop("config").to_json().items() if name != "seed"}
     config = {**told, "training": training, "made": MADE, "judge_epochs": JUDGED, "at_most": AT_MOST}
-    return runs.cell(f"{data}/{generator}", data, scale, partial(run, data, generator), SECONDS[generator], config)
+    return networks.cell(f"{data}/{generator}", data, scale, partial(run, data, generator), SECONDS[generator], config)
 
 
 def _changes(scale: Scale) -> dict[str, Any]:

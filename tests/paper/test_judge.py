@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.judge import (
     HEADLINE,
     OURS,

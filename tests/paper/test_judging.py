@@ -13,10 +13,9 @@ import pytest
 
 from provnet.tools.robustness.conditions import CONDITIONS
 from provnet_paper.beside import summary
-from provnet_paper.catalogue import EXPERIMENTS
-from provnet_paper.glance import in_short
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.judge import CHANCE, ONE_SEED, PAIRED, counted, headline, told
-from provnet_paper.page import page, section
+from provnet_paper.page import in_short, page, section
 from provnet_paper.records import SCALES, Results
 from provnet_paper.robustness import OWN
 from provnet_paper.samples import packed, unpacked

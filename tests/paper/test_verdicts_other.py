@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from provnet_paper.catalogue import EXPERIMENTS
 from provnet_paper.debugging import of_kinds, widened
 from provnet_paper.embeddings import purity
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.membership import _rocs
 from provnet_paper.records import Figure, Results
 from provnet_paper.samples import by_chance, nearer, together
-from provnet_paper.sharing_curves import upward
+from provnet_paper.sharing import upward
 
 from .made_others import made
 
