@@ -478,7 +478,7 @@ Expected: of the 30 numbers of MNIST, FashionMNIST and CIFAR-10 at least 29 at o
 Device: one H200; `--scale tiny` runs on two CPU cores.
 Time: an estimated 15 minutes a seed of the three data sets, three cells at a time; Stanford Dogs 12 minutes more.
 
-Recipes are in `networks.py`. Exact index accuracy of keys is 100 % by construction once they are refreshed, so the share
-that was learned before, and the figures on changed copies, stand beside it.
+Recipes are in `networks.py`. Exact index accuracy of keys is 100 % by construction once they are refreshed, so the
+share that was learned before, and the figures on changed copies, stand beside it.
 """
 OURS = Experiment("table2-ours", ABOUT, cells_of_ours, section_of_ours, against_paper)
