@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
+from collections.abc import Callable, Mapping, Sequence
 
-from provnet.base.stats import Z95, wilson
 from provnet.report.text import percent
 from provnet_paper.records import (
     MET,
@@ -25,6 +21,7 @@ from provnet_paper.records import (
 )
 
 DASH = "–"
+FAR = 0.05  # so far above the paper's number a result says that the set-up differs
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
@@ -99,151 +96,6 @@ def tally(all_of: Sequence[Standing]) -> str:
         f"{of[MET]} met ({won} strictly above), {of[WITHIN]} within the interval, {of[MISSED]} missed, "
         f"{of[NOT_RUN]} not run, of {len(all_of)}"
     )
-
-
-OURS = "*Our question.* "
-CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
-NOT_CONFIRMED, UNDECIDED, NOT_TESTED = "not confirmed", "undecided", "not tested"
-ALL, MOST, SOME = "all", "most", "some"  # of its cases a sentence may speak of
-CHANCE = (
-    "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared as if "
-    "each had samples of its own, which makes intervals of differences wider than need be."
-)
-PAIRED = (
-    "Intervals hold the chance of the samples alone. Two networks that were asked the same samples are compared sample "
-    "by sample."
-)
-SEEDS = (
-    "Intervals of differences hold the chance of the samples and, where a network has several seeds, how far these lie "
-    "apart. Two networks that were asked the same samples are compared as if each had samples of its own."
-)
-ONE_SEED = (
-    "Every network was trained once: the luck of one training is not in the intervals, nor in the word *surely*. How "
-    "much that can be is told at the head of docs/results.md."
-)
-BAR, CASES = "the bar was set", "the cases were chosen"  # what of a finding may have come late
-FAR = 0.05  # so far above the paper's number a result says that the set-up differs
-
-
-@dataclass(frozen=True)
-class Apart:
-    """A difference of two rates with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def sign(self) -> int:
-        """1 where it is surely above 0, -1 where surely below, else 0."""
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
-
-    @property
-    def no_worse(self) -> int:
-        """1 where it is 0 or above, -1 where it is surely below; 0 where it is below, but that may be chance."""
-        return 1 if self.value >= 0 else min(self.sign, 0)
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:+.2f} points ({100 * self.low:+.2f} to {100 * self.high:+.2f})"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A sentence of the paper, or a question of ours, and what became of it.
-
-    `late`: what was settled by us when the results were known already (BAR, CASES), which the page says.
-    """
-
-    claim: str
-    verdict: str
-    evidence: str
-    ours: bool = False
-    late: str = ""
-
-
-def apart(one: Figure, other: Figure, comparisons: int = 1) -> Apart:
-    """The first rate less the second, as if each were counted on samples of its own; `pairs.less` is narrower.
-
-    Where the best or worst of several `comparisons` is looked for, the interval holds for all of them together.
-
-    >>> str(apart((0.99, 10_000), (0.98, 10_000)))
-    '+1.00 points (+0.66 to +1.34)'
-    """
-    variance = sum(rate * (1 - rate) / max(n, 1) + 1 / (4 * max(n, 1) ** 2) for rate, n in (one, other))
-    z = Z95 if comparisons == 1 else NormalDist().inv_cdf(1 - 0.025 / comparisons)
-    value, half = one[0] - other[0], z * math.sqrt(variance)
-    return Apart(value, value - half, value + half)
-
-
-def beyond(one: Figure | None, bar: float) -> int | None:
-    """1 where the Wilson interval of a rate, as it is printed, lies above a bar, -1 where below, else 0.
-
-    >>> beyond((0.9918, 10_000), 0.99), beyond((0.95, 10_000), 0.9), beyond((0.0, 10_000), 0.5), beyond(None, 0.5)
-    (0, 1, -1, None)
-    """
-    if one is None:
-        return None
-    found = wilson(min(one[0] * one[1], one[1]), one[1])
-    if found.low is None or found.high is None:
-        return None
-    return 1 if found.low > bar else -1 if found.high < bar else 0
-
-
-def judged(signs: Iterable[int | None], said: str = ALL) -> str:
-    """One verdict of many cases: 1 surely as claimed, -1 surely not, 0 too near to say, None not run.
-
-    Confirmed and contradicted need more than half of the cases that were run, and none against. A sentence that speaks
-    of MOST cases is confirmed by more than half, one that speaks of SOME by any, if fewer are against.
-
-    >>> judged([1, 1, 0]), judged([1, -1]), judged([1, 0]), judged([-1, -1, 0])
-    ('confirmed', 'holds in part', 'holds in part', 'contradicted')
-    >>> judged([-1, 0]), judged([0]), judged([None]), judged([1, None, None])
-    ('not confirmed', 'undecided', 'not tested', 'confirmed')
-    >>> judged([1, 1, -1], MOST), judged([1, 0, 0], SOME), judged([1, -1], SOME)
-    ('confirmed', 'confirmed', 'holds in part')
-    """
-    found = [sign for sign in signs if sign is not None]
-    if not found:
-        return NOT_TESTED
-    yes, no, half = found.count(1), found.count(-1), len(found) / 2
-    if yes:
-        enough = {ALL: yes > half and not no, MOST: yes > half, SOME: yes > no}
-        return CONFIRMED if enough[said] else MIXED
-    return CONTRADICTED if no > half else NOT_CONFIRMED if no else UNDECIDED
-
-
-def counted(signs: Iterable[int | None], *, sure: bool = True) -> str:
-    """The same in numbers; `sure` where signs were told from chance.
-
-    >>> counted([1, 0, -1, None])
-    'surely so in 1, surely not in 1, too near to say in 1, of 3 compared, 1 not run'
-    >>> counted([1, 0, 1], sure=False)
-    'so in 2, not in 0, alike in 1, of 3 compared'
-    """
-    cases = list(signs)
-    found = [sign for sign in cases if sign is not None]
-    if not found:
-        return f"{len(cases)} not run"
-    yes, no, near = (found.count(sign) for sign in (1, -1, 0))
-    of = f"of {len(found)} compared" + (f", {len(cases) - len(found)} not run" if len(found) < len(cases) else "")
-    if not sure:
-        return f"so in {yes}, not in {no}, alike in {near}, {of}"
-    return f"surely so in {yes}, surely not in {no}, too near to say in {near}, {of}"
-
-
-def told(findings: Sequence[Finding], results: Results, chance: str = "") -> list[str]:
-    """The sentences as a list; at smaller scales nothing is judged. `chance`: what intervals hold, if not the usual."""
-    if results.scale != "full" or not results.cells:
-        return []
-    lines = [
-        f"- {OURS if one.ours else ''}{one.claim} **{one.verdict}**: {one.evidence}"
-        f"{f'; {one.late} when the results were known' if one.late else ''}."
-        for one in findings
-    ]
-    pairs = any({"hits", "right"} & set(one.told) for seeds in results.cells.values() for one in seeds.values())
-    held = [chance or (PAIRED if pairs else CHANCE)] if any("points (" in line for line in lines) else []
-    alone = [ONE_SEED] if lines and all(len(seeds) == 1 for seeds in results.cells.values()) else []
-    return ["", *lines, *(["", " ".join([*held, *alone])] if held or alone else [])]
 
 
 def mean(results: Results, cell: str, figure: str) -> Figure | None:

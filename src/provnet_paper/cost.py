@@ -36,10 +36,11 @@ from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.loop import TrainingSet, fresh_state, train
 from provnet.training.setup import make_fabric, plan
 from provnet_paper import networks
-from provnet_paper.beside import SOME, Finding, apart, counted, ends, judged, spread, table, told
+from provnet_paper.beside import ends, spread, table
 from provnet_paper.beside import mean as figure_mean
+from provnet_paper.judge import Seen, Sign, apart, findings, told
+from provnet_paper.networks import DATA, MAIN
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet_paper.recipes import DATA, MAIN
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, standing
 from provnet_paper.store import resolved
 
@@ -68,49 +69,21 @@ def section(results: Results) -> list[str]:
         for name, words in WORDS.items():
             rows.append((DATA[data], words, *_cells(seeds, name)))
     head = ("data", "network", "class", "95 % interval", "n", "seeds", "parameters", "epoch", "a query alone")
-    lines = told(findings(results), results)
+    lines = told(findings(results, {"dearer": _dearer}), results)
     return [*lines, "", *table((*head, "one of 256 queries at once"), rows, left=2)]
 
 
-def findings(results: Results) -> list[Finding]:
-    """Both at once without loss of class accuracy, at the cost of size and time."""
-    signs: list[int | None] = []
-    larger: list[int | None] = []
-    lower: list[int | None] = []
-    gaps, ratios = [], []
+def _dearer(results: Results) -> Seen:
+    """Parameters and seconds of an epoch, as multiples of those of the class branch alone."""
+    signs: list[Sign] = []
+    parts = []
     for data in MAIN:
         seeds = list(results.cells.get(data, {}).values())
-        plain = figure_mean(results, data, "without")
         for name in list(WORDS)[1:] if seeds else ():
-            ours = figure_mean(results, data, name)
-            if ours is None or plain is None:
-                continue
-            gap = apart(ours, plain)
-            signs.append(gap.no_worse)
-            lower.append(-gap.sign)
-            gaps.append(f"{DATA[data]}, {name} {gap}")
             of = [mean(seeds, name, what) / mean(seeds, "without", what) for what in ("parameters", "epoch_seconds")]
-            larger.append(1 if min(of) > 1 else -1)
-            ratios.append(f"{DATA[data]}, {name} {of[0]:.2f} and {of[1]:.2f}")
-    return [
-        Finding(
-            "With an index branch classes are found as often as without:",
-            judged(signs),
-            "; ".join(gaps) or "not run",
-            ours=True,
-        ),
-        Finding(
-            '"The index head also adds computational cost" (sec. 6; parameters and seconds of an epoch, times those of '
-            "the class branch alone):",
-            judged(larger),
-            "; ".join(ratios) or "not run",
-        ),
-        Finding(
-            '"… and may impact main-task performance" (sec. 6; class accuracy below that of the class branch alone):',
-            judged(lower, SOME),
-            f"the differences above; {counted(lower)}" if gaps else "not run",
-        ),
-    ]
+            signs.append(1 if min(of) > 1 else -1)
+            parts.append(f"{DATA[data]}, {name} {of[0]:.2f} and {of[1]:.2f}")
+    return signs, "; ".join(parts) or "not run"
 
 
 def _cells(seeds: list[Result], name: str) -> tuple[str, ...]:
@@ -287,14 +260,8 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, scale: Scale) -> Cell:
-    config: dict[str, Any] = {
-        "data": networks.source(data, scale),
-        "training": networks.recipe(data, "paper", {}, scale),
-        "samples": [scale.train, scale.test],
-        "networks": list(VARIANTS),
-    }
-    missing = partial(networks.missing, networks.source(data, scale))
-    return Cell(data, config, partial(run, data), seconds=190.0, missing=missing)
+    config = {"training": networks.recipe(data, "paper", {}, scale), "networks": list(VARIANTS)}
+    return networks.cell(data, data, scale, partial(run, data), 190.0, config)
 
 
 def run(data: str, job: Job) -> Told:

@@ -28,8 +28,9 @@ from provnet.answers.curves import auc
 from provnet.base.stats import Z95
 from provnet.data.dataset import ImageData
 from provnet.tools.debug.compute import Debugging, debug
-from provnet_paper import networks, runs
-from provnet_paper.beside import DASH, NOT_TESTED, Finding, judged, mean, table, told
+from provnet_paper import networks
+from provnet_paper.beside import DASH, mean, table
+from provnet_paper.judge import Seen, Sign, findings, told
 from provnet_paper.plots import png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told
 from provnet_paper.samples import ODD_KINDS as KINDS
@@ -41,9 +42,6 @@ SHOWN = 5
 WRONG_LABELS = "wrong labels"
 PAPERS = {"samples": 60_000, "epochs": 80}
 Area = tuple[float, float, float]  # with the ends of its interval
-COMPLEMENTARY = (
-    'Where "a standard classification network might also detect anomalies, our approach is complementary" (sec. 5.3):'
-)
 USEFUL = 0.7  # area from which a measure counts as useful, which the paper does not define
 
 
@@ -64,7 +62,7 @@ def section(results: Results) -> list[str]:
                 one = next(iter(seeds.values()))
                 rows += _rows(results, cell, words, text, str(one.told["planted"]), str(len(seeds)))
     head = ("data", "planted", "which", "AUC of a low entropy", "AUC of `provnet debug`", "planted n")
-    lines = told(findings(results), results)
+    lines = told(findings(results, {"useful": _useful, "opposite": _opposite}), results)
     lines += ["", *table((*head, "seeds"), rows, left=3)] if rows else []
     text = (
         "Intervals of the table hold for one area each. Signals of `provnet debug` were weighed on planted errors, "
@@ -125,29 +123,17 @@ def suffix_of(kind: str) -> str:
     return f"_{kind.replace(' ', '_')}"
 
 
-def findings(results: Results) -> list[Finding]:
-    """Which way the entropy points, and whether it finds what was planted."""
-    found = [_useful(results)]
-    opposite: list[int] = []
-    for case, words in (("odd", "odd pictures"), ("wrong", WRONG_LABELS)):
-        signs, parts = [], []
-        for data, name in PAIRS.items():
-            one = area(results, f"{data}/{case}")
-            if one is not None:
-                value, low, high = one
-                signs.append(1 if low > 0.5 else -1 if high < 0.5 else 0)
-                parts.append(f"{name} AUC {value:.3f} ({low:.3f} to {high:.3f})")
-        claim = f"Anomalous samples have a low entropy, planted {words}:"
-        found.append(Finding(claim, judged(signs), "; ".join(parts) or "not run"))
-        opposite += [-sign for sign in signs] if case == "odd" else []
-    claim = "Atypical samples activate many neurons (the paper's next sentence, planted odd pictures):"
-    found.append(Finding(claim, judged(opposite), f"the same areas, read the other way{_by_kind(results)}"))
-    return [*found, Finding(COMPLEMENTARY, NOT_TESTED, "scores of the class branch alone were not kept beside it")]
+def _opposite(results: Results) -> Seen:
+    """The paper's next sentence says the reverse of planted odd pictures."""
+    found = [area(results, f"{data}/odd") for data in PAIRS]
+    signs: list[Sign] = [-1 if low > 0.5 else 1 if high < 0.5 else 0 for _, low, high in filter(None, found)]
+    return signs, f"the same areas, read the other way{_by_kind(results)}"
 
 
-def _useful(results: Results) -> Finding:
+def _useful(results: Results) -> Seen:
     """Whether one score, a low entropy, tells all that was planted from the rest well enough to be used."""
-    signs, parts, turned = [], [], []
+    signs: list[Sign] = []
+    parts, turned = [], []
     for case, words in (("odd", "odd pictures"), ("wrong", WRONG_LABELS)):
         for data, name in PAIRS.items():
             found = area(results, f"{data}/{case}")
@@ -156,14 +142,9 @@ def _useful(results: Results) -> Finding:
                 signs.append(1 if low >= USEFUL else -1 if high < USEFUL else 0)
                 parts.append(f"{name}, {words} {value:.3f} ({low:.3f} to {high:.3f})")
                 turned.append(1 - low)
-    claim = (
-        'Entropy is "a useful measure for spotting potential outliers" (judged as one score for all kinds and in one '
-    )
-    claim += f"direction, low for what is odd: an area of {USEFUL} or more):"
     if not parts:
-        return Finding(claim, judged(signs), "not run")
-    text = f"{'; '.join(parts)}; the other way round at most {max(turned):.3f}{_kinds_at_the_bar(results)}"
-    return Finding(claim, judged(signs), text)
+        return signs, "not run"
+    return signs, f"{'; '.join(parts)}; the other way round at most {max(turned):.3f}{_kinds_at_the_bar(results)}"
 
 
 def area(results: Results, cell: str, suffix: str = "") -> Area | None:
@@ -233,6 +214,16 @@ def _by_kind(results: Results) -> str:
     return f". By kind, intervals widened for {len(every)} comparisons: {text}" if kinds else ""
 
 
+def _headline(results: Results) -> str:
+    """The areas of both scores."""
+    parts = []
+    for data, words in PAIRS.items():
+        for case, planted in (("odd", "odd pictures"), ("wrong", "wrong labels")):
+            found = areas(results, f"{data}/{case}", "")
+            parts += [f"{words}, {planted} {' and '.join(found)}"] if DASH not in found else []
+    return f"AUC of a low entropy, and of `provnet debug`: {'; '.join(parts)}." if parts else ""
+
+
 def debugging_figures(results: Results) -> dict[str, bytes]:
     """A sheet a data set: a row a class, five samples of the highest entropy left, of the lowest right."""
     found = {}
@@ -277,12 +268,12 @@ def cells(scale: Scale) -> list[Cell]:
 def _cell(data: str, case: str, scale: Scale) -> Cell:
     config = {
         "network": "class-conditional",
-        "training": runs.recipe_words("paper", CHANGES, scale),
+        "training": networks.words_of_preset("paper", CHANGES, scale),
         "planted": {"samples": 0.0, "wrong": WRONG, "odd": ODD}[case],
         "limit": None if case == "samples" else FEW,
     }
     seconds = 50.0 if case == "samples" else 20.0
-    return runs.cell(f"{data}/{case}", data, scale, partial(run, data, case), seconds, config)
+    return networks.cell(f"{data}/{case}", data, scale, partial(run, data, case), seconds, config)
 
 
 def run(data: str, case: str, job: Job) -> Told:
@@ -297,8 +288,8 @@ def run(data: str, case: str, job: Job) -> Told:
         else:
             train, kind = odd_pictures(train, ODD, job.seed)
             planted = kind >= 0
-    found, _, _, told = runs.trained(
-        data, job, changes=CHANGES, given=train, network="class-conditional", **runs.light(job.scale)
+    found, _, _, told = networks.trained(
+        data, job, changes=CHANGES, given=train, network="class-conditional", **networks.light(job.scale)
     )
     seen = debug(found, train)
     if case == "samples":
@@ -342,4 +333,4 @@ def _shown(seen: Debugging, train: ImageData) -> Told:
     return {"pictures": pictures, "ids": ids, "classes": list(train.class_names)}
 
 
-EXPERIMENT = Experiment("debugging", str(__doc__), cells, section, debugging_figures)
+EXPERIMENT = Experiment("debugging", str(__doc__), cells, section, debugging_figures, headline=_headline)

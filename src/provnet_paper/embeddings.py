@@ -27,23 +27,9 @@ from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.map.compute import clusters_within, embed, index_features
-from provnet_paper import runs
-from provnet_paper.beside import (
-    CASES,
-    NOT_TESTED,
-    Finding,
-    against,
-    apart,
-    beyond,
-    counts,
-    judged,
-    mean,
-    number,
-    percent_of,
-    rate,
-    summary,
-    told,
-)
+from provnet_paper import networks
+from provnet_paper.beside import against, counts, mean, number, percent_of, rate, summary
+from provnet_paper.judge import Seen, Sign, apart, beyond, findings, told
 from provnet_paper.plots import png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, printed
 from provnet_paper.samples import bare, by_chance, draw, nearer, packed, together, unpacked
@@ -52,7 +38,6 @@ PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows
 NETWORK = "class-conditional"
 FIGURES = {"any_at_1": "attributed to their class", "class_accuracy": "classified"}
-AMBIGUOUS = 'They "are visually ambiguous, resembling multiple digit classes" (sec. 4.2):'
 DIGITS = "mnist"  # what sec. 4.2 says of misattributed samples it says of digits; the others stand beside
 LIKE = "nearer_than_own_class"
 AMONG = 10  # nearest samples on the map that are looked at
@@ -62,7 +47,7 @@ NOT_MEASURED = "these results were made before it was measured; the figures show
 def section(results: Results) -> list[str]:
     """The count of misattributed samples beside the paper's, and how many of them there are."""
     lines = [summary(results, "embeddings")] if results.scale == "full" else []
-    lines += told(findings(results), results)
+    lines += told(findings(results, OWN), results)
     for data, words in PAIRS.items():
         cell = f"{data}/{NETWORK}"
         if results.scale != "full" and cell not in results.cells:
@@ -96,68 +81,47 @@ def _ordered(given: dict[str, Any]) -> list[dict[str, Any]]:
     return [groups[label] for label in order if label in groups]
 
 
-def findings(results: Results) -> list[Finding]:
-    """The number of misattributed digits, where they lie on the map, what retrieved samples and groups look like."""
-    ambiguous = Finding(AMBIGUOUS, NOT_TESTED, "nobody was asked, and no measure was taken; the figures show some")
-    return [*_misattributed(results), _borders(results), ambiguous, _likeness(results), _styles(results)]
-
-
-def _misattributed(results: Results) -> list[Finding]:
+def _misattributed(results: Results) -> Seen | None:
     ours = mean(results, f"mnist/{NETWORK}", "any_at_1")
-    paper = next(one for one in printed("embeddings"))
     if ours is None:
-        return []
-    gap = apart(ours, (paper.value, 10_000))
+        return None
+    gap = apart(ours, (next(iter(printed("embeddings"))).value, 10_000))
     text = f"{ours[1] - round(ours[0] * ours[1])} of {ours[1]:,} of ours; attributed {percent_of(ours)}, {gap}"
-    claim = "No more than 94 of 10,000 test digits are misattributed (those that are misclassified, as samples are "
-    return [Finding(f"{claim}looked for within the predicted class):", judged([gap.no_worse]), text)]
+    return [gap.no_worse], text
 
 
-def _borders(results: Results) -> Finding:
+def _borders(results: Results) -> Seen:
     """Judged against other test samples only: training samples are memorised, so that all unseen ones may differ."""
-    signs, parts, unfair = [], [], []
+    signs: list[Sign] = []
+    parts, unfair = [], []
     for data, words in PAIRS.items():
         if (share := border_share(results, data)) is not None:
             missed, others = share
             gap, fair = apart(missed, others), bool(results.cells[f"{data}/{NETWORK}"][0].told["map"].get("right"))
-            signs += [gap.sign if fair else 0] if data == DIGITS else []
+            signs += [gap.sign if fair else 0] if data == DIGITS else []  # of which it is said
             unfair += [] if fair else [(words, f"{percent_of(others)} %")]
             shares = f"{percent_of(missed)} % of {missed[1]:,} against {percent_of(others)} % of {others[1]:,}"
             parts.append(f"{words} {shares} {'rightly attributed' if fair else 'training samples'}, {gap}")
-    claim = "They lie near the borders of clusters (no clusters are sought: two classes or more are among their ten "
-    claim += "nearest training samples on the map, more often than of rightly attributed test samples; judged on "
-    claim += "digits, of which it is said):"
     if unfair:
         names, at_borders = (" and ".join(one) for one in zip(*unfair, strict=True))
         parts.append(
             f"left open on {names}, where no other test samples are on the map: training samples are memorised, and "
             f"{at_borders} of them count as at a border too"
         )
-    # clothes counted, too, until it was seen that the sentence is of digits
-    return Finding(claim, judged(signs), "; ".join(parts) or "no map", late=CASES if parts else "")
+    return signs, "; ".join(parts) or "no map"
 
 
-def _likeness(results: Results) -> Finding:
+def _likeness(results: Results) -> Seen:
     """Against the sample of the right class that is named: what is retrieved has the predicted one by construction."""
     found = {words: mean(results, f"{data}/{NETWORK}", LIKE) for data, words in PAIRS.items()}
-    claim = (
-        'The samples retrieved for them "confirm the network organizes data by visual similarity rather than ground '
-    )
-    claim += (
-        'truth labels" (most are nearer, pixel by pixel, to the sample that is named than to the one that is named '
-    )
-    claim += "when the right class is given; judged on digits, of which it is said):"
     parts = [f"{words} {rate(one)} % of {one[1]:,}" for words, one in found.items() if one is not None]
-    return Finding(claim, judged([beyond(found[PAIRS[DIGITS]], 0.5)]), "; ".join(parts) or NOT_MEASURED)
+    return [beyond(found[PAIRS[DIGITS]], 0.5)], "; ".join(parts) or NOT_MEASURED
 
 
-def _styles(results: Results) -> Finding:
+def _styles(results: Results) -> Seen:
     """A group is a style as far as samples have those that look most like them in it."""
-    claim = (
-        'k-means within a class "reveals distinct writing styles" of digits and styles of dresses (for most samples '
-    )
-    claim += "the one of their class that is nearest pixel by pixel lies in the same group):"
-    signs, parts = [], []
+    signs: list[Sign] = []
+    parts = []
     for data, words in PAIRS.items():
         one = results.cells.get(f"{data}/{NETWORK}", {}).get(0)
         for group in [] if one is None else _ordered(one.told):
@@ -166,7 +130,23 @@ def _styles(results: Results) -> Finding:
                 signs.append(beyond((share, n), 0.5))
                 chance = f"by chance {number(group['by_chance'])} %"
                 parts.append(f'{words} "{group["name"]}" {rate((share, n))} % of {n:,}, {chance}')
-    return Finding(claim, judged(signs), "; ".join(parts) or NOT_MEASURED)
+    return signs, "; ".join(parts) or NOT_MEASURED
+
+
+OWN = {"misattributed": _misattributed, "borders": _borders, "likeness": _likeness, "styles": _styles}
+
+
+def _headline(results: Results) -> str:
+    """How many are misattributed, and how many of these lie near borders."""
+    missed = {words: mean(results, f"{data}/{NETWORK}", "any_at_1") for data, words in PAIRS.items()}
+    shares = [f"{words} {rate((1 - one[0], one[1]))} %" for words, one in missed.items() if one is not None]
+    near = []
+    for data, words in PAIRS.items():
+        found = border_share(results, data)
+        if found is not None and results.cells[f"{data}/{NETWORK}"][0].told["map"].get("right"):
+            near.append(f"{words} {' against '.join(f'{rate(one)} %' for one in found)}")
+    text = f"Misattributed test samples: {'; '.join(shares)}." if shares else ""
+    return text + (f" Of these near borders, against those rightly attributed: {'; '.join(near)}." if near else "")
 
 
 def border_share(results: Results, data: str) -> tuple[Figure, Figure] | None:
@@ -288,7 +268,7 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, scale: Scale) -> Cell:
-    training = runs.recipe_words("paper", CHANGES, scale)
+    training = networks.words_of_preset("paper", CHANGES, scale)
     config = {
         "network": "class-conditional",
         "training": training,
@@ -296,13 +276,13 @@ def _cell(data: str, scale: Scale) -> Cell:
         "beside": BESIDE,
         "groups": GROUPS,
     }
-    return runs.cell(f"{data}/class-conditional", data, scale, partial(run, data), 120.0, config)
+    return networks.cell(f"{data}/class-conditional", data, scale, partial(run, data), 120.0, config)
 
 
 def run(data: str, job: Job) -> Told:
     """Train, attribute all test samples, lay out a part of the training samples, group some classes."""
-    found, train, test, told = runs.trained(
-        data, job, changes=CHANGES, part=(0.0, 0.6), network="class-conditional", **runs.light(job.scale)
+    found, train, test, told = networks.trained(
+        data, job, changes=CHANGES, part=(0.0, 0.6), network="class-conditional", **networks.light(job.scale)
     )
     seen = explain(found, test.images, k=5)
     truth = test.samples.labels
@@ -393,4 +373,4 @@ def _real(index: np.ndarray) -> np.ndarray:
     return np.where(index >= 0, index, index[index >= 0][-1])
 
 
-EXPERIMENT = Experiment("embeddings", str(__doc__), cells, section, embeddings_figures)
+EXPERIMENT = Experiment("embeddings", str(__doc__), cells, section, embeddings_figures, headline=_headline)

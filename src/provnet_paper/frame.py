@@ -1,4 +1,11 @@
-"""reproduce: run the cells of an experiment that are not kept yet, one after the other or several at a time."""
+"""reproduce: run the cells of an experiment that are not kept yet, one after the other or several at a time.
+
+EXPERIMENTS is what `provnet reproduce` knows by name. A new one is a file and a line there. The file opens with a
+title, then Claim, Command, Expected, Device and Time, and ends with its EXPERIMENT: `cells(scale)` (for `tiny` a few
+seconds of embedded data), `section(results)` as Markdown and `figures(results)` as PNGs. A cell's `run(job)` returns
+JSON values; `figures` among them are name -> (rate, n), the rest (curves, counts, times) is kept as it is. Numbers of
+the paper go to paper.csv, its sentences and how each is tested to claims.csv, remarks on single numbers to remarks.csv.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +19,36 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from provnet.base.errors import UsageError
-from provnet_paper.catalogue import EXPERIMENTS
-from provnet_paper.records import SCALES, Cell, Job, OutOfTimeError, Result, Results, chosen
+from provnet_paper import (
+    cost,
+    debugging,
+    embeddings,
+    instance,
+    membership,
+    mixing,
+    robustness,
+    sharing,
+    subsets,
+    table2,
+    vae,
+)
+from provnet_paper.records import SCALES, Cell, Experiment, Job, OutOfTimeError, Result, Results, chosen
 from provnet_paper.store import free_memory, keep, kept, origin, resolved, write_results
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "table2": table2.EXPERIMENT,
+    "table2-ours": table2.OURS,
+    "cost": cost.EXPERIMENT,
+    "mixing": mixing.EXPERIMENT,
+    "subsets": subsets.EXPERIMENT,
+    "sharing": sharing.EXPERIMENT,
+    "robustness": robustness.EXPERIMENT,
+    "membership": membership.EXPERIMENT,
+    "debugging": debugging.EXPERIMENT,
+    "embeddings": embeddings.EXPERIMENT,
+    "vae": vae.EXPERIMENT,
+    "instance": instance.EXPERIMENT,
+}
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,9 @@ from provnet.data.dataset import ImageData
 from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.models.network import ProvenanceNet
-from provnet_paper import runs
-from provnet_paper.beside import Finding, apart, counts, ends, judged, mean, percent_of, spread, table, told
+from provnet_paper import networks
+from provnet_paper.beside import counts, ends, mean, spread, table
+from provnet_paper.judge import findings, told
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
 from provnet_paper.samples import DRAWINGS
@@ -58,7 +59,7 @@ def section(results: Results) -> list[str]:
     """The claim, then a table a data set and probe."""
     if not results.cells and not results.absent:
         return ["Not run yet; the paper has no numbers of this."]
-    lines = told(findings(results), results)
+    lines = told(findings(results, {}), results)
     for data, words in TITLES.items():
         there = [kind for kind in NETWORKS if f"{data}/{kind}" in results.cells]
         if not there:
@@ -79,55 +80,6 @@ def section(results: Results) -> list[str]:
                 rows.append((NETWORKS[kind], *(f"{spread(one)} ({ends(one)})" for one in found), str(len(seeds))))
             lines += ["", f"Class by {name}:", "", *table(("supervision", *ASKED.values(), "seeds"), rows)]
     return lines
-
-
-def findings(results: Results) -> list[Finding]:
-    """Index supervision against none and against classes."""
-    found = []
-    for data, words in TITLES.items():
-        index, drawn, given = (
-            mean(results, f"{data}/{kind}", "probe_plain_from_plain") for kind in ("index", "untrained", "class")
-        )
-        if index is None:
-            continue
-        if drawn is not None:
-            gap = apart(index, drawn)
-            text = f"linear probe {percent_of(index)} against {percent_of(drawn)} untrained, {gap}"
-            near, blank = (mean(results, f"{data}/{kind}", "knn_plain_from_plain") for kind in ("index", "untrained"))
-            signs = [gap.sign]
-            if near is not None and blank is not None:
-                other = apart(near, blank)
-                signs.append(other.sign)
-                text += f"; nearest neighbour {percent_of(near)} against {percent_of(blank)}, {other}"
-            claim = f'{words}: "memorization tasks implicitly learn semantic structure" (indices alone against no '
-            found.append(Finding(f"{claim}training; app. 7.6):", judged(signs), text))
-        if given is not None:
-            gap = apart(index, given)
-            text = f"linear probe {percent_of(index)} against {percent_of(given)} with classes, {gap}"
-            claim = f"{words}: indices are as good as class labels:"
-            found.append(Finding(claim, judged([gap.no_worse]), text, ours=True))
-        found += _transfer(results, data, words)
-    return found
-
-
-def _transfer(results: Results, data: str, words: str) -> list[Finding]:
-    """Which supervision gives more to sets that are drawn differently, the probe fitted on the same drawing or not."""
-    found = []
-    for way, fitted in (("same", "drawn so, too"), ("plain", "as they are")):
-        signs, parts = [], []
-        for name in ("turned", "inverted", "thickened"):
-            index, given = (mean(results, f"{data}/{kind}", f"probe_{name}_from_{way}") for kind in ("index", "class"))
-            if index is not None and given is not None:
-                gap = apart(index, given)
-                signs.append(gap.sign)
-                parts.append(f"{name} {percent_of(index)} against {percent_of(given)}, {gap}")
-        claim = (
-            f"{words}: indices carry over better than class labels to digits that are drawn differently, a probe "
-            f"fitted on digits {fitted}:"
-        )
-        claim = claim.replace("digits", "clothes") if data == "fashion-mnist" else claim
-        found += [Finding(claim, judged(signs), "; ".join(parts), ours=True)] if parts else []
-    return found
 
 
 def instance_figures(results: Results) -> dict[str, bytes]:
@@ -232,16 +184,16 @@ def cells(scale: Scale) -> list[Cell]:
 def _cell(data: str, kind: str, scale: Scale) -> Cell:
     how = KINDS[kind]
     changes = {"epochs": EPOCHS, **how.get("changes", {})}
-    training = runs.recipe_words("fast", changes, scale)
+    training = networks.words_of_preset("fast", changes, scale)
     config = {"network": how["network"], "training": training, "drawings": list(DRAWINGS), "backbone": "medium"}
     seconds = 8.0 if kind == "untrained" else 30.0
-    return runs.cell(f"{data}/{kind}", data, scale, partial(run, data, kind, changes), seconds, config)
+    return networks.cell(f"{data}/{kind}", data, scale, partial(run, data, kind, changes), seconds, config)
 
 
 def run(data: str, kind: str, changes: dict[str, Any], job: Job) -> Told:
     """Train, then read the class off the features by two probes, on each way of drawing."""
     backbone = "small" if job.scale.name == "tiny" else "medium"
-    found, train, test, told = runs.trained(
+    found, train, test, told = networks.trained(
         data, job, preset="fast", changes=changes, network=KINDS[kind]["network"], backbone=backbone, part=(0.0, 0.7)
     )
     net = found.network

@@ -27,15 +27,15 @@ from provnet.answers.metrics import index_hit
 from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData
 from provnet.tools.membership.audit import audit
-from provnet_paper import runs
-from provnet_paper.beside import CASES, DASH, Finding, beyond, counted, ends, judged, percent_of, spread, table, told
+from provnet_paper import networks
+from provnet_paper.beside import DASH, ends, spread, table
 from provnet_paper.beside import mean as mean_of
+from provnet_paper.judge import findings, told
 from provnet_paper.plots import BLUE, ORANGE, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
 
 PAPERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 ALL = {**PAPERS, "stanford-dogs": "Stanford Dogs (not among the paper's four)"}
-CLOSE = 0.99  # what "close to perfect" is taken to mean
 SIDES = ("members", "nonmembers")
 INDEX_FOUND = {"index_accuracy": 1, "index_at_5": 5}  # own index given the class, among so many
 ROWS = {
@@ -83,7 +83,7 @@ def section(results: Results) -> list[str]:
                 )
             )
     head = ("data", "score", "AUC", "95 % interval, first seed", "members found at 1 % false", "AUC untrained")
-    lines = told(findings(results), results)
+    lines = told(findings(results, {}), results)
     lines += ["", *table((*head, "members / others", "seeds"), rows, left=2), *_lookup(results)]
     return [
         *lines,
@@ -129,79 +129,6 @@ def _lookup(results: Results) -> list[str]:
             found.append(f"{words} {hits['members']['value']:.0%} and {hits['nonmembers']['value']:.0%}")
     text = "Found by the hash of their pixels alone, members and others: "
     return ["", f"{text}{'; '.join(found)}. Only where pictures are changed does a network say more."] if found else []
-
-
-def findings(results: Results) -> list[Finding]:
-    """The index found, near perfect areas, the class branch lower, on the paper's data sets; by both scores."""
-    claims = {
-        "confidence": (
-            f'The AUC of the index branch is "consistently close to perfect" (at least {CLOSE}):',
-            "The class branch separates members less:",
-        ),
-        "entropy": (
-            f"Similar trends with the entropy (app. 7.7), index branch at least {CLOSE}:",
-            "Similar trends with the entropy, class branch less:",
-        ),
-    }
-    scores = [one for score, of_both in claims.items() for one in _of_score(results, score, *of_both)]
-    return [_found(results), _members_higher(results), *scores]
-
-
-def _members_higher(results: Results) -> Finding:
-    """Said after both branches were named, so of both: whether an area is surely above a half."""
-    signs: list[int | None] = []
-    parts = []
-    for branch in ("index", "class"):
-        areas: dict[str, str] = {}
-        for data, words in PAPERS.items():
-            seeds = list(results.cells.get(cell_of(data), {}).values())
-            area = seeds[0].told["auc"][f"{branch}_confidence"] if seeds else None
-            signs.append(None if area is None else 1 if area["low"] > 0.5 else -1 if area["high"] < 0.5 else 0)
-            areas |= {} if area is None else {words: f"{area['value']:.4f} ({area['low']:.4f} to {area['high']:.4f})"}
-        parts += [f"{branch} branch {', '.join(f'{words} {text}' for words, text in areas.items())}"] if areas else []
-    claim = (
-        '"training samples (members) exhibited significantly higher confidence compared to test samples" (sec. 5.4; '
-    )
-    claim += "AUC of either branch above 0.5):"
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=CASES)
-
-
-def _found(results: Results) -> Finding:
-    signs: list[int | None] = []
-    parts = []
-    for data, words in PAPERS.items():
-        each = [mean_of(results, cell_of(data), name) for name in INDEX_FOUND]
-        signs += [beyond(one, CLOSE) for one in each]
-        rates = [percent_of(one) for one in each if one is not None]
-        parts += [f"{words} {' and '.join(rates)}"] if rates else []
-    claim = (
-        'The index accuracy (top 1 and top 5) reaches "near-perfect levels across all datasets" '
-        f"(at least {CLOSE}, given the class; sec. 5.4):"
-    )
-    if not parts:
-        text = "it was not measured on these networks; `table2` has it for such networks trained for longer"
-        return Finding(claim, judged(signs), text)
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}")
-
-
-def _of_score(results: Results, score: str, first: str, second: str) -> list[Finding]:
-    near, lower, told_near, told_lower = [], [], [], []
-    for data, words in PAPERS.items():
-        seeds = list(results.cells.get(cell_of(data), {}).values())
-        if not seeds:
-            continue
-        index, of_class = (seeds[0].told["auc"][f"{branch}_{score}"] for branch in ("index", "class"))
-        near.append(1 if index["low"] >= CLOSE else -1 if index["high"] < CLOSE else 0)
-        lower.append(1 if of_class["high"] < index["low"] else -1 if of_class["low"] > index["high"] else 0)
-        told_near.append(f"{words} {index['value']:.4f} ({index['low']:.4f} to {index['high']:.4f})")
-        told_lower.append(f"{words} {of_class['value']:.4f} ({of_class['low']:.4f} to {of_class['high']:.4f})")
-    left = [words for data, words in PAPERS.items() if cell_of(data) not in results.cells]
-    here = f" (on {len(near)} of the paper's {len(PAPERS)} data sets)"
-    here += f"; {len(left)} not run: {', '.join(left)}" if left else ""
-    return [
-        Finding(first, judged(near), f"{'; '.join(told_near)}{here}" if near else "not run"),
-        Finding(second, judged(lower), f"{'; '.join(told_lower)}{here}" if lower else "not run"),
-    ]
 
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)))
@@ -284,14 +211,18 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, scale: Scale) -> Cell:
-    config = {"network": "class-conditional", "training": runs.recipe_words("paper", CHANGES, scale), "drawn": DRAWN}
-    return runs.cell(f"{data}/class-conditional", data, scale, partial(run, data), 45.0, config)
+    config = {
+        "network": "class-conditional",
+        "training": networks.words_of_preset("paper", CHANGES, scale),
+        "drawn": DRAWN,
+    }
+    return networks.cell(f"{data}/class-conditional", data, scale, partial(run, data), 45.0, config)
 
 
 def run(data: str, job: Job) -> Told:
     """Train, then score members and others alike."""
-    found, train, test, told = runs.trained(
-        data, job, changes=CHANGES, network="class-conditional", **runs.light(job.scale)
+    found, train, test, told = networks.trained(
+        data, job, changes=CHANGES, network="class-conditional", **networks.light(job.scale)
     )
     members, others = (_drawn(one, job.seed) for one in (train, test))
     seen = audit(found, members, others, distort=False, seed=job.seed)

@@ -27,20 +27,19 @@ from provnet.answers.evaluation import NEVER
 from provnet.answers.metrics import any_at_k, index_hit, majority_at_k
 from provnet.data.dataset import ImageData
 from provnet.heads.index_map import TargetSampler
-from provnet_paper import runs
-from provnet_paper.beside import (
-    Apart,
-    Finding,
-    beyond,
-    chapter,
-    judged,
-    mean,
-    percent_of,
-    standings,
-    summary,
+from provnet_paper import networks
+from provnet_paper.beside import chapter, mean, standings, summary
+from provnet_paper.judge import (
+    Both,
+    Seen,
+    Sign,
+    about,
+    findings,
+    kept_hits,
+    known,
+    larger_batches,
     told,
 )
-from provnet_paper.pairs import Both, Known, kept_hits, known, larger_batches, less
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Result, Results, Scale, Told
 from provnet_paper.samples import HEAD, bare, copies_of, copy_figures, joined, packed, unpacked
@@ -48,7 +47,6 @@ from provnet_paper.samples import HEAD, bare, copies_of, copy_figures, joined, p
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 PRINTED, AS_PRINTED = ("mnist", 0.3), "-as-printed"  # a network that is trained with the printed batch, too
-LOST = 0.01  # of the training samples found by their own index: less is no memory
 SHOWN, SHOWN_ALPHAS = 3, (0.0, 0.3, 0.7, 1.0)  # test samples that are drawn, and for which α
 WRONG = "#c0392b"
 ABOVE = (
@@ -71,13 +69,12 @@ TEXTS = """Class accuracy is the class of the most active index neuron; *any of 
 fit the time batches are of 512 instead of 128, with the printed rate, and wide layers multiply in bfloat16."""
 TABLE_2 = """α = 0 and .5 with the printed batches of 128 are the single branches of table 2, a mean over its seeds, not
 compared sample by sample; how far its seeds lie apart is in these intervals."""
-ABOUT = 0.03  # what "about" is taken to mean
 
 
 def section(results: Results) -> list[str]:
     """The count, the claims, then a row an α."""
     lines = [summary(results, "mixing")] if results.scale == "full" else []
-    lines += told(findings(results), results)
+    lines += told(findings(results, OWN), results)
     settings = {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS}
     for data in PAIRS.items():
         lines += chapter(results, data, settings, FIGURES, name="mixing", head="α", more={HEAD: copies_of})
@@ -106,109 +103,36 @@ def beside_table2(results: Results, table2: Results) -> list[str]:
     return [*lines, "", f"{TABLE_2} Of the paper's {len(same)} numbers above {missed} are missed with them."]
 
 
-def findings(results: Results) -> list[Finding]:
-    """What the paper says of the trade-off."""
-
-    def at(data: str, alpha: float, figure: str) -> Known | None:
-        return known(results, f"{data}/{alpha:g}", figure)
-
-    def change(figure: str, first: float, last: float, way: int) -> tuple[list[int | None], str]:
-        signs: list[int | None] = []
-        parts = []
-        for data, words in PAIRS.items():
-            before, after = at(data, first, figure), at(data, last, figure)
-            gap = less(after, before)
-            signs.append(None if gap is None else way * gap.sign)
-            if gap is not None:
-                parts.append(f"{words} {_percent(before)} to {_percent(after)}, {gap}")
-        return signs, "; ".join(parts) or "not run"
-
-    falls = change("index_accuracy", 0.0, 1.0, -1)
-    own = {words: at(data, 1.0, "index_accuracy") for data, words in PAIRS.items()}
-    kept = "; ".join(f"{words} {_percent(one)}" for words, one in own.items() if one is not None) or "not run"
-    rises = change("any_at_1", 0.0, 1.0, 1)
-    found = [
-        Finding("As α grows memorisation falls (own index of training samples, α from 0 to 1):", *_both(falls)),
-        Finding(
-            f"At α = 1 memory is lost (own index found for less than {100 * LOST:.0f} % of training samples):",
-            judged(_lost(one) for one in own.values()),
-            kept,
-        ),
-        Finding("As α grows the class of unseen samples is found more often (α from 0 to 1):", *_both(rises)),
-    ]
-    costs = [less(at(data, 1.0, "any_at_1"), at(data, 0.0, "any_at_1")) for data in PAIRS]
-    digits, clothes = costs
-    if digits is not None and clothes is not None:
-        half = ((digits.high - digits.value) ** 2 + (clothes.high - clothes.value) ** 2) ** 0.5
-        more = clothes.value - digits.value
-        words = f"α = 0 costs {digits} of class accuracy on MNIST, {clothes} on FashionMNIST"
-        sign = Apart(more, more - half, more + half).sign
-        found.append(Finding("Memorising costs more on FashionMNIST:", judged([sign]), words))
-    found += [_pure(results, 0.0), _three_tenths(results), _pure(results, 1.0)]
-    flat = [change("any_at_1", alpha, 1.0, 1)[0] for alpha in (0.5, 0.7)]
-    cases = [sign for signs in flat for sign in signs]
-    if any(sign is not None for sign in cases):
-        late = (
-            f"the class of unseen samples surely rises from α = .5 or .7 to 1 in {cases.count(1)} of {len(cases)} cases"
-        )
-        found.append(Finding("Beyond the middle more mixing still helps:", judged(cases), late, ours=True))
-    return found
+def _classes_alone(results: Results) -> Seen:
+    """What sec. 3.1 says of α = 1, without saying of which samples; app. 7.1 monitors those of training."""
+    found = {words: known(results, f"{data}/1", "any_at_1") for data, words in PAIRS.items()}
+    signs: list[Sign] = [None if one is None else about(one, 1.0) for one in found.values()]
+    return signs, _with_training("; ".join(f"{words} {one}" for words, one in found.items() if one), results, "1")
 
 
-def _pure(results: Results, alpha: float) -> Finding:
-    """What sec. 3.1 says of the ends: indices at α = 0; classes at α = 1, without saying of which samples."""
-    figure, said, what = {0.0: ("index_accuracy", 0.99, "indices"), 1.0: ("any_at_1", 1.0, "classes")}[alpha]
-    found = {data: known(results, f"{data}/{alpha:g}", figure) for data in PAIRS}
-    signs = [None if one is None else _near(one.figure, said) for one in found.values()]
-    parts = [f"{PAIRS[data]} {_percent(one)}" for data, one in found.items() if one is not None]
-    whose = "" if alpha == 0 else " of unseen samples"
-    seen = "" if alpha == 0 else _of_training(results, alpha)
-    claim = f"At α = {alpha:g} about {100 * said:.0f} % of {what}{whose} are right ({_within()}; sec. 3.1):"
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}{seen}" if parts else "not run")
-
-
-def _of_training(results: Results, alpha: float) -> str:
-    """The other reading of "semantic accuracy", which app. 7.1 monitors during training."""
-    found = {words: known(results, f"{data}/{alpha:g}", "any_at_1_train") for data, words in PAIRS.items()}
-    each = ", ".join(f"{words} {_percent(one)}" for words, one in found.items() if one is not None)
-    return f"; if classes of training samples are meant, which the paper does not say: {each}" if each else ""
-
-
-def _three_tenths(results: Results) -> Finding:
+def _three_tenths(results: Results) -> Seen:
     """What sec. 3.1 says of α = .3, without naming data, samples or batch."""
-    signs, parts = [], []
+    signs: list[Sign] = []
+    parts = []
     for data, words in PAIRS.items():
         for batches, said in (("", ""), (AS_PRINTED, ", with the printed batches")):
             cell = f"{data}/0.3{batches}"
             index, first = (known(results, cell, figure) for figure in ("index_accuracy_sampled_targets", "any_at_1"))
             if index is not None and first is not None:
-                signs += [_near(index.figure, 0.6), _near(first.figure, 0.97)]
-                parts.append(f"{words}{said} {_percent(index)} (sampled targets) and {_percent(first)}")
-    claim = f"At α = .3 about 60 % of indices and 97 % of classes of unseen samples are right ({_within()}; sec. 3.1):"
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}{_of_training(results, 0.3)}" if parts else "not run")
+                signs += [about(index, 0.6), about(first, 0.97)]
+                parts.append(f"{words}{said} {index} (sampled targets) and {first}")
+    return signs, _with_training("; ".join(parts), results, "0.3")
 
 
-def _within() -> str:
-    return f"within {100 * ABOUT:.0f} points"
+def _with_training(text: str, results: Results, alpha: str) -> str:
+    """Evidence, and the other reading of "semantic accuracy"."""
+    found = {words: known(results, f"{data}/{alpha}", "any_at_1_train") for data, words in PAIRS.items()}
+    each = ", ".join(f"{words} {one}" for words, one in found.items() if one is not None)
+    more = f"; if classes of training samples are meant, which the paper does not say: {each}" if each else ""
+    return f"{text}{more}" if text else "not run"
 
 
-def _percent(one: Known | None) -> str:
-    return percent_of(None if one is None else one.figure)
-
-
-def _both(found: tuple[list[int | None], str]) -> tuple[str, str]:
-    return judged(found[0]), found[1]
-
-
-def _near(found: Figure, said: float) -> int:
-    """Whether a rate is what the paper calls about so much."""
-    return 1 if abs(found[0] - said) <= ABOUT else -1
-
-
-def _lost(found: Known | None) -> int | None:
-    """Whether a rate is surely below LOST, or surely not."""
-    sign = None if found is None else beyond(found.figure, LOST)
-    return None if sign is None else -sign
+OWN = {"classes alone": _classes_alone, "three tenths": _three_tenths}
 
 
 def mixing_figures(results: Results) -> dict[str, bytes]:
@@ -305,15 +229,15 @@ def cells(scale: Scale) -> list[Cell]:
 
 def _cell(data: str, alpha: float, scale: Scale, *, printed: bool = False) -> Cell:
     changes = {} if printed else {"batch_size": BATCH}
-    config = {"alpha": alpha, "network": "single", "training": runs.recipe_words("paper", changes, scale)}
+    config = {"alpha": alpha, "network": "single", "training": networks.words_of_preset("paper", changes, scale)}
     name = f"{data}/{alpha:g}{AS_PRINTED if printed else ''}"
-    return runs.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 62.0, config)
+    return networks.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 62.0, config)
 
 
 def run(data: str, alpha: float, changes: dict[str, int], job: Job) -> Told:
     """Train one network and ask it about its own and about unseen samples."""
-    found, train, test, told = runs.trained(
-        data, job, changes=changes, network="single", alpha=alpha, **runs.light(job.scale)
+    found, train, test, told = networks.trained(
+        data, job, changes=changes, network="single", alpha=alpha, **networks.light(job.scale)
     )
     seen, own = explain(found, test.images, k=5), explain(found, train.images, k=5)
     truth, labels, rows = test.samples.labels, train.samples.labels, np.arange(len(train))

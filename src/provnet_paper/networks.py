@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from provnet.answers.evaluation import evaluate
 from provnet.base.errors import UsageError
@@ -14,13 +15,147 @@ from provnet.data.modalities.augment import POLICIES
 from provnet.data.open import open_data
 from provnet.data.sources.known import NAMES, data_folder, locate
 from provnet.models.network import parameter_count
-from provnet.training.config import for_samples, train_config
-from provnet_paper.recipes import SIZES
-from provnet_paper.records import Figure, Job, Scale, Told
+from provnet.runs.run import Run
+from provnet.training.config import TrainConfig, for_samples, train_config
+from provnet_paper.records import Cell, Figure, Job, Scale, Told
 from provnet_paper.store import trained_or_taken
 
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one network is trained.
+
+    Attributes:
+        preset, changes: of `train_config`.
+        backbone: a name in BACKBONES, `auto`, or `pretrained.BACKBONE`.
+        head: a name in HEADS.
+        key_width: numbers of a key, 0 to have it chosen.
+        pixels: side that parts of pictures are enlarged to while a pretrained backbone is trained.
+        seconds: about how long the cell takes on an H200.
+    """
+
+    preset: str = "robust"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    backbone: str = "auto"
+    head: str = "exemplar"
+    key_width: int = 0
+    pixels: int = 0
+    seconds: float = 60.0
+
+    def with_changes(self, **changes: Any) -> Recipe:
+        """The same recipe with some fields of TrainConfig changed."""
+        return replace(self, changes={**self.changes, **changes})
+
+
+PRETRAINED = Recipe(
+    backbone="efficientnet-lite0",
+    changes={
+        "augment": "photos",
+        "epochs": 30,
+        "batch_size": 128,
+        "lr": 5e-4,
+        "weight_decay": 0.05,
+        "index_weight": 0.2,
+        "task_smoothing": 0.1,
+    },
+    pixels=192,
+    seconds=240.0,
+)
+
+# The preset `robust` knows many digits and many photos by itself: see MANY_SAMPLES in training/config.py.
+BASE: dict[str, Recipe] = {
+    "mnist": Recipe(seconds=30.0),
+    # clothes may be mirrored, so the augmentation of photos; and a backbone for more than digits
+    "fashion-mnist": Recipe(backbone="residual", changes={"augment": "photos"}, seconds=125.0),
+    "cifar10": Recipe(seconds=135.0),
+    "cifar100": Recipe(seconds=135.0),
+    "stanford-dogs": Recipe(
+        changes={"epochs": 100, "batch_size": 128, "lr": 3e-3, "weight_decay": 0.2}
+        | {"index_weight": 0.2, "task_smoothing": 0.1},
+        seconds=110.0,
+    ),
+}
+
+CHANGED: dict[tuple[str, str], Mapping[str, Any]] = {
+    # a single branch learns from indices alone, which takes fewer epochs
+    ("fashion-mnist", "single-0"): {"epochs": 40},
+    ("cifar10", "single-0"): {"epochs": 40},
+}
+
+
+def recipe_of(data: str, setting: str) -> Recipe:
+    """The recipe of a cell.
+
+    >>> recipe_of("fashion-mnist", "single-0").changes
+    {'augment': 'photos', 'epochs': 40}
+    """
+    base = BASE[data]
+    if "-pretrained" in setting:
+        base = PRETRAINED
+    return base.with_changes(**CHANGED.get((data, setting), {}))
+
+
+def words_of(recipe: Recipe, backbone: str, used: Mapping[str, Any]) -> str:
+    """A recipe as it was used, in a few words.
+
+    >>> words_of(Recipe(), "medium", {"epochs": 3, "augment": "digits"})
+    'preset robust, backbone medium, head exemplar; augment digits, epochs 3'
+    """
+    parts = [f"preset {recipe.preset}", f"backbone {recipe.backbone if recipe.pixels else backbone}"]
+    parts.append(f"head {recipe.head}" + (f" with keys of {recipe.key_width}" if recipe.key_width else ""))
+    if recipe.pixels:
+        parts.append(f"trained on parts of pictures enlarged to {recipe.pixels}×{recipe.pixels}")
+    told = ", ".join(f"{name.replace('_', ' ')} {used[name]}" for name in TOLD if name in used)
+    return f"{', '.join(parts)}; {told}"
+
+
+TOLD = ("augment", "epochs", "batch_size", "lr", "weight_decay", "index_weight", "task_smoothing")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A network of table 2."""
+
+    network: str
+    alpha: float
+    words: str
+
+
+SETTINGS: dict[str, Setting] = {
+    "class-conditional": Setting("class-conditional", 0.0, "two branch, class conditional"),
+    "class-independent": Setting("class-independent", 0.0, "two branch, class independent"),
+    "single-0": Setting("single", 0.0, "single branch, α = 0"),
+    "single-0.5": Setting("single", 0.5, "single branch, α = 0.5"),
+}
+
+DATA: dict[str, str] = {
+    "mnist": "MNIST",
+    "fashion-mnist": "FashionMNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "stanford-dogs": "Stanford Dogs",
+}
+# training samples and their shape, which recipes may depend on
+SIZES: dict[str, tuple[int, tuple[int, int, int]]] = {
+    "mnist": (60_000, (1, 28, 28)),
+    "fashion-mnist": (60_000, (1, 28, 28)),
+    "cifar10": (50_000, (3, 32, 32)),
+    "cifar100": (50_000, (3, 32, 32)),
+    "stanford-dogs": (12_000, (3, 64, 64)),
+}
+MAIN = ("mnist", "fashion-mnist", "cifar10")  # the rows whose 30 numbers are counted
+
+FIGURES: dict[str, str] = {
+    "class_accuracy": "class",
+    "stage_2": "index, given the class",
+    "index_accuracy": "index",
+    "any_at_1": "class through the index, top 1",
+    "any_at_5": "class through the index, any of 5",
+    "index_accuracy_sampled_targets": "index, sampled targets",
+}
+
+
 STAND_IN = {"mnist": "embedded"}  # what `tiny` uses instead, so that it needs no files
-TRAINED = 0.85  # share of a cell's time that is training
 
 
 def source(data: str, scale: Scale) -> str:
@@ -70,27 +205,13 @@ def train_and_ask(
 
     `make` gives what `fit` is told beside: network, alpha, backbone, head.
     """
-    train, test = opened(data, job)
-    config = train_config(preset, **{**changes, "seed": job.seed, **_epochs(job.scale)})
+    found, train, test, told = trained(data, job, preset=preset, changes=changes, **make())
     began = time.monotonic()
-    run, taken = trained_or_taken(
-        train, config, job, lambda row: job.tell(TRAINED * row["epoch"] / config.epochs), **make()
-    )
-    trained = time.monotonic()
-    figures = flat(evaluate(run, test, train, seed=job.seed).to_json())
-    seconds = {
-        "take" if taken else "train": round(trained - began, 2),
-        "evaluate": round(time.monotonic() - trained, 2),
-    }
-    settings = run.config.training["training"]
+    figures = flat(evaluate(found, test, train, seed=job.seed).to_json())
+    told["seconds"]["evaluate"] = round(time.monotonic() - began, 2)
+    settings, shape = found.config.training["training"], found.config.network
     used = {name: settings[name] for name in ("epochs", "batch_size", "augment", "precision")}
-    return {
-        "figures": figures,
-        "seconds": seconds,
-        "parameters": parameter_count(run.network),
-        "samples": {"train": len(train), "test": len(test), "data": source(data, job.scale)},
-        "network": {"backbone": run.config.network.backbone, "head": run.config.network.head, **used},
-    }
+    return {**told, "figures": figures, "network": {"backbone": shape.backbone, "head": shape.head, **used}}
 
 
 def recipe(data: str, preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
@@ -100,13 +221,14 @@ def recipe(data: str, preset: str, changes: Mapping[str, Any], scale: Scale) -> 
     (80, 'digits')
     """
     n, shape = SIZES[data]
-    config = for_samples(train_config(preset, **{**changes, **_epochs(scale)}), min(n, scale.train or n), shape)
+    config = for_samples(train_config(preset, **changed(changes, scale)), min(n, scale.train or n), shape)
+    return _without_seed(config)
+
+
+def _without_seed(config: TrainConfig) -> dict[str, Any]:
+    """With what its augmentation does, where it has one."""
     told = {name: value for name, value in config.to_json().items() if name != "seed"}
     return told if config.augment == "none" else {**told, "policy": POLICIES[config.augment].to_json()}
-
-
-def _epochs(scale: Scale) -> dict[str, int]:
-    return {} if scale.epochs is None else {"epochs": scale.epochs}
 
 
 def flat(found: Mapping[str, Any]) -> dict[str, Figure]:
@@ -125,3 +247,77 @@ def flat(found: Mapping[str, Any]) -> dict[str, Figure]:
         elif value["value"] is not None:
             out[name] = (float(value["value"]), int(value["n"]))
     return out
+
+
+class Trained(NamedTuple):
+    """A run on its device, the data behind it, and what a cell says of both."""
+
+    run: Run
+    train: ImageData
+    test: ImageData
+    told: Told
+
+
+def cell(
+    name: str, data: str, scale: Scale, run: Callable[[Job], Told], seconds: float, config: Mapping[str, Any]
+) -> Cell:
+    """A cell on a data set, which is not run where its files are missing.
+
+    >>> cell("mnist/0", "mnist", Scale("tiny"), lambda job: {}, 1.0, {"alpha": 0}).config["data"]
+    'embedded'
+    """
+    files = source(data, scale)
+    whole = {"data": files, "samples": [scale.train, scale.test], **config}
+    return Cell(name, whole, run, seconds, partial(missing, files))
+
+
+def trained(
+    data: str,
+    job: Job,
+    *,
+    preset: str = "paper",
+    changes: Mapping[str, Any] | None = None,
+    given: ImageData | None = None,
+    part: tuple[float, float] = (0.0, 0.85),
+    **wishes: Any,
+) -> Trained:
+    """Train one network; `given` are other training samples than the data set's, `part` its place in the cell."""
+    train, test = opened(data, job)
+    train = train if given is None else given
+    config = train_config(preset, **{**changed(changes or {}, job.scale), "seed": job.seed})
+    began = time.monotonic()
+    first, last = part
+    run, taken = trained_or_taken(
+        train, config, job, lambda row: job.tell(first + (last - first) * row["epoch"] / config.epochs), **wishes
+    )
+    took = round(time.monotonic() - began, 2)
+    told: Told = {
+        "seconds": {"take" if taken else "train": took},
+        "parameters": parameter_count(run.network),
+        "samples": {"train": len(train), "test": len(test), "data": source(data, job.scale)},
+    }
+    return Trained(run, train, test, told)
+
+
+def light(scale: Scale) -> dict[str, Any]:
+    """What `tiny` asks for beside: a backbone that a CPU trains in a second.
+
+    >>> light(Scale("tiny")), light(Scale("full"))
+    ({'backbone': 'small'}, {})
+    """
+    return {"backbone": "small"} if scale.name == "tiny" else {}
+
+
+def changed(changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
+    """What is changed of a preset at this scale: epochs are never more than the scale's.
+
+    >>> changed({"epochs": 40}, Scale("tiny", epochs=1)), changed({"epochs": 40}, Scale("full"))
+    ({'epochs': 1}, {'epochs': 40})
+    """
+    return {**changes, **({} if scale.epochs is None else {"epochs": scale.epochs})}
+
+
+def words_of_preset(preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
+    """The whole recipe without its seed, for a cell's config; with what its augmentation does, where it has one."""
+    config = train_config(preset, **changed(changes, scale))
+    return _without_seed(config)

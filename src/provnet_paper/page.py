@@ -4,7 +4,8 @@
 
 docs/results.md has a paragraph an experiment, NAME.md all there is about one, whether it was run or not. `--check`
 writes nothing and ends with 1 where a page is not the one that the results make. Figures are drawn beside the results,
-where matplotlib is installed.
+where matplotlib is installed. The table of all experiments is counted in the lines that the sections are made of, so
+that it cannot say anything else than they do.
 """
 
 from __future__ import annotations
@@ -13,18 +14,108 @@ import argparse
 import itertools
 import math
 import os
+import re
 import statistics
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from provnet.base.atomic import write_bytes
 from provnet_paper.beside import table
-from provnet_paper.catalogue import EXPERIMENTS
-from provnet_paper.glance import at_a_glance, headline, in_short
-from provnet_paper.records import SCALES, Cell, Experiment, Results
+from provnet_paper.frame import EXPERIMENTS
+from provnet_paper.judge import CONFIRMED, CONTRADICTED, MIXED, NOT_CONFIRMED, NOT_TESTED, OURS, UNDECIDED, headline
+from provnet_paper.records import SCALES, Cell, Experiment, Results, Scale
 from provnet_paper.store import read_results, results_file
+
+GLANCE = ("experiment", "cells run", "seeds", "the paper's numbers", "the paper's sentences", "our questions")
+_TALLY = re.compile(r"(\d+) met .*?, (\d+) within the interval, (\d+) missed, (\d+) not run")
+# good news first, what was not tested last
+ORDER = (CONFIRMED, "reached", MIXED, UNDECIDED, NOT_CONFIRMED, CONTRADICTED, "missed", NOT_TESTED)
+_LEFT = re.compile(r"\b[1-9]\d* not run")  # of the cases of a sentence
+_PLACE = re.compile(r" \((?:sec|app)\. [\d.]+\)")  # where in the paper; the list below says it
+_FINDING = re.compile(r"^- (.*?):? \*\*([a-z ]+)\*\*: ")
+
+
+def at_a_glance(sections: Sequence[tuple[Experiment, Results, Sequence[str]]]) -> list[str]:
+    """A table with a row an experiment, each linked to its section."""
+    rows = table(GLANCE, [_glance(*one) for one in sections], left=len(GLANCE))
+    return [
+        *rows,
+        "",
+        "Verdicts without all of their cases count, too; below they are said to be *so far*.",
+    ]
+
+
+def _glance(experiment: Experiment, results: Results, lines: Sequence[str]) -> tuple[str, ...]:
+    every = {cell.name for cell in experiment.cells(Scale("full"))}
+    seeds = sorted({len(one) for one in results.cells.values()})
+    link = f"[{experiment.name}](#{slug(experiment.title)})"
+    if not seeds:
+        return (link, f"0 of {len(every)}", *[""] * 4)
+    span = "–".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
+    ran = f"{len(every & set(results.cells))} of {len(every)}"
+    ours = [line for line in lines if line.startswith(f"- {OURS}")]
+    return (link, ran, span, numbers(lines), sentences([line for line in lines if line not in ours]), sentences(ours))
+
+
+def numbers(lines: Sequence[str]) -> str:
+    """How many of the paper's numbers were met, from the lines that say it.
+
+    >>> numbers(["So: 22 met (21 strictly above), 3 within the interval, 5 missed, 0 not run, of 30 numbers."])
+    '22 met, 3 within the interval, 5 missed'
+    """
+    found = [(line.split(":")[0], match) for line in lines if (match := _TALLY.search(line))]
+    names = ("met", "within the interval", "missed", "not run")
+    parts = []
+    for what, match in found:
+        counts = zip(match.groups(), names, strict=True)
+        text = ", ".join(f"{n} {name}" for n, name in counts if int(n) or name == "met")
+        parts.append(f"{what}: {text}" if len(found) > 1 else text)
+    return "; ".join(parts)
+
+
+def sentences(lines: Sequence[str]) -> str:
+    """What became of the sentences that were tested.
+
+    >>> sentences(["- It works: **confirmed**: 3 of 3.", "- Always: **undecided**: 1 of 2.", "other **bold**: text"])
+    '1 confirmed, 1 undecided'
+    """
+    found = Counter(match.group(2) for line in lines if (match := _FINDING.match(line)))
+    return ", ".join(f"{found[verdict]} {verdict}" for verdict in sorted(found, key=ORDER.index))
+
+
+def in_short(lines: Sequence[str], key: str = "") -> list[str]:
+    """What was found: first numbers met and `key` figures, then the sentences by verdict, one entry each.
+
+    >>> in_short(["- It works (sec. 1): **confirmed**: 3 of 3.", "- *Our question.* Always: **undecided**: 1 of 2."])
+    ['', '**Confirmed**: It works.', '**Undecided**: Always (our question).']
+    >>> in_short(["- It works: **confirmed**: so in 3, of 3 compared, 1 not run."], "Right: 99 %.")
+    ['Right: 99 %.', '**Confirmed so far**: It works.']
+    """
+    tested: dict[tuple[str, bool], list[str]] = {}
+    for line in lines:
+        if match := _FINDING.match(line):
+            sentence, verdict = match.groups()
+            own = " (our question)" if sentence.startswith(OURS) else ""
+            part = verdict != NOT_TESTED and bool(_LEFT.search(line))
+            tested.setdefault((verdict, part), []).append(_PLACE.sub("", sentence.removeprefix(OURS)) + own)
+    met = f"The paper's numbers: {text}." if (text := numbers(lines)) else ""
+    told = [" ".join(part for part in (met, key) if part)]
+    for verdict, part in sorted(tested, key=lambda one: (ORDER.index(one[0]), one[1])):
+        words = verdict.capitalize() + (" so far" if part else "")
+        told.append(f"**{words}**: {'; '.join(tested[verdict, part])}.")
+    return told
+
+
+def slug(title: str) -> str:
+    """The anchor that a heading gets on the usual hosts of Markdown.
+
+    >>> slug("Table 2: class, at 10 to 100 %")
+    'table-2-class-at-10-to-100-'
+    """
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
 def origins(results: Results) -> list[str]:
@@ -133,7 +224,7 @@ def _summary(
     """Claim, what was found and figures; `rest` is where everything else stands."""
     told = experiment.headings
     lines = [f"## {experiment.title}", "", *_paragraph("Claim", told["Claim"])]
-    lines += [*_found(results, body), *_left(experiment, results), *_pictures(experiment, results, figures)]
+    lines += [*_found(experiment, results, body), *_left(experiment, results), *_pictures(experiment, results, figures)]
     return [*lines, f"Every number and its evidence: [{Path(rest).stem}]({rest}) · `{told['Command']}`"]
 
 
@@ -222,7 +313,7 @@ def section(experiment: Experiment, results: Results, folder: Path, figures: Seq
         *_paragraph("Claim", told["Claim"]),
         *_paragraph("Expected", told["Expected"]),
     ]
-    lines += [*_found(results, body), *_paragraph("Time", told["Time"]), f"`{told['Command']}`", ""]
+    lines += [*_found(experiment, results, body), *_paragraph("Time", told["Time"]), f"`{told['Command']}`", ""]
     made = [*origins(results), *time_taken(results), ""] if results.cells else []
     lines += [*experiment.settings, *made, *_left(experiment, results), *_pictures(experiment, results, figures)]
     return [*lines, *(line[1:] if line.startswith("###") else line for line in body)]
@@ -240,11 +331,11 @@ def _paragraph(name: str, words: str) -> list[str]:
     return [textwrap.fill(f"*{name}.* {words[0].upper()}{words[1:]}", 120, break_on_hyphens=False), ""]
 
 
-def _found(results: Results, body: Sequence[str]) -> list[str]:
+def _found(experiment: Experiment, results: Results, body: Sequence[str]) -> list[str]:
     """Numbers and key figures in a paragraph, then a line a verdict."""
     if not results.cells:
         return []
-    key, *verdicts = in_short(body, headline(results))
+    key, *verdicts = in_short(body, headline(results, experiment.headline))
     listed = [textwrap.fill(f"- {one}", 120, subsequent_indent="  ", break_on_hyphens=False) for one in verdicts]
     return [*_paragraph("Found", key or "By sentence:"), *listed, ""]
 

@@ -107,7 +107,7 @@ class Experiment:
     `about` is the docstring of its file: a title, then claim, command, expected result, device and time. `cells` gives
     the cells of a scale; `section` the lines of Markdown and `figures` PNGs, both made of kept results alone. The
     figure under "" becomes NAME.png, one under "x" NAME-x.png. `compared` are more lines, where its results are laid
-    beside those of the experiment `other`.
+    beside those of the experiment `other`; `headline` its key figures, where rows of claims.csv do not say them.
     """
 
     name: str
@@ -117,6 +117,7 @@ class Experiment:
     figures: Callable[[Results], dict[str, bytes]]
     other: str | None = None
     compared: Callable[[Results, Results], list[str]] = lambda results, other: []
+    headline: Callable[[Results], str] = lambda results: ""
 
     @property
     def title(self) -> str:

@@ -16,6 +16,7 @@ exemplar; of the CNN the most probable class.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,23 +24,10 @@ import numpy as np
 
 from provnet.tools.robustness.compute import measure
 from provnet.tools.robustness.conditions import CONDITIONS
-from provnet_paper import runs
-from provnet_paper.beside import (
-    CASES,
-    MOST,
-    SOME,
-    Apart,
-    Finding,
-    counted,
-    counts,
-    judged,
-    mean,
-    percent_of,
-    table,
-    told,
-)
+from provnet_paper import networks
+from provnet_paper.beside import counts, mean, percent_of, table
+from provnet_paper.judge import Apart, Seen, counted, difference, findings, told
 from provnet_paper.mixing import BATCH
-from provnet_paper.pairs import difference
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, half_width
 from provnet_paper.samples import packed, unpacked
@@ -90,7 +78,7 @@ def section(results: Results) -> list[str]:
     """The claims, then a row a condition."""
     if not results.cells and not results.absent:
         return ["Not run yet; the paper shows curves without numbers."]
-    lines = told(findings(results), results)
+    lines = told(findings(results, OWN), results)
     for data, words in PAIRS.items():
         found = gains(results, data)
         if not found:
@@ -155,28 +143,16 @@ def _table(results: Results, data: str, found: dict[tuple[str, float], Apart]) -
     return table(head, rows)
 
 
-def findings(results: Results) -> list[Finding]:
-    """What captions and text say of mixing, where it does beat the CNN, and whether mixing helps at all."""
+def _beats(conditions: Sequence[str], alphas: tuple[float, ...], results: Results) -> Seen:
+    """Whether one of these α beats the CNN, condition by condition."""
     every = {data: gains(results, data) for data in PAIRS}
-    claims = {
-        "Under occlusion, translation, Gaussian (read as blur) and motion blur some intermediate α beats the CNN "
-        "(sec. 5.2):": (NAMED, BETWEEN, ""),
-        "Under occlusion and blur a mixing of 20 to 30 % beats the CNN (captions):": (CAPTIONS, (0.2, 0.3), ""),
-        'Under these four a mixing "above 70–80%" beats the CNN (α = .7, .8 or .9; text of sec. 5.2):': (
-            NAMED,
-            (0.7, 0.8, 0.9),
-            CASES,  # without .9 at first
-        ),
-    }
-    found = []
-    for claim, (conditions, alphas, late) in claims.items():
-        signs = [_any_better(every[data], condition, alphas) for data in PAIRS for condition in conditions]
-        found.append(Finding(claim, judged(signs), counted(signs), late=late))
-    return [*found, _enhances(every), _improves(results, every)]
+    signs = [_any_better(every[data], condition, alphas) for data in PAIRS for condition in conditions]
+    return signs, counted(signs)
 
 
-def _enhances(every: dict[str, dict[tuple[str, float], Apart]]) -> Finding:
+def _enhances(results: Results) -> Seen:
     """The conclusion of sec. 5.2, over all conditions."""
+    every = {data: gains(results, data) for data in PAIRS}
     signs = {
         (data, condition): _any_better(every[data], condition, BETWEEN) for data in PAIRS for condition in CONDITIONS
     }
@@ -186,16 +162,16 @@ def _enhances(every: dict[str, dict[tuple[str, float], Apart]]) -> Finding:
             alpha = max(BETWEEN, key=lambda alpha: _value(every[data], condition, alpha))
             best.append(f"{PAIRS[data]}, {CONDITIONS[condition].words}, α = {alpha:g}: {every[data][condition, alpha]}")
     words = counted(signs.values()) + "".join(f"; {one}" for one in best)
-    claim = "Some degree of memorisation can enhance robustness (some intermediate α beats the CNN, all conditions):"
-    return Finding(claim, judged(signs.values(), SOME), words)
+    return list(signs.values()), words
 
 
 def _value(found: dict[tuple[str, float], Apart], condition: str, alpha: float) -> float:
     return found[condition, alpha].value if (condition, alpha) in found else -1.0
 
 
-def _improves(results: Results, every: dict[str, dict[tuple[str, float], Apart]]) -> Finding:
+def _improves(results: Results) -> Seen:
     """From end to end, and step by step."""
+    every = {data: gains(results, data) for data in PAIRS}
     rises: list[int | None] = []
     for data in PAIRS:
         for condition in CONDITIONS:
@@ -213,8 +189,36 @@ def _improves(results: Results, every: dict[str, dict[tuple[str, float], Apart]]
         for gap in _gaps(results, f"{data}/{more:g}", f"{data}/{one:g}", len(ALPHAS) - 1).values()
     ]
     falls = f"; of {len(steps)} steps of .1 accuracy surely falls at {steps.count(-1)}" if steps else ""
-    claim = "More mixing generally improves accuracy (α = 1 against 0, all conditions):"
-    return Finding(claim, judged(rises, MOST), counted(rises) + falls)
+    return rises, counted(rises) + falls
+
+
+OWN: dict[str, Callable[[Results], Seen]] = {
+    "named": partial(_beats, NAMED, BETWEEN),
+    "captions": partial(_beats, CAPTIONS, (0.2, 0.3)),
+    "text": partial(_beats, NAMED, (0.7, 0.8, 0.9)),
+    "some mixing": _enhances,
+    "more mixing": _improves,
+}
+
+
+def _headline(results: Results) -> str:
+    """The least and the most that the best intermediate α gains on the CNN."""
+    parts = []
+    for data, words in PAIRS.items():
+        found = gains(results, data)
+        best = {}
+        for condition in CONDITIONS:
+            here = [alpha for alpha in BETWEEN if (condition, alpha) in found]
+            if here:
+                alpha = max(here, key=lambda one, of=condition: found[of, one].value)  # type: ignore[misc]
+                best[condition] = (found[condition, alpha], alpha)
+        if best:
+            order = sorted(best, key=lambda condition: best[condition][0].value)
+            ends = (
+                f"{best[one][0]} under {CONDITIONS[one].words} (α = {best[one][1]:g})" for one in (order[0], order[-1])
+            )
+            parts.append(f"{words} from {' to '.join(ends)}")
+    return f"The best intermediate α less the CNN: {'; '.join(parts)}." if parts else ""
 
 
 def _alike(results: Results, data: str) -> list[str]:
@@ -307,10 +311,10 @@ def _cell(data: str, alpha: float | None, scale: Scale, *, printed: bool = False
         "alpha": alpha,
         "network": "class-conditional" if alpha is None else "single",
         "backbone": "paper-single",
-        "training": runs.recipe_words("paper", changes, scale),
+        "training": networks.words_of_preset("paper", changes, scale),
         "conditions": list(CONDITIONS),
     }
-    return runs.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 75.0, config)
+    return networks.cell(name, data, scale, partial(run, data, alpha, changes), 150.0 if printed else 75.0, config)
 
 
 def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> Told:
@@ -318,7 +322,7 @@ def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> To
     wishes: dict[str, Any] = {"network": "single", "alpha": alpha}  # as in `mixing`, so that its networks serve
     if alpha is None:
         wishes = {"network": "class-conditional", "backbone": "paper-single"}
-    found, _, test, told = runs.trained(data, job, changes=changes, **wishes | runs.light(job.scale))
+    found, _, test, told = networks.trained(data, job, changes=changes, **wishes | networks.light(job.scale))
     measured = measure(found, test, name="network", seed=0)  # the draws of the conditions are the same for all seeds
     figures: dict[str, Figure] = {}
     for row in measured.rows:
@@ -329,4 +333,4 @@ def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> To
     return {"figures": figures, **told, "right": packed(right), "test_fingerprint": test.samples.fingerprint}
 
 
-EXPERIMENT = Experiment("robustness", str(__doc__), cells, section, robustness_figures)
+EXPERIMENT = Experiment("robustness", str(__doc__), cells, section, robustness_figures, headline=_headline)

@@ -23,26 +23,19 @@ from typing import Any
 from provnet.base.stats import Z95, wilson
 from provnet.models.network import parameter_count
 from provnet.tools.subsets import index_subset
-from provnet_paper import networks, runs
-from provnet_paper.beside import (
-    BAR,
-    SOME,
-    Finding,
+from provnet_paper import networks
+from provnet_paper.beside import chapter, mean, percent_of, rate, summary, table
+from provnet_paper.judge import (
+    Both,
+    Seen,
     apart,
-    beyond,
-    chapter,
-    counted,
-    judged,
-    mean,
-    percent_of,
-    rate,
-    summary,
-    table,
+    findings,
+    known,
+    larger_batches,
     told,
 )
-from provnet_paper.pairs import Both, known, larger_batches
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, half_width, printed
+from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, printed
 from provnet_paper.store import resolved
 from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, trained
 
@@ -59,8 +52,6 @@ FIGURES = {
     "index_accuracy": "own index",
 }
 ENOUGH = {"mnist": 30, "fashion-mnist": 50}  # per cent that the paper uses to show that few suffice
-LITTLE = 0.02  # what "minimal improvement" is taken to mean; the paper's own is 1.33 points
-WHOLE = 0.995  # an index accuracy that rounds to the paper's "100%"
 NAMED = (30, 50)  # shares of MNIST between which the paper sees the first match get worse
 MORE = {
     "samples": lambda one: f"{one.told['samples']['indexed']:,}",
@@ -76,7 +67,7 @@ index* for the indexed training samples."""
 def section(results: Results) -> list[str]:
     """The count, the claims, the shares, then the ways of choosing."""
     lines = [summary(results, "subsets")] if results.scale == "full" else []
-    lines += told(findings(results), results)
+    lines += told(findings(results, OWN), results)
     settings = {f"stratified-{share}": f"{share} %" for share in SHARES}
     for data in PAIRS.items():
         lines += chapter(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
@@ -110,39 +101,7 @@ def _both(results: Results) -> list[Both]:
     ]
 
 
-def findings(results: Results) -> list[Finding]:
-    """The paper's sentences on subsets."""
-    found = [*(_enough(results, data) for data in PAIRS), _saturates(results)]
-    signs: list[int | None] = []
-    for data in PAIRS:
-        first, last = (mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 90))
-        signs.append(None if first is None or last is None else apart(last, first).sign)
-    found.append(Finding("Class accuracy grows with the share (90 % against 10 %):", judged(signs), _course(results)))
-    found += [_little_lost(results), _smaller_head(results)]
-    found += [_diminishing(results), _not_monotonic(results), _steadier(results)]
-    return [*found, _half_found(results), _index_drops(results), _chosen_better(results)]
-
-
-def _little_lost(results: Results) -> Finding:
-    """What app. 7.5 advises where means are few; its table has no row with all data."""
-    signs: list[int | None] = []
-    parts = []
-    for data, words in PAIRS.items():
-        whole = mean(results, f"{data}/stratified-100", "class_accuracy")
-        for share in sorted(set(ENOUGH.values())):
-            few = mean(results, f"{data}/stratified-{share}", "class_accuracy")
-            if few is None or whole is None:
-                signs.append(None)
-                continue
-            gap = apart(few, whole)
-            signs.append(1 if gap.low > -LITTLE else -1 if gap.high < -LITTLE else 0)
-            parts.append(f"{words} {share} % {gap}")
-    claim = '"30-50% subsets with minimal accuracy loss" '
-    claim += f"(class accuracy less than {100 * LITTLE:.0f} points below that of all data; app. 7.5):"
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=BAR)
-
-
-def _smaller_head(results: Results) -> Finding:
+def _smaller_head(results: Results) -> Seen:
     """By counting parameters, not by training."""
     signs: list[int | None] = []
     parts = []
@@ -155,80 +114,10 @@ def _smaller_head(results: Results) -> Finding:
         few, whole = (one.told["index_head"] for (one,) in heads)
         signs.append(1 if round(100 * (1 - few / whole)) == 100 - share else -1)
         parts.append(f"{words} {share} % of the samples, {few / 1e6:.2f} of {whole / 1e6:.2f} M")
-    claim = '"70% parameter reduction in the index head" with 30 % of MNIST, 50 % with half of FashionMNIST (app. 7.5):'
-    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+    return signs, "; ".join(parts) or "not run"
 
 
-def _half_found(results: Results) -> Finding:
-    half, whole = (mean(results, f"mnist/stratified-{one}", "index_accuracy") for one in (50, 100))
-    claim = 'Index accuracy "reaches 100% using only 50% of the data on MNIST" (sec. 4.3; '
-    claim += f"{100 * WHOLE} % or more):"
-    if half is None:
-        return Finding(claim, judged([None]), "not run")
-    words = rate(half) + ("" if whole is None else f", of all data {rate(whole)}")
-    return Finding(claim, judged([beyond(half, WHOLE)]), words, late=BAR)
-
-
-def _chosen_better(results: Results) -> Finding:
-    """Said of "more complex datasets", after FashionMNIST; MNIST stands beside it."""
-    every: dict[str, list[int | None]] = {data: [] for data in PAIRS}
-    compared = len(CHOSEN) * len(WAYS[1:])
-    for data, signs in every.items():
-        for share in CHOSEN:
-            for way in WAYS[1:]:
-                ours, random = (mean(results, f"{data}/{one}-{share}", "class_accuracy") for one in (way, "stratified"))
-                signs.append(None if ours is None or random is None else apart(ours, random, compared).sign)
-    digits, clothes = every.values()
-    words = f"class accuracy, intervals for all {compared} together, {counted(clothes)}; on MNIST {counted(digits)}"
-    return Finding(
-        "On more complex data chosen samples may be more effective than random ones (FashionMNIST; app. 7.5):",
-        judged(clothes, SOME),
-        words,
-    )
-
-
-def _index_drops(results: Results) -> Finding:
-    """The limit that sec. 6 names."""
-    signs: list[int | None] = []
-    parts = []
-    for data, words in PAIRS.items():
-        few, whole = (mean(results, f"{data}/stratified-{share}", "index_accuracy") for share in (10, 100))
-        if few is None or whole is None:
-            signs.append(None)
-            continue
-        gap = apart(few, whole)
-        signs.append(gap.sign)
-        parts.append(f"{words} {percent_of(few)} of 10 %, {percent_of(whole)} of all, {gap}")
-    claim = "As training data grow, index accuracy drops (10 % of the samples against all; sec. 6):"
-    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
-
-
-def _enough(results: Results, data: str) -> Finding:
-    """Said of MNIST; of FashionMNIST the paper says that more than half improve little, so this is our question."""
-    share = ENOUGH[data]
-    few, whole = (mean(results, f"{data}/stratified-{one}", "class_accuracy") for one in (share, 100))
-    claim, ours = f"{share} % of {PAIRS[data]} match the class accuracy of all data:", data != "mnist"
-    if few is None or whole is None:
-        return Finding(claim, judged([None]), "not run", ours)
-    gap = apart(few, whole)
-    sign = 1 if few[0] >= whole[0] - half_width(whole[0], whole[1]) else gap.sign
-    return Finding(claim, judged([sign]), f"{percent_of(few)} against {percent_of(whole)}, {gap}", ours)
-
-
-def _saturates(results: Results) -> Finding:
-    half, most = (mean(results, f"fashion-mnist/stratified-{one}", "class_accuracy") for one in (50, 90))
-    claim = (
-        f'FashionMNIST saturates beyond 50 %: 90 % bring "minimal improvement" (less than {100 * LITTLE:.0f} points; '
-        "app. 7.5):"
-    )
-    if half is None or most is None:
-        return Finding(claim, judged([None]), "not run")
-    gap = apart(most, half)
-    sign = 1 if gap.high < LITTLE else -1 if gap.low > LITTLE else 0
-    return Finding(claim, judged([sign]), f"{percent_of(half)} to {percent_of(most)}, {gap}")
-
-
-def _diminishing(results: Results) -> Finding:
+def _diminishing(results: Results) -> Seen:
     signs: list[int | None] = []
     parts = []
     for data, words in PAIRS.items():
@@ -242,8 +131,7 @@ def _diminishing(results: Results) -> Finding:
         less, chance = first.value - second.value, Z95 * spread**0.5
         signs.append(1 if less > chance else -1 if less < -chance else 0)
         parts.append(f"{words} {first} to 50 %, {second} from there to 90 %")
-    claim = "Improvements plateau: class accuracy gains more from 10 to 50 % than from 50 to 90 %:"
-    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+    return signs, "; ".join(parts) or "not run"
 
 
 def _course_of(results: Results, data: str, figure: str) -> list[tuple[int, Figure]]:
@@ -251,7 +139,7 @@ def _course_of(results: Results, data: str, figure: str) -> list[tuple[int, Figu
     return [(share, one) for share, one in found if one is not None]
 
 
-def _not_monotonic(results: Results) -> Finding:
+def _not_monotonic(results: Results) -> Seen:
     """Where more samples surely lower the first match; sure for all steps together, as one of many falls by chance."""
     pairs = [
         (f"{name} {share} to {more} %", one, other)
@@ -265,12 +153,13 @@ def _not_monotonic(results: Results) -> Finding:
     words = f"any@1 surely falls at {', '.join(drops) or 'none'} of {len(pairs)} steps, all looked at together"
     if named is not None:
         words += f"; where the paper falls, MNIST {NAMED[0]} to {NAMED[1]} %, {named}"
-    return Finding("The class of the first match does not grow monotonically with the share:", judged([sign]), words)
+    return [sign], words
 
 
-def _steadier(results: Results) -> Finding:
+def _steadier(results: Results) -> Seen:
     """Whether any@5 and any@10 vary less over the shares than any@1."""
-    signs, parts = [], []
+    signs: list[int | None] = []
+    parts = []
     for data, words in PAIRS.items():
         ranges = []
         for figure in ("any_at_1", "any_at_5", "any_at_10"):
@@ -281,15 +170,27 @@ def _steadier(results: Results) -> Finding:
             signs += [1 if one < first else -1 for one in others if one is not None]
             parts.append(f"{words} {', '.join(f'{100 * one:.1f}' for one in ranges if one is not None)}")
     text = f"points from lowest to highest of any@1, @5, @10: {'; '.join(parts)}" if parts else "not run"
-    return Finding("Top 5 and top 10 are steadier than top 1 over the shares:", judged(signs), text)
+    return signs, text
 
 
-def _course(results: Results) -> str:
+def _headline(results: Results) -> str:
+    """Class accuracy by the share of the samples."""
     parts = []
     for data, words in PAIRS.items():
-        found = [mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, 50, 90)]
-        parts.append(f"{words} {', '.join(percent_of(one) for one in found)} at 10, 50, 90 %")
-    return "; ".join(parts)
+        found = {
+            share: mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, ENOUGH[data], 100)
+        }
+        each = [f"{'all' if share == 100 else f'{share} %'}: {rate(one)}" for share, one in found.items() if one]
+        parts += [f"{words} {', '.join(each)}"] if each else []
+    return f"Class accuracy by the share of the samples: {'; '.join(parts)}." if parts else ""
+
+
+OWN = {
+    "smaller head": _smaller_head,
+    "diminishing": _diminishing,
+    "not monotonic": _not_monotonic,
+    "steadier": _steadier,
+}
 
 
 LINES = {
@@ -387,7 +288,7 @@ def _cell(data: str, way: str, share: int, scale: Scale, *, printed: bool = Fals
     name = PRINTED if printed else f"{data}/{way}-{share}"
     config: dict[str, Any] = {"pair": recipe.to_json(), "select": way, "share": share}
     seconds = 3.0 + (1.0 if printed else 0.3) * share + CHOOSING[way][0] + CHOOSING[way][1] * share
-    return runs.cell(name, data, scale, partial(run, data, way, share, recipe), seconds, config)
+    return networks.cell(name, data, scale, partial(run, data, way, share, recipe), seconds, config)
 
 
 def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:
@@ -407,4 +308,4 @@ def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:
     }
 
 
-EXPERIMENT = Experiment("subsets", str(__doc__), cells, section, subsets_figures)
+EXPERIMENT = Experiment("subsets", str(__doc__), cells, section, subsets_figures, headline=_headline)

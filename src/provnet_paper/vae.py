@@ -18,6 +18,7 @@ the results: pictures of people do not belong into a repository.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -33,8 +34,9 @@ from provnet.tools.generate import fit_generator, generate, generator_wishes, so
 from provnet.tools.generate.measures import index_hits, rebuilt
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet_paper import networks, runs
-from provnet_paper.beside import BAR, NOT_TESTED, Finding, beyond, counted, ends, judged, mean, spread, table, told
+from provnet_paper import networks
+from provnet_paper.beside import ends, mean, rate, spread, table
+from provnet_paper.judge import Seen, beyond, findings, told
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Standing, Told, standing
 from provnet_paper.samples import draw, packed, unpacked
@@ -66,11 +68,7 @@ FIGURES = {
     "five_nearer_than_any": "generated: five sources nearer, on average, than five drawn at random",
     "different_first_sources": "generated: different first sources, of all pictures",
 }
-READINGS = {
-    "paper": "The paper's VAE with losses as sums",
-    "paper-mean": "The paper's VAE with losses as means",
-    "modern": "Our generator with keys",
-}
+READINGS = ("paper", "paper-mean", "modern")
 AT_ONCE = {
     "class_at_mean": "class",
     "index_at_mean": "index",
@@ -78,7 +76,6 @@ AT_ONCE = {
     "index_at_sample": "drawn index",
     "agreement": "class of the first source",
 }
-FIDELITY = '"the generated faces exhibit reasonable fidelity" (sec. 5.5):'
 HIGH = 0.9  # what "high performance" is taken to mean
 TEXTS = """*All at once*: class and index of training samples, at the mean and with drawn latents, and the class of the
 first source, as a judge sees it. The paper has no skips where it speaks of a U-Net. It does not say whether
@@ -92,7 +89,7 @@ def section(results: Results) -> list[str]:
     """The claims, then a table a data set: a row a number, a column a generator."""
     if not results.cells and not results.absent:
         return ["Not run yet; the paper shows curves without numbers."]
-    lines = told(findings(results), results)
+    lines = told(findings(results, OWN), results)
     for data in dict.fromkeys(cell.split("/")[0] for cell in CELLS):
         lines += _table(results, [cell for cell in CELLS if cell.startswith(f"{data}/")])
     return [*lines, *_people(results), "", TEXTS]
@@ -142,23 +139,7 @@ def _people(results: Results) -> list[str]:
     return []
 
 
-def findings(results: Results) -> list[Finding]:
-    """What the paper says of faces, of likeness to the sources, and whether one network does all of it at once."""
-    found = [_faces(results, name, words) for name, words in (("class", "Class"), ("index", "Index"))]
-    found += [Finding(FIDELITY, NOT_TESTED, "no measure of it was taken, and faces are not kept"), _alike(results)]
-    return [*found, _simultaneously(results), *(_at_once(results, *reading) for reading in READINGS.items())]
-
-
-def _faces(results: Results, name: str, words: str) -> Finding:
-    """Of people with 2 to 25 pictures: the index of the others is right by construction."""
-    each = [mean(results, "lfw/faces", f"{name}_at_{where}_2_to_25") for where in ("mean", "sample")]
-    told_of = [f"{_with_ends(one)} {at}" for one, at in zip(each, ("at the mean", "drawn"), strict=True) if one]
-    claim = f"{words} prediction of faces reaches high performance (at least {100 * HIGH:.0f} % of training samples, "
-    claim += "people with 2 to 25 pictures; sec. 5.5):"
-    return Finding(claim, judged(map(_high, each)), ", ".join(told_of) or "not run")
-
-
-def _alike(results: Results) -> Finding:
+def _alike(results: Results) -> Seen:
     """Losses as sums, the first reading of the recipe."""
     signs: list[int | None] = []
     parts = []
@@ -166,38 +147,15 @@ def _alike(results: Results) -> Finding:
         near = mean(results, cell, "nearer_than_any" if cell.startswith("lfw") else "nearer_than_another")
         seen = mean(results, cell, "agreement")
         signs.append(beyond(near, 0.5))
-        text = f"{CELLS[cell]} nearer for {_with_ends(near)}" if near else ""
+        text = f"{CELLS[cell]} nearer for {rate(near)}" if near else ""
         if not cell.startswith("lfw"):
             signs.append(_high(seen))
-            text += f", the same class for {_with_ends(seen)}" if seen else ""
+            text += f", the same class for {rate(seen)}" if seen else ""
         parts += [text] if text else []
-    claim = (
-        "Generated samples closely resemble the samples that are named (in more than half, which is what chance gives, "
-        "the first is nearer in pixels than one of its class drawn at random, of faces than a face drawn at random; a "
-        f"judge sees its class in {100 * HIGH:.0f} % or more):"
-    )
-    return Finding(claim, judged(signs), "; ".join(parts) or "not run")
+    return signs, "; ".join(parts) or "not run"
 
 
-def _simultaneously(results: Results) -> Finding:
-    """The paper's own sentence, losses as sums; a figure of a data set is a case, since it sets no bar for all."""
-    signs: list[int | None] = []
-    parts = []
-    for data in ("mnist", "fashion-mnist"):
-        cell = f"{data}/paper"
-        each = {words: mean(results, cell, name) for name, words in AT_ONCE.items()}
-        signs += [_high(one) for one in each.values()]
-        rates = ", ".join(f"{words} {_with_ends(one)}" for words, one in each.items() if one is not None)
-        parts += [f"{CELLS[cell].split(', ')[0]} {rates}"] if rates else []
-    claim = (
-        'The network can "simultaneously generate realistic samples while maintaining the ability to classify and '
-        f'retrieve specific training examples" (sec. 5.5; each figure {100 * HIGH:.0f} % or more, realistic where a '
-        "judge sees the class of the first source):"
-    )
-    return Finding(claim, judged(signs), f"{'; '.join(parts)}; {counted(signs)}" if parts else "not run", late=BAR)
-
-
-def _at_once(results: Results, reading: str, words: str) -> Finding:
+def _at_once(reading: str, results: Results) -> Seen:
     """Whether one network knows classes and samples and makes pictures like their sources; a data set is a case."""
     signs: list[int | None] = []
     parts = []
@@ -206,19 +164,19 @@ def _at_once(results: Results, reading: str, words: str) -> Finding:
         each = {name: found for name in AT_ONCE if (found := mean(results, cell, name)) is not None}
         every = [_high(one) for one in each.values()]
         signs.append(None if not every else -1 if -1 in every else 1 if set(every) == {1} else 0)
-        low = [f"{AT_ONCE[name]} {_with_ends(one)}" for name, one in each.items() if _high(one) != 1]
+        low = [f"{AT_ONCE[name]} {rate(one)}" for name, one in each.items() if _high(one) != 1]
         parts += [f"{CELLS[cell].split(', ')[0]}, {'but for ' + ', '.join(low) if low else 'all'}"] if each else []
-    claim = f"{words} does all at once (each of {len(AT_ONCE)} figures {100 * HIGH:.0f} % or more):"
-    return Finding(claim, judged(signs), "; ".join(parts) or "not run", ours=True)
+    return signs, "; ".join(parts) or "not run"
 
 
 def _high(one: Figure | None) -> int | None:
     return beyond(one, HIGH)
 
 
-def _with_ends(one: Figure) -> str:
-    found = standing(None, [one])
-    return f"{spread(found)} ({ends(found)})"
+OWN: dict[str, Callable[[Results], Seen]] = {
+    "alike": _alike,
+    **{f"{reading} at once": partial(_at_once, reading) for reading in READINGS},
+}
 
 
 def vae_figures(results: Results) -> dict[str, bytes]:
@@ -302,7 +260,7 @@ def _cell(data: str, generator: str, scale: Scale) -> Cell:
     told = generator_wishes(generator, **_changes(scale))
     training = {name: value for name, value in told.pop("config").to_json().items() if name != "seed"}
     config = {**told, "training": training, "made": MADE, "judge_epochs": JUDGED, "at_most": AT_MOST}
-    return runs.cell(f"{data}/{generator}", data, scale, partial(run, data, generator), SECONDS[generator], config)
+    return networks.cell(f"{data}/{generator}", data, scale, partial(run, data, generator), SECONDS[generator], config)
 
 
 def _changes(scale: Scale) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from provnet_paper.recipes import MAIN
+from provnet_paper.networks import MAIN
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, printed
 
 ORIGIN = {"device": "NVIDIA H200", "cores": 16, "torch": "2.11.0", "commit": "0123456789abcdef", "dirty": False}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from provnet.tools.robustness.conditions import CONDITIONS
-from provnet_paper.catalogue import EXPERIMENTS
 from provnet_paper.debugging import SHOWN
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.records import SCALES, Figure, Result, Results, Told, printed
 from provnet_paper.samples import ODD_KINDS as KINDS
 from provnet_paper.samples import packed

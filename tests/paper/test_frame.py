@@ -12,8 +12,7 @@ import pytest
 
 from provnet.base.errors import UsageError
 from provnet_paper import frame
-from provnet_paper.catalogue import EXPERIMENTS
-from provnet_paper.frame import Event, Plan, reproduce, waiting
+from provnet_paper.frame import EXPERIMENTS, Event, Plan, reproduce, waiting
 from provnet_paper.records import Cell, Job, Told, chosen
 from provnet_paper.store import read_results, results_file
 

@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
 
 from provnet.tools.robustness.conditions import CONDITIONS
-from provnet_paper.beside import CHANCE, ONE_SEED, PAIRED, apart, counted, summary, told
-from provnet_paper.catalogue import EXPERIMENTS
-from provnet_paper.glance import headline, in_short
-from provnet_paper.page import page, section
-from provnet_paper.pairs import STUDENT, Both, Known, larger_batches
+from provnet_paper.beside import summary
+from provnet_paper.frame import EXPERIMENTS
+from provnet_paper.judge import CHANCE, ONE_SEED, PAIRED, counted, headline, told
+from provnet_paper.page import in_short, page, section
 from provnet_paper.records import SCALES, Results
-from provnet_paper.robustness import findings
+from provnet_paper.robustness import OWN
 from provnet_paper.samples import packed, unpacked
 from provnet_paper.store import _text
 
@@ -27,27 +25,6 @@ from .made import cost, table2
 from .made_others import made
 
 N = 10_000
-
-
-def test_seeds_that_lie_apart_make_a_difference_less_sure() -> None:
-    larger = Known((0.92, N), each=(0.92,))
-    near, wide = (Known((0.9, N), each=each) for each in ((0.9, 0.901, 0.899), (0.95, 0.9, 0.85)))
-    asked = [larger_batches([Both("MNIST", "class", printed, larger)], "full")[3] for printed in (near, wide)]
-    assert "surely higher in 1" in asked[0]
-    assert "surely higher in 0" in asked[1] and "too near to say in 1" in asked[1]
-    half = 100 * STUDENT[1] * np.std([0.95, 0.9, 0.85], ddof=1) * (1 + 1 / 3) ** 0.5
-    low = 2 - np.hypot(half, 100 * (apart((0.92, N), (0.9, N)).high - 0.02))
-    assert f"({low:+.2f} to" in asked[1]
-
-
-def test_students_points_are_students() -> None:
-    assert pytest.approx([student.ppf(0.975, free) for free in range(1, 11)], abs=6e-4) == list(STUDENT)
-
-
-def test_one_of_many_comparisons_needs_more_to_be_sure() -> None:
-    one, other = (0.91, N), (0.90, N)
-    assert apart(one, other).sign == 1
-    assert apart(one, other, comparisons=12).sign == 0
 
 
 def test_a_verdict_on_a_part_of_the_cases_says_so() -> None:
@@ -73,10 +50,10 @@ def test_where_a_sentence_stands_is_said_in_the_list_and_not_again_in_short() ->
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_key_figures_have_intervals_and_stand_before_verdicts(name: str) -> None:
     results = cost() if name == "cost" else table2(name=name) if name.startswith("table2") else made(name)
-    text = headline(results)
+    text = headline(results, EXPERIMENTS[name].headline)
     assert re.search(r"[\ds] \([-+]?[\d.]+ to [-+]?[\d.]+\)", text) and text.endswith(".")
-    assert in_short([]) == [""] and headline(replace(results, scale="tiny")) == ""
-    assert headline(replace(results, cells={})) == ""
+    assert in_short([]) == [""] and headline(replace(results, scale="tiny"), EXPERIMENTS[name].headline) == ""
+    assert headline(replace(results, cells={}), EXPERIMENTS[name].headline) == ""
     page = section(EXPERIMENTS[name], results, Path("nowhere"))
     (place,) = [place for place, line in enumerate(page) if line.startswith("*Found.* ")]
     before, after = " ".join(page[place].split()).split(text)
@@ -156,8 +133,7 @@ def test_networks_that_answer_alike_whatever_they_see_are_named() -> None:
 
 def test_where_some_mixing_beats_the_cnn_is_told() -> None:
     def evidence(results: Results) -> str:
-        (one,) = [one for one in findings(results) if "can enhance robustness" in one.claim]
-        return one.evidence
+        return OWN["some mixing"](results)[1]
 
     results = made("robustness")
     cells = {name: seeds for name, seeds in results.cells.items() if name in ("mnist/cnn", "mnist/0.2", "mnist/0.3")}

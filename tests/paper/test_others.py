@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from provnet_paper.beside import CONFIRMED, MIXED, apart, number, told
-from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.beside import number
+from provnet_paper.frame import EXPERIMENTS
+from provnet_paper.judge import CONFIRMED, MIXED, apart, told
 from provnet_paper.page import draw
 from provnet_paper.records import Figure, Result, Results, printed
 from provnet_paper.store import _text, read_results

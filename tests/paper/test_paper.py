@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import provnet_paper
-from provnet_paper.recipes import DATA, FIGURES, SETTINGS
+from provnet_paper.beside import standings
+from provnet_paper.networks import DATA, FIGURES, SETTINGS
 from provnet_paper.records import MET, MISSED, NOT_COMPARED, NOT_RUN, WITHIN, half_width, printed, standing
-from provnet_paper.table2_words import remarks, standings
+from provnet_paper.table2 import remarks
 
 from .made import table2
 
@@ -63,6 +64,6 @@ def test_mean_std_and_n_are_over_seeds() -> None:
 
 
 def test_only_full_scale_is_compared() -> None:
-    full, tiny = standings(table2()), standings(table2(scale="tiny"))
+    full, tiny = (standings(results, "2") for results in (table2(), table2(scale="tiny")))
     assert sum(one.verdict == MET for one in full.values()) == 30
     assert {one.verdict for one in tiny.values()} == {NOT_COMPARED, NOT_RUN}

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from provnet_paper.beside import mean, number
-from provnet_paper.glance import numbers
+from provnet_paper.page import numbers
 from provnet_paper.store import read_results
 from provnet_paper.table2 import section as with_the_papers_recipe
-from provnet_paper.table2_ours import section as with_ours
+from provnet_paper.table2 import section_of_ours as with_ours
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,8 +11,9 @@ import pytest
 
 from provnet_paper import plots
 from provnet_paper import sharing as sharing_plots
+from provnet_paper import table2 as table2_plots
 from provnet_paper import vae as vae_words
-from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.page import main, section
 from provnet_paper.records import Results
 from provnet_paper.store import _text
@@ -210,7 +211,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         kept.append(drawing)
         return b""
 
-    for module in (plots, sharing_plots, vae_words):
+    for module in (table2_plots, sharing_plots, vae_words):
         monkeypatch.setattr(module, "png", keep)
     yield kept
     plots.pyplot().close("all")
@@ -223,7 +224,7 @@ def some_of(whole: Results) -> Results:
 
 
 def test_numbers_stand_at_the_same_height_in_all_panels_also_where_some_are_not_run(drawn: list[Any]) -> None:
-    plots.against_paper(some_of(table2()))
+    table2_plots.against_paper(some_of(table2()))
     first, *others = drawn[0].axes
     assert [label.get_text() for label in first.get_yticklabels()][-1] == "single α=.5: index, sampled targets"
     assert len(first.get_yticklabels()) == 10
@@ -239,7 +240,7 @@ def test_numbers_stand_at_the_same_height_in_all_panels_also_where_some_are_not_
 
 @pytest.mark.parametrize(("seeds", "words"), [(1, "one seed"), (3, "whiskers: std over 3 seeds")])
 def test_the_figure_says_its_unit_and_how_many_seeds_it_rests_on(drawn: list[Any], seeds: int, words: str) -> None:
-    plots.against_paper(table2(seeds=seeds))
+    table2_plots.against_paper(table2(seeds=seeds))
     assert {axes.get_xlabel() for axes in drawn[0].axes} == {"percentage points, logarithmic beyond ±1"}
     assert drawn[0].get_suptitle().endswith(words)
     assert ("std" in drawn[0].get_suptitle()) == (seeds > 1)

@@ -11,7 +11,7 @@ import pytest
 from provnet.base.errors import IntegrityError, UnsafeFileError
 from provnet.data.modalities.augment import POLICIES, Policy
 from provnet_paper import vae
-from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.records import SCALES, Cell, Result
 from provnet_paper.store import cell_file, keep, kept, read_results, results_file, write_results
 

@@ -9,7 +9,7 @@ import pytest
 
 from provnet.cli import main
 from provnet_paper import page
-from provnet_paper.catalogue import EXPERIMENTS
+from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.records import HEADINGS, SCALES, Results, printed
 from provnet_paper.store import plain, read_results
 

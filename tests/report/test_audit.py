@@ -87,8 +87,8 @@ def test_roc_curves_begin_and_end_in_the_corners() -> None:
     points = ((0.0, 0.0), (0.0, 0.5), (0.1, 0.9), (1.0, 1.0))
     for plot in (roc_plot([Curve("a", "k0", "0.9", points)]), roc_plot([Curve("a", "k0", "0.9", points)], log=True)):
         drawn = numbers(plot.paths[1].path)
-        assert drawn[0].tolist() == [plot.left, plot.bottom]
-        assert drawn[-1].tolist() == [plot.right, plot.top]
+        assert drawn[0].tolist() == [plot.frame.left, plot.frame.bottom]
+        assert drawn[-1].tolist() == [plot.frame.right, plot.frame.top]
         assert (np.diff(drawn[:, 0]) >= 0).all() and (np.diff(drawn[:, 1]) <= 0).all()
         assert plot.paths[0].kind == "guess"
     assert [tick.text for tick in plot.x_ticks] == ["0.1 %", "1 %", "10 %", "100 %"]
@@ -97,9 +97,9 @@ def test_roc_curves_begin_and_end_in_the_corners() -> None:
 def test_histograms_are_shares_of_their_own_kind() -> None:
     plot = histogram_plot("T", "x", [0.0, 0.5, 1.0], [10, 30], [100, 0])
     others, members = (numbers(path.path) for path in plot.paths)
-    height = plot.bottom - plot.top
-    assert (plot.bottom - others[:, 1].min()) / height == pytest.approx(1.0)
-    assert (plot.bottom - members[:, 1].min()) / height == pytest.approx(0.75)
+    height = plot.frame.bottom - plot.frame.top
+    assert (plot.frame.bottom - others[:, 1].min()) / height == pytest.approx(1.0)
+    assert (plot.frame.bottom - members[:, 1].min()) / height == pytest.approx(0.75)
     assert "40 members and 100 nonmembers" in plot.words
 
 

@@ -89,11 +89,11 @@ def test_curve_goes_where_the_values_are():
     loss, accuracy = training_charts(
         [EpochRow(1, 4.0, 0.0, 0.5), EpochRow(2, 2.0, 1.0, float("nan")), EpochRow(3, 0.0, 1.0, 0.5)]
     )
-    dots = loss.lines[0].dots
-    assert [dot.y for dot in dots] == [loss.top, (loss.top + loss.bottom) / 2, loss.bottom]
-    assert [dot.x for dot in dots] == [loss.left, (loss.left + loss.right) / 2, loss.right]
-    classes, indices = accuracy.lines
-    assert [dot.y for dot in classes.dots] == [accuracy.bottom, accuracy.top, accuracy.top]
+    dots, box = loss.paths[0].marks, loss.frame
+    assert [dot.y for dot in dots] == [box.top, (box.top + box.bottom) / 2, box.bottom]
+    assert [dot.x for dot in dots] == [box.left, (box.left + box.right) / 2, box.right]
+    classes, indices = accuracy.paths
+    assert [dot.y for dot in classes.marks] == [box.bottom, box.top, box.top]
     assert indices.path.count("M") == 2  # a gap, not a bridge, where a value is missing
 
 
@@ -102,15 +102,15 @@ def test_any_number_of_epochs_is_drawn(epochs):
     rows = tuple(EpochRow(n + 1, 1 / (n + 1), 0.5, 0.5) for n in range(epochs))
     assert_self_contained(demo_html(demo_report(epochs=rows)))
     chart = training_charts(rows)[0]
-    assert len(chart.lines[0].dots) == epochs
+    assert len(chart.paths[0].marks) == epochs
     assert 1 <= len(chart.x_ticks) <= 9
-    assert all(chart.left <= tick.at <= chart.right for tick in chart.x_ticks)
+    assert all(chart.frame.left <= tick.at <= chart.frame.right for tick in chart.x_ticks)
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [float("nan")] * 2, [1e-12, 1e-13], [1e9, float("inf")]])
 def test_odd_values_stay_in_the_plot(values):
     chart = line_chart("Loss", [1, 2], [("loss", values)])
-    assert all(chart.top <= dot.y <= chart.bottom for line in chart.lines for dot in line.dots)
+    assert all(chart.frame.top <= mark.y <= chart.frame.bottom for path in chart.paths for mark in path.marks)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 0.93), (0, 6.9), (1, 80), (0, 1e-7), (0, 12345)])

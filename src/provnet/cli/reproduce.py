@@ -119,8 +119,7 @@ def reproduce(
     Writes DIR/NAME.json, NAME.md and, with matplotlib, NAME.png; smaller scales into a folder of their own.
     """
     from provnet.base.errors import choose
-    from provnet_paper.catalogue import EXPERIMENTS
-    from provnet_paper.frame import Plan
+    from provnet_paper.frame import EXPERIMENTS, Plan
     from provnet_paper.records import SCALES
 
     choose("scale", scale, SCALES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provnet.report.charts import Chart, line_chart
+from provnet.report.charts import Plot, line_chart
 from provnet.report.page import render
 from provnet.report.records import DemoReport, EpochRow, EvaluationRow, ExplanationCard
 from provnet.report.text import percent
@@ -58,7 +58,7 @@ def demo_html(report: DemoReport) -> str:
     )
 
 
-def training_charts(epochs: Sequence[EpochRow]) -> tuple[Chart, ...]:
+def training_charts(epochs: Sequence[EpochRow]) -> tuple[Plot, ...]:
     """Lay out loss and accuracies over the epochs; none without epochs.
 
     >>> [chart.title for chart in training_charts([EpochRow(1, 5.0, 0.6, 0.1), EpochRow(2, 1.0, 0.9, 0.8)])]

@@ -128,10 +128,13 @@ def ratio_plot(report: AttributionReport) -> Plot:
     ]
     plot = histogram_plot("Copy ratio", "copy ratio", edges.tolist(), counts[0], counts[1])
     threshold = report.values["calibration"]["threshold"]
-    paths = [replace(plot.paths[0], name="no copies"), replace(plot.paths[1], name="these images")]
+    paths = [
+        replace(plot.paths[0], name="no copies", words="no copies"),
+        replace(plot.paths[1], name="these images", words="these images"),
+    ]
     if threshold is not None:
-        x = round(plot.left + (plot.right - plot.left) * min(max(threshold, 0.0) / WIDEST, 1.0), 2)
-        paths.append(Path("threshold", f"M{x:g} {plot.top}V{plot.bottom}", "cut", f"{threshold:.3f}"))
+        cut = f"M{plot.frame.x(threshold / WIDEST):g} {plot.frame.top}V{plot.frame.bottom}"
+        paths.append(Path("threshold", cut, "cut", f"{threshold:.3f}", words=f"threshold, {threshold:.3f}"))
     words = f"Copy ratios of {len(report.ratios):,} images and of {len(report.reference):,} pictures that are no copies"
     return replace(plot, paths=tuple(paths), words=words)
 

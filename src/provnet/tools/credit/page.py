@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provnet.report.charts import Square, square_plot
-from provnet.report.charts import Trace as Line
+from provnet.report.charts import Plot, line, square_plot
 from provnet.report.page import render
 from provnet.report.records import ExemplarCard
 from provnet.report.text import count, percent
@@ -94,14 +93,14 @@ def ranking_row(one: Mapping[str, Any], longest: float) -> Row:
     return Row(name, listed, rank, percent(share["value"]), ends, width, start, end, samples, lift, words)
 
 
-def lorenz_plot(values: Mapping[str, Any]) -> Square | None:
+def lorenz_plot(values: Mapping[str, Any]) -> Plot | None:
     """Shares of credit over shares of contributors, beside those of their samples."""
     if not values["lorenz"]:
         return None
     lines = [
-        Line("equal shares", "guess", ((0.0, 0.0), (1.0, 1.0))),
-        Line("number of samples", "k1 dash", _points(values["lorenz_samples"]), f"Gini {values['gini_samples']:.3f}"),
-        Line("credit", "k0", _points(values["lorenz"]), f"Gini {values['gini']['value']:.3f}"),
+        line("equal shares", "guess", ((0.0, 0.0), (1.0, 1.0))),
+        line("number of samples", "k1 dash", _points(values["lorenz_samples"]), f"Gini {values['gini_samples']:.3f}"),
+        line("credit", "k0", _points(values["lorenz"]), f"Gini {values['gini']['value']:.3f}"),
     ]
     words = f"Lorenz curve of credit, Gini {values['gini']['value']:.3f}"
     return square_plot("Lorenz curve", words, ("contributors, least first", "share of the credit"), lines)

@@ -16,7 +16,7 @@ from PIL import Image
 
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
-from provnet.report.charts import Chart, line_chart
+from provnet.report.charts import Plot, line_chart
 from provnet.report.page import render
 from provnet.report.pictures import fitted, to_image
 from provnet.report.records import ExplanationCard
@@ -68,7 +68,7 @@ def generation_html(report: GenerationReport) -> str:
     return render("generation.html.j2", title=report.title, report=report, charts=drawn, moving=moving, still=still)
 
 
-def charts(course: Sequence[Mapping[str, Any]]) -> list[Chart]:
+def charts(course: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """The course of training: parts of the loss, class and index accuracy at the mean and at drawn latents."""
     rows = [row for row in course if "class_at_mean" in row]
     if not rows:

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from provnet.report.charts import Mark, Square, square_plot
-from provnet.report.charts import Trace as Line
+from provnet.report.charts import Mark, Plot, line, square_plot
 from provnet.report.page import render
 from provnet.report.text import percent
 
@@ -145,7 +144,7 @@ def ranks(depends: Mapping[str, Any] | None) -> list[Rank]:
     return found
 
 
-def reliability(name: str, one: Mapping[str, Any] | None) -> Square | None:
+def reliability(name: str, one: Mapping[str, Any] | None) -> Plot | None:
     """A reliability diagram: how many are right, over how sure the run was."""
     if one is None:
         return None
@@ -154,15 +153,15 @@ def reliability(name: str, one: Mapping[str, Any] | None) -> Square | None:
         Mark(
             part["confidence"],
             part["right"]["value"],
+            f"{percent(part['confidence'])} sure, {percent(part['right']['value'])} right, n = {part['n']:,}",
             part["right"]["low"],
             part["right"]["high"],
-            f"{percent(part['confidence'])} sure, {percent(part['right']['value'])} right, n = {part['n']:,}",
             round(2.5 + 5 * (part["n"] / most) ** 0.5, 2),
         )
         for part in one["bins"]
     ]
-    course = Line("measured", "k0", tuple((p["confidence"], p["right"]["value"]) for p in one["bins"]))
-    even = Line("perfect", "guess", ((0.0, 0.0), (1.0, 1.0)))
+    course = line("measured", "k0", tuple((p["confidence"], p["right"]["value"]) for p in one["bins"]))
+    even = line("perfect", "guess", ((0.0, 0.0), (1.0, 1.0)))
     title = f"{DIAGRAMS[name]}: ECE {percent(one['ece']['value'])}"
     words = f"{title} ({percent(one['ece']['low'])} to {percent(one['ece']['high'])}, n = {one['ece']['n']:,})"
     return square_plot(title, words, ("confidence", "share that is right"), [even, course], marks)
