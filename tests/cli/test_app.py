@@ -48,7 +48,7 @@ def test_names_in_the_help_are_those_of_the_tables(call: Call) -> None:
     from provnet.models.network import NETWORKS
     from provnet.training.config import PRESETS
 
-    words = " ".join(call("train", "--help").out.replace("│", " ").split())
+    words = " ".join(call("train", "--help-all").out.replace("│", " ").split())
     for name in (*NAMES, *NETWORKS, *BACKBONES, *PRESETS):
         assert name in words
 

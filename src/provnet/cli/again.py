@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from provnet.base.options import SUBSET
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import DataSpec
-    from provnet.models.network import NetworkConfig
-    from provnet.runs.files import RunConfig
+from provnet.base.options import SUBSET, Train
+from provnet.cli.flags import to_argv
+from provnet.data.dataset import DataSpec
+from provnet.models.backbones import auto_backbone
+from provnet.models.network import NetworkConfig
+from provnet.runs.files import CUSTOM, RunConfig
+from provnet.tools.generate.recipes import RECIPES
+from provnet.tools.subsets import QUICK_WORDS
+from provnet.training.config import PRESETS, for_samples
+from provnet.training.setup import auto_head
 
 
 def path_word(path: os.PathLike[str] | str) -> str:
@@ -40,14 +44,15 @@ def _escaped(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
 
 
-def resumed(arguments: Sequence[str]) -> str:
-    """The command that goes on with what these arguments of `provnet` began.
+def resumed(asked: Train) -> str:
+    """The command that goes on with what a command has begun.
 
-    >>> resumed(["train", "my data", "--out", "runs/a", "--overwrite"])
+    >>> from pathlib import Path
+    >>> resumed(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
     "provnet train 'my data' --out runs/a --resume"
     """
-    kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
-    return " ".join(map(shell_word, ["provnet", *kept, "--resume"]))
+    again = replace(asked, where=replace(asked.where, overwrite=False, resume=True))
+    return "provnet train" + _words(to_argv(again))
 
 
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:
@@ -97,9 +102,6 @@ def recipe_options(config: RunConfig) -> str:
     >>> recipe_options(RunConfig(network, training={"training": recipe, "data": {"samples": 500}}))
     ' --network class-independent --epochs 7'
     """
-    from provnet.tools.generate.recipes import RECIPES
-    from provnet.training.config import PRESETS, for_samples
-
     network, settings, about = config.network, config.training.get("training"), config.training.get("data")
     if not isinstance(settings, Mapping) or not isinstance(about, Mapping):
         return ""
@@ -124,10 +126,6 @@ def recipe_options(config: RunConfig) -> str:
 
 def _network_words(network: NetworkConfig, preset: str, n: int) -> list[str]:
     """The network itself, where it is not what the preset takes for n samples."""
-    from provnet.models.backbones import auto_backbone
-    from provnet.runs.files import CUSTOM
-    from provnet.training.setup import auto_head
-
     own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
     words = ["--network", network.network]
     words += [] if network.backbone in own else ["--backbone", network.backbone]
@@ -153,8 +151,6 @@ def subset_options(config: RunConfig) -> str:
     >>> subset_options(RunConfig(network, training={"subset": about}))
     ' --index-subset 30% --select diverse --subset-classes-on subset'
     """
-    from provnet.tools.subsets import QUICK_WORDS
-
     about = config.training.get(SUBSET)
     if not isinstance(about, Mapping):
         return ""

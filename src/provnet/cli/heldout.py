@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+
+from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
+from provnet.base.files import read_file
 from provnet.cli.again import path_word
 from provnet.cli.output import note
 from provnet.cli.rundata import find_training_data, open_spec, other_spec, resolve, spec_name
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import ImageData
-    from provnet.runs.run import Run
-    from provnet.tools.membership.member import Heldout
+from provnet.data.dataset import ImageData
+from provnet.runs.inputs import range_problem
+from provnet.runs.run import Run
+from provnet.runs.safe import read_json, write_json
+from provnet.tools.membership.member import Heldout
 
 NAME = "membership.json"
 
@@ -56,10 +59,6 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
     >>> len(drawn(provnet.open_data("embedded", limit=40), 7, seed=0))
     7
     """
-    import torch
-
-    from provnet.base.batches import keyed_generator
-
     if len(data) <= limit:
         return data
     return data.select(torch.randperm(len(data), generator=keyed_generator(seed, 42))[:limit].sort().values)
@@ -67,17 +66,11 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
 
 def heldout_file(heldout: Heldout, state: Mapping[str, str]) -> bytes:
     """Held-out scores as they are kept beside the run, with the state of it that they belong to."""
-    from provnet.runs.safe import write_json
-
     return write_json({**heldout.to_json(), "about": {"made_from": heldout.about, "run": dict(state)}}, NAME)
 
 
 def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
     """What an audit kept, or None; scores of another state of the run than this are not used, and that is said."""
-    from provnet.base.files import read_file
-    from provnet.runs.safe import read_json
-    from provnet.tools.membership.member import Heldout
-
     if not (folder / NAME).exists():
         return None
     try:
@@ -101,7 +94,6 @@ def _open(run: Run, source: str, split: str, data_dir: str | None, progress: boo
 
 
 def _fitting(run: Run, data: ImageData) -> ImageData:
-    from provnet.runs.inputs import range_problem
 
     shape, name = run.config.network.input_shape, spec_name(data.spec)
     if data.shape != shape:

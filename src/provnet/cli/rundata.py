@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
+import torch
+from torch import nn
+
+from provnet.base.atomic import write_bytes
 from provnet.base.errors import DataError, IntegrityError, ProvnetError, UsageError
+from provnet.base.files import shown
 from provnet.base.options import DECISIONS, SUBSET
-from provnet.cli.output import note
-
-if TYPE_CHECKING:
-    import numpy as np
-    from torch import nn
-
-    from provnet.data.dataset import DataSpec, ImageData
-    from provnet.data.select import Combined
-    from provnet.runs.run import Run, RunConfig
-    from provnet.samples.identity import SampleTable
+from provnet.cli.output import BACKBONE, note
+from provnet.data.apply import decision_words
+from provnet.data.compare import compare, held
+from provnet.data.dataset import AFTER_READING, DECODING, DataSpec, ImageData
+from provnet.data.open import has_split, relocated, reopen
+from provnet.data.select import Combined, combine, with_classes
+from provnet.runs.files import CUSTOM
+from provnet.runs.fileset import state_of
+from provnet.runs.inputs import BYTES, picture_mode
+from provnet.runs.run import FILES, Run, RunConfig, has_run, read_run, read_samples, write_run
+from provnet.runs.verify import has_changed, rest_state
+from provnet.samples.identity import SampleTable
+from provnet.training.session import run_lock, tidy
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +57,6 @@ def open_sources(
     A source that cannot be opened matters only if samples are missing then. Samples of the sources that the run does
     not hold (erased, or never added) are left out.
     """
-    from provnet.data.dataset import DataSpec
-    from provnet.data.select import Combined, combine
-
     specs = [config.data or DataSpec("arrays", "arrays"), *config.added]
     parts, why = _open(specs, source, data_dir, progress)
     if source is not None and not _fits(config, parts[0]):  # asked for by name: compared as it is
@@ -86,10 +90,6 @@ def _expected(samples: SampleTable, found: Combined, numbers: list[int]) -> np.n
     Where an added sample came from is not kept. If its name now holds other content it was edited, but for names of
     the training data, which may have been there when the sample was added: then it was another of that name.
     """
-    import numpy as np
-
-    from provnet.data.compare import compare
-
     status = np.array(compare(samples, found.data.samples).status)
     added = {name for n, part in zip(numbers, found.parts, strict=True) if n > 0 for name in part.samples.sample_ids}
     edited = np.array([name in added for name in samples.sample_ids]) & (status == "edited")
@@ -101,8 +101,6 @@ def _open(
     specs: list[DataSpec], source: str | None, data_dir: str | None, progress: bool
 ) -> tuple[dict[int, ImageData], list[str]]:
     """The sources that can be opened, by their number, and why others cannot."""
-    from provnet.data.open import reopen
-
     parts: dict[int, ImageData] = {}
     why: list[str] = []
     for number, spec in enumerate(specs):
@@ -121,7 +119,6 @@ def _wide(spec: DataSpec) -> dict[str, object]:
 
 
 def _fits(config: RunConfig, part: ImageData) -> bool:
-    from provnet.runs.inputs import BYTES
 
     is_bytes = not part.images.is_floating_point()
     return part.shape == config.network.input_shape and is_bytes == (config.network.scale == BYTES)
@@ -149,9 +146,6 @@ def other_spec(
     >>> other_spec(data, "embedded", None, "test", classes=False).options
     {'size': [8, 8]}
     """
-    from provnet.data.dataset import DECODING, DataSpec
-    from provnet.data.open import has_split, relocated
-
     given = given or DataSpec("arrays", "arrays")
     options = {name: value for name, value in given.options.items() if name in DECODING}
     if given.options.get("skip_bad", False) if skip_bad is None else skip_bad:
@@ -163,61 +157,35 @@ def other_spec(
 
 def in_mode(spec: DataSpec, shape: tuple[int, ...]) -> DataSpec:
     """The spec, by which picture files without a mode of their own come with the channels of samples of this shape."""
-    from provnet.runs.inputs import picture_mode
-
     return replace(spec, options={**picture_mode(shape), **spec.options}) if spec.kind in PICTURES else spec
 
 
 def open_spec(config: RunConfig, spec: DataSpec, data_dir: str | None, *, progress: bool) -> ImageData:
     """Open data for a run, in its colour mode."""
-    from provnet.data.open import reopen
-
     return reopen(in_mode(spec, config.network.input_shape), None, data_dir, progress)
 
 
 Read = TypeVar("Read")
-_GIVEN: ContextVar[nn.Module | None] = ContextVar("backbone", default=None)
-MAKING = ("demo", "train", "reproduce")  # commands that make networks of their own
-
-
-@contextmanager
-def with_backbone(module: nn.Module | None) -> Iterator[None]:
-    """Runs that are opened meanwhile, and need a backbone given as an object, get this one."""
-    before = _GIVEN.set(module)
-    try:
-        yield
-    finally:
-        _GIVEN.reset(before)
 
 
 def backbone_for(folder: Path) -> nn.Module | None:
     """The module that `main` was given, where the run in a folder needs one; a command may open others beside it."""
-    from provnet.runs.files import CUSTOM
-    from provnet.runs.run import read_samples
-
-    given = _GIVEN.get()
+    given = BACKBONE.get()
     return given if given is not None and read_samples(folder)[0].network.backbone == CUSTOM else None
 
 
 def open_run(folder: Path) -> Run:
     """The run in a folder, every file checked."""
-    from provnet.runs.run import read_run
-
     return read_run(folder, backbone_for(folder))
 
 
 def run_state(folder: Path) -> dict[str, str]:
     """The SHA-256 of weights and sample table: what is measured of a run belongs to these."""
-    from provnet.runs.fileset import state_of
-    from provnet.runs.run import FILES
-
     return state_of(folder, FILES)
 
 
 def with_state(folder: Path, read: Callable[[Path], Read]) -> tuple[Read, dict[str, str]]:
     """What `read` finds in the run of a folder, and the state it is of; read again where it was changed meanwhile."""
-    from provnet.runs.run import has_run
-
     if not has_run(folder):
         read(folder)  # says what is wrong
     while True:
@@ -273,8 +241,6 @@ def find_training_data(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, *, progress: bool = True
 ) -> Found:
     """Open the training data of a run again, or those at `source`; only data that were asked for must be there."""
-    from provnet.runs.verify import has_changed, rest_state
-
     try:
         if has_changed(config, samples):
             opened = open_sources(config, samples, source, data_dir, progress)
@@ -293,11 +259,6 @@ def find_training_data(
 def _open_training(
     config: RunConfig, samples: SampleTable, source: str | None, data_dir: str | None, progress: bool
 ) -> Found:
-    import numpy as np
-
-    from provnet.data.compare import compare, held
-    from provnet.data.open import reopen
-    from provnet.runs.verify import rest_state
 
     spec = config.data or _nowhere("train")
     data = reopen(spec, source, data_dir, progress)
@@ -321,12 +282,6 @@ def _open_training(
 
 def resolve(samples: SampleTable, data: ImageData) -> Resolved:
     """Bring data of now into the order of training time, by hash; what is edited or missing is left out and counted."""
-    import numpy as np
-    import torch
-
-    from provnet.data.compare import compare
-    from provnet.data.dataset import ImageData
-
     if data.samples.fingerprint == samples.fingerprint:
         return Resolved(data, np.arange(len(samples)), [], 0)
     found = compare(samples, data.samples)
@@ -344,9 +299,6 @@ def resolve(samples: SampleTable, data: ImageData) -> Resolved:
 
 def open_test_data(run: Run, source: str | None, data_dir: str | None, *, progress: bool = True) -> ImageData | None:
     """The data at `source` (its test split, else all of it), or the run's own test split; None where it has none."""
-    from provnet.base.files import shown
-    from provnet.data.select import with_classes
-
     spec = run.config.test
     if source is not None:
         spec = other_spec(run.config.data, source, data_dir, "test")
@@ -383,9 +335,6 @@ def spec_name(spec: DataSpec | None) -> str:
     >>> spec_name(DataSpec("pets", "folder", "train", options={"size": [32, 48], "holdout": [[0.2, "train"]]}))
     'pets, split train, 32 x 48 pixels, without the 20 % held out'
     """
-    from provnet.data.apply import decision_words
-    from provnet.data.dataset import AFTER_READING
-
     if spec is None:
         return "none"
     words = [spec.source, f"split {spec.split}"]
@@ -407,7 +356,6 @@ def _option_words(name: str, value: Any) -> str:
 
 
 def _nowhere(split: str) -> DataSpec:
-    from provnet.data.dataset import DataSpec
 
     return DataSpec("arrays", "arrays", split)
 
@@ -435,10 +383,6 @@ def keep_measured(
     Its config and card get the outcome (`evaluation`, `checks`, `audit`), `files` come beside them. Weights and samples
     stay byte by byte; they must still be those that were measured (`state`, of `with_state`), else nothing is kept.
     """
-    from provnet.base.atomic import write_bytes
-    from provnet.runs.run import write_run
-    from provnet.training.session import run_lock, tidy
-
     if not os.access(folder, os.W_OK):
         note(f"what was measured is not written into the run: {folder} is read-only")
         return False

@@ -89,6 +89,14 @@ DEVICES = ("auto", "cpu", "cuda")
 AS_ONE = 2**26  # values whose mean and spread are taken at once; those of more pictures are added up part by part
 
 
+def pick_device(name: str | None) -> str:
+    """`cpu` or `cuda`, whatever was asked for."""
+    wanted = one_of("device", name or "auto", DEVICES)
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UsageError('device "cuda" was asked for, but no GPU is visible; use --device cpu')
+    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+
+
 def make_fabric(device: str, devices: int, precision: str) -> Any:
     """Lightning Fabric for one process, or several under `torchrun` or with `devices` above 1."""
     import logging
