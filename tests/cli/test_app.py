@@ -19,7 +19,7 @@ from provnet.cli import verify as verify_module
 
 from .conftest import Call
 
-COMMANDS = ("demo", "train", "evaluate", "explain", "add", "withhold", "verify", "info")
+COMMANDS = tuple(app_module.COMMANDS)
 
 
 def test_help_loads_neither_torch_nor_numpy() -> None:

@@ -75,8 +75,9 @@ def test_figures_of_a_run_that_was_changed_meanwhile_are_not_kept(
     command: tuple[str, ...], change: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = {"evaluate": "answers.evaluation", "audit": "tools.membership.audit", "check": "tools.trust.compute"}
-    name, run, after = f"provnet.{modules[command[0]]}.{command[0]}", place / "run", {}
-    real, other = pkgutil.resolve_name(name), bank.add(read_run(run), provnet.open_data(str(place / "more")))
+    run, after = place / "run", {}
+    real = pkgutil.resolve_name(f"provnet.{modules[command[0]]}.{command[0]}")
+    other = bank.add(read_run(run), provnet.open_data(str(place / "more")))
 
     def overtaken(*given: object, **more: object) -> object:
         if change == "samples are withheld":
@@ -86,7 +87,7 @@ def test_figures_of_a_run_that_was_changed_meanwhile_are_not_kept(
         after.update(contents(run))
         return real(*given, **more)
 
-    monkeypatch.setattr(name, overtaken)
+    monkeypatch.setattr(f"provnet.cli.{command[0]}.measure", overtaken)
     found = call(command[0], run, *command[1:], *(["--out", place / "out"] if command[0] == "audit" else []))
     assert found.code == 6
     assert "was changed by another process while it was measured" in found.last_line

@@ -7,15 +7,19 @@ was asked for: the preset, the data or the machine decides.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, final, get_type_hints
 
-from provnet.base.errors import UsageError
+from provnet.base.errors import UsageError, one_of
 
 SUBSET = "subset"  # among a run's settings: which samples are indexed
 DECISIONS = "decisions"  # among the options of a DataSpec: what was decided about samples
+
+HEADS = ("plain", "exemplar", "exemplar-trained")
+KEY_TYPES = ("fp32", "bf16", "int8")
 
 Test = Callable[[str, Any], None]  # the name of an option as people write it, and a value that is not None
 
@@ -27,8 +31,8 @@ class Option:
 
     Attributes:
         help: what it does.
-        name: the flag, where that is not the name of the field; without one, for words of the command line, empty.
-        short: a letter that says the same.
+        name: the flag, where that is not the name of the field.
+        short: a letter that says the same as a longer name.
         metavar: what stands for its value.
         check: refuses values.
         folder: whether it names a folder to write, which must not be empty.
@@ -66,11 +70,12 @@ class Leaf:
     def flag(self) -> str:
         """How people write it.
 
-        >>> [one.flag for one in leaves(Info)]
-        ['RUN', '--json']
+        >>> [one.flag for one in leaves(Explain)][:4]
+        ['RUN', 'IMAGE', '-k', '--data']
         """
-        usual = str(self.option.metavar) if self.option.word else f"--{self.name.replace('_', '-')}"
-        return self.option.name or usual
+        if self.option.word:
+            return str(self.option.metavar)
+        return self.option.name or f"{'--' if len(self.name) > 1 else '-'}{self.name.replace('_', '-')}"
 
 
 class Options:
@@ -230,6 +235,29 @@ def parse_size(text: str, name: str = "--size") -> tuple[int, int]:
     return int(found[0]), int(found[-1])
 
 
+def check_number(name: str, value: Any, *, whole: bool = False) -> None:
+    """Refuse what is no number."""
+    if not isinstance(value, numbers.Integral if whole else numbers.Real):
+        what = "a whole number" if whole else "a number"
+        raise UsageError(f"{name} must be {what}, got {value!r}; leave it out for the usual value")
+
+
+def check_network(asked: Any, heads: tuple[str, ...] = HEADS) -> None:
+    """Refuse what no network can have, whatever the data are."""
+    for name, whole in (("alpha", False), ("level", True), ("key_width", True)):
+        check_number(name, getattr(asked, name), whole=whole)
+    if not isinstance(asked.conditional, bool):
+        raise UsageError(f"conditional must be True or False, got {asked.conditional!r}")
+    if not 0 <= asked.alpha <= 1:
+        raise UsageError(f"alpha must lie in [0, 1], 0 for no label mixing; got {asked.alpha}")
+    one_of("head", asked.head, heads)
+    one_of("key_type (--keys)", asked.key_type, KEY_TYPES)
+    if not 0 <= asked.key_width <= 4096:
+        raise UsageError(
+            f"key_width (--key-width) must be a whole number from 0 to 4096, 0 to choose it; got {asked.key_width}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Demo(Options):
     """Train on 4,000 digits, evaluate, explain ten others, find planted wrong labels; leave a page to open."""
@@ -246,7 +274,6 @@ class DataOptions(Options):
 
     panel: ClassVar[str | None] = "Data"
 
-    data_dir: str | None = _data_dir(rare=True)
     size: Any = option("Cut pictures to the centre and resize, such as 64 or 64x48.", metavar="N|HxW", check=sides)
     mode: str | None = option("Default: as found.", metavar="grey|rgb", rare=True)
     background: str | None = option("Behind transparency. Default: white.", metavar="COLOUR", rare=True)
@@ -254,14 +281,15 @@ class DataOptions(Options):
     value_range: tuple[float, float] | None = option(
         "Values of 16-bit and float pictures.", metavar="LOW HIGH", rare=True
     )
+    data_dir: str | None = _data_dir(rare=True)
+    root: str | None = option(
+        "Folder that a manifest's paths are relative to. Default: that of the CSV file.", metavar="DIR", rare=True
+    )
     skip_bad: bool = option("Leave bad files out and count them.", default=False, rare=True)
     cache: str | None = option(
         "Keep decoded pictures for the next opening. Default: $PROVNET_CACHE, else none.", metavar="DIR", rare=True
     )
     limit: int | None = option("At most so many samples of each split, evenly by class.", rare=True)
-    root: str | None = option(
-        "Folder that a manifest's paths are relative to. Default: that of the CSV file.", metavar="DIR", rare=True
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,31 +316,31 @@ class NetworkOptions(Options):
 
     panel: ClassVar[str | None] = "Network and recipe"
 
-    network: str | None = option(
-        "single, class-independent, class-conditional (default) or class-conditional-heads.", metavar="NAME"
+    network: str = option(
+        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
     )
     backbone: Any = option(
-        "paper-single, paper, small, medium, residual, mlp, or one of app. 7.6. Default: by shape and preset.",
+        "paper-single, paper, small, medium, residual, mlp, or one of app. 7.6. auto: by shape and preset.",
+        "auto",
         metavar="NAME",
         rare=True,
     )
-    head: str | None = option(
-        "Index head: the paper's output layer, or one key per training sample. Default: by preset.",
-        metavar="plain|exemplar|exemplar-trained",
+    head: str = option(
+        "Index head: the paper's output layer, or one key per training sample. auto: by preset.",
+        "auto",
+        metavar="auto|plain|exemplar|exemplar-trained",
     )
-    key_type: str | None = option(
-        "How an exemplar head stores its keys. Default: fp32.", name="--keys", metavar="fp32|bf16|int8", rare=True
+    key_type: str = option(
+        "How an exemplar head stores its keys.", "fp32", name="--keys", metavar="fp32|bf16|int8", rare=True
     )
-    key_width: int | None = option(
-        "Numbers of a key. Default: the backbone's features, if at most 512.", metavar="D", rare=True
-    )
-    alpha: float | None = option(
-        "Label mixing: probability that another sample of the class is the target. Default: 0.", rare=True
-    )
-    conditional: bool | None = option(
-        "Give the class to the index branch (class-conditional). Default: yes.", rare=True
-    )
-    level: int | None = option("Sharing level 1 to 4 of the backbones of app. 7.6. Default: 3.", rare=True)
+    key_width: int = option("Numbers of a key. 0: the backbone's features, if at most 512.", 0, metavar="D", rare=True)
+    alpha: float = option("Label mixing: probability that another sample of the class is the target.", 0.0, rare=True)
+    conditional: bool = option("Give the class to the index branch (class-conditional).", True, rare=True)
+    level: int = option("Sharing level 1 to 4 of the backbones of app. 7.6.", 3, rare=True)
+
+    def __post_init__(self) -> None:
+        check_network(self, ("auto", *HEADS))
+        super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -333,14 +361,14 @@ class RecipeOptions(Options):
         rare=True,
     )
     preset: str | None = option("Recipe. Default: fast.", metavar="fast|paper|robust")
+    epochs: int | None = option("Default: by preset.")
+    batch_size: int | None = option("2 to 1,000,000. Default: by preset.", rare=True)
+    lr: float | None = option("Highest learning rate. Default: by preset.", rare=True)
     augment: str | None = option(
         "Train on changed copies that keep their index: tiny, digits, photos, noise. Default: by preset.",
         metavar="none|auto|NAME",
         rare=True,
     )
-    epochs: int | None = option("Default: by preset.")
-    batch_size: int | None = option("2 to 1,000,000. Default: by preset.", rare=True)
-    lr: float | None = option("Highest learning rate. Default: by preset.", rare=True)
     seed: int | None = option("Default: 0.")
 
 
@@ -372,13 +400,11 @@ class RunOptions(Options):
 
     panel: ClassVar[str | None] = "The run"
 
-    device: str | None = _device()
-    devices: int | None = option("Processes to train with. Default: 1.", rare=True)
-    resume: bool = option("Go on with the run in RUN, under the same settings.", default=False)
+    device: str = option("Where to compute.", "auto", metavar="auto|cpu|cuda")
+    devices: int = option("Processes to train with.", 1, rare=True)
+    checkpoint_seconds: float = option("Time between checkpoints.", 60.0, metavar="S", check=pause, rare=True)
     overwrite: bool = option("Replace the run in RUN.", default=False)
-    checkpoint_seconds: float | None = option(
-        "Time between checkpoints. Default: 60.", metavar="S", check=pause, rare=True
-    )
+    resume: bool = option("Go on with the run in RUN, under the same settings.", default=False)
     out: Path | str | None = None  # the command line gives its own
     progress: bool = False
     recorded: bool = True
@@ -442,7 +468,7 @@ class Explain(Options):
         "Picture files, test:12 or test:0..9 (positions in the run's own test split), .npy or .npz arrays.",
         metavar="IMAGE",
     )
-    k: int = option("Exemplars for each input.", default=5, short="-k")
+    k: int = option("Exemplars for each input.", default=5)
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     json: bool = _json()
@@ -464,10 +490,10 @@ class Generate(Options):
 
     run: Path = _run()
     out: Path = _out("Folder to write to.")
-    n: int = option("How many pictures.", default=16, short="-n")
+    n: int = option("How many pictures.", default=16)
     label: str | None = option("Of this class alone. Default: of any.", metavar="NAME")
     seed: int = _seed("The same seed gives the same pictures.")
-    k: int = option("Training samples for each picture.", default=5, short="-k")
+    k: int = option("Training samples for each picture.", default=5)
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -488,7 +514,7 @@ class Interpolate(Options):
     last: str = argument("Another one.", metavar="IMAGE")
     out: Path = _out("Folder to write to.")
     steps: int = option("Pictures on the way, both ends included.", default=9)
-    k: int = option("Training samples for each picture.", default=5, short="-k")
+    k: int = option("Training samples for each picture.", default=5)
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -641,7 +667,7 @@ class Credit(Options):
         "CSV with sample_id,contributor. Default: the sources that the training data have.", metavar="FILE"
     )
     out: Path | None = _out("Folder for report.html, credit.json and credit.csv.", default=None)
-    k: int = option("Count only the k largest weights of each query. 0: all.", default=0, short="-k")
+    k: int = option("Count only the k largest weights of each query. 0: all.", default=0)
     weights: str = _weights()
     top: int = option("Leading contributors whose samples are shown.", default=8, metavar="N")
     data: str | None = _training_data()
@@ -665,7 +691,7 @@ class Attribute(Options):
         "Folders of pictures, picture files, .npy or .npz arrays; from any generator.", metavar="FOLDER"
     )
     out: Path | None = _out("Folder for report.html, attribution.json, attribution.csv, sources.csv.", default=None)
-    k: int = option("Exemplars for each image.", default=5, short="-k")
+    k: int = option("Exemplars for each image.", default=5)
     heldout: str | None = option(
         "Real pictures that were never trained on, for the threshold. Default: the run's test split, else "
         "training pictures each against all others.",

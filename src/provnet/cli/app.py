@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None
     _make_encodable()
     _drop_width()
     if backbone is not None and arguments[:1] and arguments[0] in MAKING:
-        words = "in Python fit(data, backbone=module) of provnet.training.fit takes one"
+        words = "in Python fit(data, train_config(backbone=module)) of provnet.training takes one"
         error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
         return UsageError.exit_code
     before = BACKBONE.set(backbone)

@@ -310,7 +310,7 @@ def _csv(rows: Iterable[Iterable[object]]) -> bytes:
 RELABEL = "relabel.csv"
 OBJECT = (
     "the backbone was given as an object, which no command can name; in Python train again with {file} and "
-    "fit(..., backbone=module), see docs/debugging.md"
+    "fit(data, train_config(backbone=module)), see docs/debugging.md"
 )
 AMONG = (
     "the data were decided about before, or are not what was trained on; apply the edited decisions.csv to "

@@ -15,7 +15,7 @@ import torch
 
 from provnet.answers.evaluation import Evaluation, evaluate
 from provnet.answers.explanation import Explanation, explain
-from provnet.base.options import Audit, Debug, Demo
+from provnet.base.options import Audit, Debug, Demo, RunOptions
 from provnet.base.stats import Interval, wilson
 from provnet.cli.again import path_word
 from provnet.cli.audit import audit
@@ -63,9 +63,9 @@ def find_planted(out: Path, *, seed: int, epochs: int | None, limit: int | None)
     """Train on digits with planted wrong labels, debug the run, and count what was found."""
     data, right = planted(open_data("embedded", limit=limit or DIGITS), seed)
     say(f"planting {len(right)} wrong labels among {len(data):,} digits, training on them, looking for them", "bold")
-    config = train_config("robust", seed=seed, epochs=epochs or EPOCHS)
+    config = train_config("robust", seed=seed, epochs=epochs or EPOCHS, network="class-independent")
     run = out / "planted"
-    fit(data, network="class-independent", config=config, out=run, overwrite=True, progress=True)
+    fit(data, config, RunOptions(out=run, overwrite=True, progress=True))
     debug(Debug(run=run, out=out / "debug"))
     with (out / "debug" / SAMPLES).open(encoding="utf-8", newline="") as file:
         flagged = {row["sample_id"]: row for row in csv.DictReader(file) if float(row["mislabel"]) >= 0.5}
@@ -114,13 +114,13 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
             [
                 ("data", data_words(data)),
                 ("test", f"{len(test):,} others"),
-                ("network", network_words(data, "fast", {})),
+                ("network", network_words(data, config)),
             ]
         )
     )
     course: list[Mapping[str, Any]] = []
     start = time.perf_counter()
-    run = fit(data, config=config, out=out, overwrite=True, test=test.spec, progress=True, on_epoch=course.append)
+    run = fit(data, config, RunOptions(out=out, overwrite=True, progress=True), test=test.spec, on_epoch=course.append)
     train_seconds = time.perf_counter() - start
     state = run_state(out)
     found = evaluate(run, test, data, progress=True)

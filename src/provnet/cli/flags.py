@@ -35,7 +35,7 @@ def made(kind: type[Kind], values: dict[str, Any]) -> Kind:
     >>> from provnet.base.options import Train
     >>> asked = made(Train, {"data": "mnist", "out": Path("runs/a"), "epochs": 3})
     >>> asked.recipe.epochs, asked.network.head
-    (3, None)
+    (3, 'auto')
     """
     own = {one.name: values[one.name] for one in fields(kind) if one.name in values}  # type: ignore[arg-type]
     own |= {name: made(part, values) for name, part in parts(kind).items()}
@@ -98,14 +98,10 @@ def _parameter(one: Leaf) -> inspect.Parameter:
 
 
 def _names(one: Leaf) -> list[str]:
-    """A flag that is off unless given has no other form; one that is on, or open, can be turned off."""
-    if one.hint in (bool, bool | None) and one.default is not False:
+    """A flag that is off unless given has no other form; one that is on can be turned off."""
+    if one.default is True:
         return [f"{one.flag}/{one.flag.replace('--', '--no-', 1)}"]
-    return (
-        [one.flag, one.option.short]
-        if one.option.short and one.option.short != f"-{one.name}"
-        else [one.option.short or one.flag]
-    )
+    return [one.flag, one.option.short] if one.option.short else [one.flag]
 
 
 def folder_name(text: str | Path) -> Path:

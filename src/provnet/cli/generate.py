@@ -14,7 +14,7 @@ import numpy as np
 from provnet.answers.explanation import Explanation
 from provnet.base.atomic import write_bytes
 from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError, UsageError, one_of
-from provnet.base.options import Generate
+from provnet.base.options import Generate, NetworkOptions, Train
 from provnet.cli.again import path_word
 from provnet.cli.inputs import Query, as_picture, exemplar_evidence, explanation_cards
 from provnet.cli.output import (
@@ -48,25 +48,29 @@ TASKS = ("classify", "generate")
 COURSE = "course.png"
 
 
-def chosen_recipe(
-    task: str, generator: str | None, given: Mapping[str, Any], training: Mapping[str, Any]
-) -> tuple[TrainConfig, dict[str, Any]]:
+def chosen_recipe(asked: Train) -> TrainConfig:
     """How to train, and which network: by preset, or by the name of a generator, which brings its own."""
-    one_of("task", task, TASKS)
-    preset = given.get("preset")
-    if task == "classify":
-        if generator is not None:
+    how, network = asked.recipe, asked.network
+    one_of("task", how.task, TASKS)
+    changes = {name: getattr(how, name) for name in ("epochs", "batch_size", "lr", "augment", "seed")}
+    if how.task == "classify":
+        if how.generator is not None:
             raise UsageError("--generator goes with --task generate; give that too, or leave it out")
-        return train_config(preset or "fast", **training), {}
+        return replace(train_config(how.preset or "fast", **changes), wanted=network)
 
-    own = [name for name, value in given.items() if value is not None]
+    own = [name for name in BROUGHT if getattr(network, name) != getattr(NetworkOptions(), name)]
+    own += [] if asked.subset.index_subset is None else ["index_subset"]
+    own += [] if how.preset is None else ["preset"]
     if own:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in own)
         raise UsageError(f"a generator brings its own network and recipe: leave {words} out, choose with --generator")
-    if training.get("batch_size") is not None:
-        check_batch_size(training["batch_size"])
-    network, backbone, head, config = recipe(generator or "modern", **training)
-    return config, {"network": network, "backbone": backbone, "head": head}
+    if how.batch_size is not None:
+        check_batch_size(how.batch_size)
+    found = recipe(how.generator or "modern", **changes)
+    return found.using(key_type=network.key_type, key_width=network.key_width)
+
+
+BROUGHT = ("network", "backbone", "head", "alpha", "conditional", "level")
 
 
 def draw_course(folder: Path, *, quiet: bool = False) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rich.table import Table
 from provnet.base.atomic import refuse_unwritable
 from provnet.base.errors import DataError, UsageError, one_of
 from provnet.base.files import brief, read_file
-from provnet.base.options import DECISIONS, SUBSET, SubsetOptions
+from provnet.base.options import DECISIONS, SUBSET, DataOptions, RunOptions, SubsetOptions, Train, parse_size
 from provnet.base.processes import world_size
 from provnet.base.stats import wilson
 from provnet.cli.again import path_word
@@ -30,37 +30,36 @@ from provnet.data.select import check_fraction, holdout, with_classes
 from provnet.data.sources.folder import refuse_inside
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import BACKBONES, SHARING
-from provnet.models.network import NETWORKS, NetworkConfig, build, parameter_count
+from provnet.models.network import NETWORKS, build, parameter_count
 from provnet.report.text import percent, seconds
 from provnet.runs.run import Run
 from provnet.samples.decisions import read_decisions
 from provnet.samples.identity import duplicate_facts
 from provnet.tools.subsets import SELECTIONS, index_subset
+from provnet.training.config import TrainConfig
 from provnet.training.session import LOG
 from provnet.training.setup import DEVICES, plan
 from provnet.training.subset import IndexSubset
 
 
-def checked_early(wishes: Mapping[str, Any], fraction: float | None, decisions: Path | None) -> dict[str, Any]:
-    """The wishes that were given. What is wrong whatever the data are is refused, before hours of reading pictures."""
-    given = {name: value for name, value in wishes.items() if value is not None}
-    tables = {"network": tuple(NETWORKS), "backbone": ("auto", *BACKBONES, *SHARING), "device": DEVICES}
-    for name, allowed in tables.items():
-        if name in given:
-            one_of(name, given[name], allowed)
-    others = {"alpha", "conditional", "level", "head", "key_type", "key_width"} & given.keys()
-    NetworkConfig("single", "small", (1, 8, 8), 1, **{name: given[name] for name in others})
-    if fraction is not None:
-        check_fraction(fraction)
-    if decisions is not None:
-        read_decisions(decisions)
-    return given
+def check_early(asked: Train) -> None:
+    """Refuse what is wrong whatever the data are, before hours of reading pictures."""
+    one_of("network", asked.network.network, tuple(NETWORKS))
+    one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
+    one_of("device", asked.where.device, DEVICES)
+    if asked.split.holdout is not None:
+        check_fraction(asked.split.holdout)
+    if asked.split.apply is not None:
+        read_decisions(asked.split.apply)
 
 
-def opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
+def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
     """The training data; a run among their pictures, or where nothing may be written, is refused."""
     refuse_unwritable(out)
-    found = open_data(data, progress=is_first_process(), **options)
+    options = {one.name: getattr(asked, one.name) for one in fields(asked)}
+    options |= {"size": parse_size(asked.size)} if isinstance(asked.size, str) else {}
+    given = {name: value for name, value in options.items() if value is not None}
+    found = open_data(data, progress=is_first_process(), **given)
     _refuse_inside(found.spec, out)
     return found
 
@@ -169,19 +168,13 @@ def data_words(data: ImageData) -> str:
     return f"{data.spec.source}: {len(data):,} samples, {classes}, {shape}"
 
 
-def network_words(data: ImageData, preset: str, given: Mapping[str, Any]) -> str:
+def network_words(data: ImageData, asked: TrainConfig) -> str:
     """The network that will be trained, with its parameter count."""
-    network, backbone = given.get("network", "class-conditional"), given.get("backbone", "auto")
-    shaping = {
-        name: given[name]
-        for name in ("conditional", "alpha", "level", "head", "key_type", "key_width")
-        if name in given
-    }
-    config, index_map = plan(data, network, backbone, preset, **shaping)
+    config, index_map = plan(data, asked.wanted, asked.preset)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))
     keys = "" if config.head == "plain" else f", {config.head} head"
-    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {preset}"
+    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {asked.preset}"
 
 
 def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
@@ -240,7 +233,7 @@ def course_table(course: list[dict[str, Any]], most: int = 8) -> Table:
     return table
 
 
-def chosen_subset(data: ImageData, asked: SubsetOptions, given: Mapping[str, Any], seed: int) -> IndexSubset | None:
+def chosen_subset(data: ImageData, asked: SubsetOptions, config: TrainConfig, where: RunOptions) -> IndexSubset | None:
     """The samples to index, or None where all are; options that would do nothing are refused."""
     select, select_from, classes_on = asked.select, asked.select_from, asked.subset_classes_on
     if asked.index_subset is None:
@@ -250,14 +243,21 @@ def chosen_subset(data: ImageData, asked: SubsetOptions, given: Mapping[str, Any
         return None
 
     way = one_of("selection", select or "stratified", SELECTIONS)
-    several = given.get("devices", 1) > 1 or world_size() > 1
+    several = where.devices > 1 or world_size() > 1
     if several and way != "stratified" and select_from is None:
         raise UsageError(f"several processes cannot make features for --select {way}; give a run with --select-from")
-    usual = "subset" if given.get("network") == "single" else "all"
+    usual = "subset" if config.wanted.network == "single" else "all"
     run = None if select_from is None else open_run(select_from)
-    where, shown = given.get("device", "auto"), is_first_process()
+    shown = is_first_process()
     return index_subset(
-        data, asked.index_subset, way, classes_on=classes_on or usual, run=run, seed=seed, device=where, progress=shown
+        data,
+        asked.index_subset,
+        way,
+        classes_on=classes_on or usual,
+        run=run,
+        seed=config.seed,
+        device=where.device,
+        progress=shown,
     )
 
 
