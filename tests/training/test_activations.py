@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def without_numbers(backbone: str | nn.Module, **wishes: Any) -> ProvenanceNet:
     data = pictures(shape=(1, SIDE, SIDE))
     chosen = {"network": "class-independent", **wishes}
     shape, index_map = plan(data, NetworkOptions(backbone=backbone, **chosen), "fast")
-    stand_in = StandIn(backbone, (1, SIDE, SIDE)) if isinstance(backbone, nn.Module) else None
+    stand_in = StandIn(copy.deepcopy(backbone), (1, SIDE, SIDE)) if isinstance(backbone, nn.Module) else None
     with torch.device("meta"):
         return build(shape, index_map, stand_in)
 
