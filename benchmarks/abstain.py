@@ -25,6 +25,7 @@ from machine import machine
 from torch import Tensor
 
 from provnet import explain, open_data
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.tools.trust.compute import strangers
@@ -80,7 +81,7 @@ def measure(name: str, size: int, head: str, seed: int, given: argparse.Namespac
     rows = chance.permutation(np.flatnonzero(train.samples.labels != last))[:size]
     data = train.select(np.sort(rows))
     began = time.perf_counter()
-    run = fit(data, config=train_config(seed=seed), device="cpu", **HEADS[head])
+    run = fit(data, train_config(seed=seed, **HEADS[head]), RunOptions(device="cpu"))
     seconds = round(time.perf_counter() - began, 1)
     own = test.select(chance.permutation(np.flatnonzero(test.samples.labels != last))[:UNSEEN])
     _, channels, height, width = data.images.shape

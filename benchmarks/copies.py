@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from provnet import open_data
 from provnet.answers.metrics import copy_rate
+from provnet.base.options import RunOptions
 from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.runs.run import Run
 from provnet.tools.copies.compute import nearest_features, nearest_pixels
@@ -159,7 +160,7 @@ def measure(name: str, given: argparse.Namespace) -> dict[str, Any]:
     normal = trained(images, LATENTS, given.steps, 64, given.seed)
     memory = trained(images[:PLANTED], LATENTS, 3 * given.steps, 50, given.seed + 1)
     config = train_config("robust", epochs=given.epochs, seed=given.seed)
-    run = fit(train, network="class-independent", head="exemplar", config=config, device=given.device)
+    run = fit(train, config.using(network="class-independent", head="exemplar"), RunOptions(device=given.device))
     seconds = {"training": round(time.perf_counter() - began, 1)}
     torch.manual_seed(given.seed + 2)
     made = drawn(memory, 20 * given.samples, device)

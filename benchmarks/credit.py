@@ -27,6 +27,7 @@ from machine import machine
 from torch import Tensor
 
 from provnet import open_data
+from provnet.base.options import RunOptions
 from provnet.base.stats import Interval, wilson
 from provnet.runs.run import Run, has_run, read_run
 from provnet.tools.credit.compute import Credit, credit
@@ -95,7 +96,9 @@ def trained(images: Tensor, labels: np.ndarray, given: argparse.Namespace) -> tu
     began = time.perf_counter()
     config = train_config("robust", epochs=given.epochs, seed=given.seed)
     data = open_data(images[:, 0].numpy(), labels)
-    run = fit(data, network="class-independent", config=config, device=given.device, out=given.run, progress=True)
+    run = fit(
+        data, config.using(network="class-independent"), RunOptions(device=given.device, out=given.run, progress=True)
+    )
     return run, round(time.perf_counter() - began, 1)
 
 

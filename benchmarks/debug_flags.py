@@ -26,6 +26,7 @@ from torch import nn
 
 import provnet
 from provnet.answers.curves import auc, calibration_error, difference, measured
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.tools.debug.compute import FLAGGED, debug
@@ -77,7 +78,7 @@ def kept(folder: Path, data: ImageData, recipe: str, epochs: int | None, seed: i
         how = {"network": "class-independent", "head": "exemplar"} if recipe == "robust" else own
         epochs = 12 if recipe == "robust" else epochs
         config = train_config("robust" if recipe == "robust" else "fast", epochs=epochs, seed=seed)
-        fit(data, config=config, out=folder, overwrite=True, device="cpu", **how)
+        fit(data, config.using(**how), RunOptions(out=folder, overwrite=True, device="cpu"))
     return provnet.load(folder, **own)
 
 

@@ -27,6 +27,7 @@ from machine import machine
 
 from provnet import open_data
 from provnet.answers.curves import auc, calibration_error, difference, measured
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
@@ -64,7 +65,7 @@ def trained(
     changes = {"epochs": epochs or recipe["epochs"], "augment": recipe.get("augment"), "seed": seed}
     how = {"network": recipe["network"], "head": recipe["head"], "backbone": recipe.get("backbone", "auto")}
     began = time.perf_counter()
-    run = fit(data, config=train_config(recipe["preset"], **changes), device=device, progress=True, **how)
+    run = fit(data, train_config(recipe["preset"], **changes, **how), RunOptions(device=device, progress=True))
     middle = time.perf_counter()
     run.network.to(device)
     found = debug(run, data)

@@ -38,7 +38,7 @@ STRANGERS = 300
 
 def trained(data: ImageData, recipe: str, given: argparse.Namespace) -> Run:
     """A run of a recipe."""
-    return fit(data, config=train_config(recipe, epochs=given.epochs, seed=given.seed), **RECIPES[recipe])
+    return fit(data, train_config(recipe, epochs=given.epochs, seed=given.seed, **RECIPES[recipe]))
 
 
 def support(run: Run, test: ImageData, seed: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from provnet import open_data
 from provnet.answers.metrics import agreement_by_class, class_agreement, frechet
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.cli.generate import source_cards
 from provnet.cli.inputs import Query
@@ -80,7 +81,9 @@ def independent(train: ImageData, test: ImageData, given: argparse.Namespace) ->
     config = train_config("robust", epochs=given.judge_epochs, seed=1001, index_weight=0.0)
     backbone = "medium" if train.shape[0] == 1 else "residual"
     judge = fit(
-        train, network="class-independent", head="exemplar", backbone=backbone, config=config, device=given.device
+        train,
+        config.using(network="class-independent", head="exemplar", backbone=backbone),
+        RunOptions(device=given.device),
     )
     classes, _ = seen_by(judge, test.images, given.device)
     about = {"backbone": backbone, "epochs": given.judge_epochs, "seconds": round(time.perf_counter() - began, 2)}
@@ -136,7 +139,11 @@ def trained(data: ImageData, name: str, given: argparse.Namespace) -> tuple[Run,
     changes = {"epochs": given.epochs, "seed": given.seed, "batch_size": given.batch_size}
     out = None if given.runs is None else given.runs / f"{given.data}-{name}"
     run = fit_generator(
-        data, name, changes=changes, device=given.device, on_epoch=keep, out=out, overwrite=out is not None
+        data,
+        name,
+        changes=changes,
+        on_epoch=keep,
+        where=RunOptions(device=given.device, out=out, overwrite=out is not None),
     )
     seconds = time.perf_counter() - times[0]
     run.network.to(given.device)

@@ -35,17 +35,17 @@ class LoopHeads(nn.Module):
 def loop_epoch(data: ImageData, name: str, device_name: str) -> float:
     """Seconds of one epoch with a loop over heads, after one that warms up; all else as in our own training."""
     device, wanted = torch.device(device_name), recipe(name)
-    shape, index_map = plan(data, wanted.network, wanted.backbone, "fast", head=wanted.head)
+    shape, index_map = plan(data, wanted.wanted, "fast")
     net = build_generator(shape, index_map).to(device).train()
     heads = LoopHeads(net.vae.features, index_map.sizes.tolist()).to(device)
     weights = [p for part in (net.vae, net.task_head, heads) if part is not None for p in part.parameters()]
-    optimizer = torch.optim.Adam(weights, wanted.config.lr, fused=True)
+    optimizer = torch.optim.Adam(weights, wanted.lr, fused=True)
     images, labels, local = data.images.to(device), data.labels.to(device), net.index_map.local.to(device)
     seconds = 0.0
     for _ in range(2):
         _wait(device)
         began = time.perf_counter()
-        for index in torch.split(torch.randperm(len(data), device=device), wanted.config.batch_size):
+        for index in torch.split(torch.randperm(len(data), device=device), wanted.batch_size):
             if len(index) > 1:
                 with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
                     loss = _loop_loss(net, heads, images[index], labels[index], local[index])

@@ -23,6 +23,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from provnet import open_data
+from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.tools.generate import fit_generator
 from provnet.training.config import train_config
@@ -37,7 +38,7 @@ def digits(network: str, batch: int, **changes: Any) -> Callable[[ImageData, int
 
     def run(data: ImageData, epochs: int, device: str, ended: Ended) -> int:
         config = train_config("paper", epochs=epochs, batch_size=batch, **changes)
-        fit(data, network=network, config=config, device=device, on_epoch=ended)
+        fit(data, config.using(network=network), RunOptions(device=device), on_epoch=ended)
         return -(-len(data) // batch)
 
     return run
@@ -58,7 +59,7 @@ def generator(name: str) -> Callable[[ImageData, int, str, Ended], int]:
     """A generator with its own batch size."""
 
     def run(data: ImageData, epochs: int, device: str, ended: Ended) -> int:
-        found = fit_generator(data, name, changes={"epochs": epochs}, device=device, on_epoch=ended)
+        found = fit_generator(data, name, changes={"epochs": epochs}, where=RunOptions(device=device), on_epoch=ended)
         return -(-len(data) // int(found.config.training["training"]["batch_size"]))
 
     return run

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from provnet import open_data
 from provnet.answers.attributor import explain
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.heads.retrieval import top_k
@@ -98,11 +99,11 @@ def measure(data: str, data_dir: str | None, limit: int, epochs: int | None, see
     test = open_data(data, split="test", data_dir=data_dir, limit=1000)
     began = time.perf_counter()
     run = fit(
-        train, network="class-independent", config=train_config("robust", epochs=epochs, seed=seed), progress=True
+        train, train_config("robust", epochs=epochs, seed=seed, network="class-independent"), RunOptions(progress=True)
     )
     seconds = time.perf_counter() - began
     plain = fit(
-        train, network="class-independent", config=train_config("fast", index_weight=0.0, seed=seed), progress=True
+        train, train_config("fast", index_weight=0.0, seed=seed, network="class-independent"), RunOptions(progress=True)
     )
     methods: dict[str, Search] = {
         "kNN on pixels": on_pixels(train.images),

@@ -25,6 +25,7 @@ from machine import machine
 
 from provnet import open_data
 from provnet.base.batches import keyed_generator
+from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run, has_run, read_run
@@ -65,8 +66,11 @@ def trained(part: str, name: str, data: ImageData, given: argparse.Namespace) ->
     how = PARTS[part]
     config = train_config(how["preset"], epochs=given.epochs or how["epochs"], seed=given.seed)
     began = time.perf_counter()
-    made = {"network": how["network"], "head": how["head"], "config": config, "device": given.device}
-    run = fit(data, out=folder, progress=True, **made)
+    run = fit(
+        data,
+        config.using(network=how["network"], head=how["head"]),
+        RunOptions(out=folder, device=given.device, progress=True),
+    )
     return run, round(time.perf_counter() - began, 1)
 
 

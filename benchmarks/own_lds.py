@@ -31,6 +31,7 @@ from peers_ours import nearest_of_ours, nearest_pixels, our_logarithms, ours
 from torch import Tensor, nn
 
 from provnet import open_data
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
@@ -45,7 +46,7 @@ def trained(data: ImageData, seed: int, epochs: int | None) -> Run:
     """Two branches, a key for every sample, preset `fast`."""
     changes = {} if epochs is None else {"epochs": epochs}
     config = train_config("fast", seed=seed, **changes)
-    return fit(data, network="class-independent", head="exemplar", config=config, device="cpu")
+    return fit(data, config.using(network="class-independent", head="exemplar"), RunOptions(device="cpu"))
 
 
 def class_branch(run: Run) -> nn.Module:

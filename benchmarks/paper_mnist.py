@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 import provnet
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.models.network import parameter_count
 from provnet.training.config import train_config
@@ -44,7 +45,7 @@ def measure(name: str, given: argparse.Namespace) -> dict:
     began = time.perf_counter()
     config = train_config(given.preset, epochs=given.epochs, batch_size=given.batch_size, seed=given.seed)
     kept = {"out": given.runs / name, "resume": True, "checkpoint_seconds": 120.0} if given.runs else {}
-    run = fit(train, network=network, alpha=alpha, config=config, progress=True, **kept)
+    run = fit(train, config.using(network=network, alpha=alpha), RunOptions(progress=True, **kept))
     seconds = time.perf_counter() - began
     device = "cuda" if torch.cuda.is_available() else "cpu"
     run.network.to(device)

@@ -37,6 +37,7 @@ from peers_wrong import wrong_labels
 
 from provnet import open_data
 from provnet.answers.attributor import explain
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import add_noise, shift
@@ -133,7 +134,7 @@ def measure(given: argparse.Namespace, say: Say) -> dict[str, Any]:
     say("training provnet")
     began = time.perf_counter()
     config = train_config("robust", epochs=given.epochs, seed=given.seed)
-    run = fit(data, network="class-independent", head="exemplar", config=config, progress=True)
+    run = fit(data, config.using(network="class-independent", head="exemplar"), RunOptions(progress=True))
     seconds = time.perf_counter() - began
     say(f"{seconds:.0f} s; training three plain CNNs")
     starts = range(given.seed, given.seed + 3)

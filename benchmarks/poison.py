@@ -30,6 +30,7 @@ from torch import Tensor
 
 from provnet import explain, open_data
 from provnet.answers.explanation import Explanation
+from provnet.base.options import RunOptions
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
 from provnet.report.records import ExemplarCard, ExplanationCard
@@ -132,7 +133,9 @@ def measure(
     how = NETWORKS[name]
     config = train_config(how["preset"], epochs=given.epochs, seed=given.seed)
     began = time.perf_counter()
-    run = fit(data, network=how["network"], head=how["head"], config=config, device=given.device, progress=True)
+    run = fit(
+        data, config.using(network=how["network"], head=how["head"]), RunOptions(device=given.device, progress=True)
+    )
     seconds = round(time.perf_counter() - began, 1)
     asked = test.select(np.flatnonzero(test.samples.labels != goal))
     marked = mark(asked.images)

@@ -24,6 +24,7 @@ from machine import machine
 from provnet import open_data
 from provnet.answers.attributor import explain
 from provnet.answers.metrics import any_at_k, index_hit
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import add_noise, jpeg, shift
@@ -83,7 +84,7 @@ def measure(name: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     config = train_config("robust", seed=seed, epochs=given.epochs)
     began = time.perf_counter()
     folder = None if given.runs is None else given.runs / f"robust-{name}"
-    run = fit(train, network="class-independent", config=config, out=folder, progress=True)
+    run = fit(train, config.using(network="class-independent"), RunOptions(out=folder, progress=True))
     seconds = time.perf_counter() - began
     device = "cuda" if torch.cuda.is_available() else "cpu"
     run.network.to(device)

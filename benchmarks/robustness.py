@@ -25,6 +25,7 @@ import torch
 from machine import machine
 
 import provnet
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.runs.run import Run
 from provnet.tools.robustness.compute import Measured, measure, paired_difference
@@ -41,9 +42,13 @@ def train(data: Any, alpha: float | None, seed: int, given: argparse.Namespace) 
     changes = {"epochs": given.epochs, "batch_size": given.batch_size, "lr": given.lr, "seed": seed}
     if alpha is None:
         config = train_config(given.preset, **changes, index_weight=0.0)
-        return fit(data, network="class-conditional", backbone=given.backbone, config=config, device=given.device)
+        return fit(
+            data, config.using(network="class-conditional", backbone=given.backbone), RunOptions(device=given.device)
+        )
     config = train_config(given.preset, **changes)
-    return fit(data, network="single", backbone=given.backbone, alpha=alpha, config=config, device=given.device)
+    return fit(
+        data, config.using(network="single", backbone=given.backbone, alpha=alpha), RunOptions(device=given.device)
+    )
 
 
 def one_seed(seed: int, train_data: Any, test: Any, given: argparse.Namespace) -> tuple[list[Measured], list[dict]]:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from provnet import open_data
 from provnet.answers.attributor import explain
+from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.modalities.distort import add_noise, shift
 from provnet.training.config import train_config
@@ -66,11 +67,8 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     ends = [time.perf_counter()]
     run = fit(
         data,
-        network="class-independent",
-        backbone=given.backbone,
-        key_width=given.key_width,
-        config=config,
-        progress=True,
+        config.using(network="class-independent", backbone=given.backbone, key_width=given.key_width),
+        RunOptions(progress=True),
         on_epoch=lambda row: ends.append(time.perf_counter()),
     )
     seconds = time.perf_counter() - ends[0]

@@ -27,6 +27,7 @@ from machine import machine
 from torch import Tensor, nn
 
 from provnet import open_data
+from provnet.base.options import NetworkOptions, RunOptions
 from provnet.data.dataset import ImageData
 from provnet.models.network import build
 from provnet.training.config import train_config
@@ -70,7 +71,7 @@ def stepper(
 ) -> tuple[Callable[[Tensor], None], float]:
     """A function that trains on the samples of an index, warmed up, and the seconds until it was ready."""
     torch.manual_seed(0)
-    shape, index_map = plan(data, "single", "auto", "paper")
+    shape, index_map = plan(data, NetworkOptions(network="single"), "paper")
     with device:  # the layers are large: drawing them on a CPU takes seconds
         net = build(shape, index_map).to(device).train()
     net.normalise.channels_last = variant.channels_last
@@ -141,7 +142,12 @@ def ours(data: ImageData, batch: int, recorded: bool, epochs: int) -> float:
     """Median seconds of the epochs of `fit`, the first apart."""
     ends = []
     config = train_config("paper", epochs=epochs, batch_size=batch)
-    fit(data, network="single", config=config, on_epoch=lambda row: ends.append(time.perf_counter()), recorded=recorded)
+    fit(
+        data,
+        config.using(network="single"),
+        RunOptions(recorded=recorded),
+        on_epoch=lambda row: ends.append(time.perf_counter()),
+    )
     return statistics.median([later - earlier for earlier, later in itertools.pairwise(ends)])
 
 

@@ -22,6 +22,7 @@ from machine import machine
 
 from provnet import open_data
 from provnet.answers.evaluation import evaluate
+from provnet.base.options import RunOptions
 from provnet.cli.traindata import subset_record
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
@@ -44,12 +45,9 @@ def measure(
     began = time.perf_counter()
     run = fit(
         train,
-        network=given.network,
-        head=given.head,
+        config.using(network=given.network, head=given.head),
+        RunOptions(device=given.device, progress=True),
         index_subset=chosen,
-        config=config,
-        device=given.device,
-        progress=True,
     )
     seconds = round(time.perf_counter() - began, 1)
     found = evaluate(run, test, train.select(chosen.rows)).to_json()

@@ -26,6 +26,7 @@ import torch
 from machine import machine
 
 from provnet import open_data
+from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run, has_run, read_run
@@ -49,7 +50,9 @@ def trained(name: str, how: dict[str, str], data: ImageData, given: argparse.Nam
         run = read_run(folder)
     else:
         config = train_config(how["preset"], epochs=given.epochs, seed=given.seed)
-        run = fit(data, network=how["network"], config=config, device=given.device, out=folder, progress=True)
+        run = fit(
+            data, config.using(network=how["network"]), RunOptions(device=given.device, out=folder, progress=True)
+        )
         seconds = round(time.perf_counter() - began, 1)
     run.network.to("cuda" if torch.cuda.is_available() and given.device != "cpu" else "cpu")
     return run, seconds

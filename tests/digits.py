@@ -11,7 +11,7 @@ import provnet
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 NETWORKS = ("single", "class-independent", "class-conditional", "class-conditional-heads")
 WITHIN = ("class-conditional", "class-conditional-heads")  # name samples of one class alone

@@ -19,7 +19,7 @@ from provnet.heads.scores import joint_scores
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.run import Run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 
 def vectors(n: int, width: int = 4, seed: int = 0) -> np.ndarray:

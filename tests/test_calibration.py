@@ -17,7 +17,7 @@ from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs import bank
 from provnet.training.calibration import calibrate
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .digits import training
 from .models.made import NETWORKS, UNEVEN

@@ -19,7 +19,7 @@ from provnet.base.progress import listening
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 LARGE, FEW = (3, 224, 224), 10
 BATCH = 4  # in training

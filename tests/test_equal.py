@@ -19,7 +19,7 @@ from provnet.runs.run import Run
 from provnet.samples.identity import LISTED, duplicate_words, named
 from provnet.tools.credit.compute import credit
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .digits import NETWORKS, WITHIN, training, unseen
 

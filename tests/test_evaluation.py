@@ -21,7 +21,7 @@ from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
 from provnet.tools.debug.compute import debug
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .digits import NETWORKS, WITHIN, trained, training, unseen
 

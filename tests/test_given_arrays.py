@@ -24,7 +24,7 @@ from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.membership.member import memberships
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .digits import trained, training, unseen
 

@@ -9,7 +9,7 @@ import torch
 import provnet
 from provnet.base.errors import UsageError
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 NETWORKS = ("single", "class-independent", "class-conditional", "class-conditional-heads")
 RUNS: dict = {}

@@ -9,7 +9,7 @@ import provnet
 from provnet.answers.evaluation import evaluate
 from provnet.base.errors import UsageError
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 
 def made():

@@ -33,7 +33,7 @@ from provnet.tools.subsets import index_subset
 from provnet.tools.trust.checks import abstention, dependence
 from provnet.tools.trust.compute import check
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 N = 40
 

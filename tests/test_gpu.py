@@ -11,7 +11,7 @@ import provnet
 from provnet.heads.heads import WideLinear
 from provnet.models.network import NETWORKS
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 pytestmark = [
     pytest.mark.gpu,

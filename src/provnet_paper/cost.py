@@ -27,13 +27,14 @@ import torch
 from torch import Tensor, nn
 
 from provnet.answers.attributor import Attributor
+from provnet.base.options import NetworkOptions
 from provnet.data.dataset import ImageData, ResidentData
 from provnet.heads.heads import OutputHead
 from provnet.heads.index_map import TargetSampler
 from provnet.heads.support import Support
 from provnet.models.network import IndexTrunk, ProvenanceNet, build, parameter_count
 from provnet.training.config import TrainConfig, for_samples, train_config
-from provnet.training.loop import TrainingSet, fresh_state, train
+from provnet.training.loop import Learner, TrainingSet, fresh_state, train
 from provnet.training.setup import make_fabric, plan
 from provnet_paper import networks
 from provnet_paper.beside import ends, spread, table
@@ -188,7 +189,7 @@ def network(data: ImageData, kind: str | None, preset: str, seed: int) -> Proven
     [353418, 496286]
     """
     torch.manual_seed(seed)
-    shape, index_map = plan(data, kind or "class-independent", "auto", preset)
+    shape, index_map = plan(data, NetworkOptions(network=kind or "class-independent"), preset)
     net = build(shape, index_map)
     if kind is not None:
         return net
@@ -225,14 +226,11 @@ def trained(
         on_epoch(len(ends) - 1)
 
     train(
-        fabric,
-        net=net,
-        model=model,
-        optimizer=optimizer,
-        data=TrainingSet(samples, data.samples.sample_ids),
-        sampler=TargetSampler(net.index_map, 0.0),
-        config=config,
-        state=fresh_state(len(data), fabric.device),
+        Learner(fabric, net, model, optimizer),
+        TrainingSet(samples, data.samples.sample_ids),
+        TargetSampler(net.index_map, 0.0),
+        config,
+        fresh_state(len(data), fabric.device),
         on_step=lambda state, row: None,
         on_epoch=ended,
         recorded=cuda,

@@ -19,6 +19,7 @@ from typing import Any
 import provnet
 from provnet.base.atomic import write_bytes
 from provnet.base.errors import IntegrityError, UsageError, one_of
+from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run, has_run, read_run, write_run
 from provnet.runs.safe import read_json
@@ -266,7 +267,7 @@ def trained_or_taken(
     if place is not None and taken:
         run = read_run(place)
     else:
-        run = fit(train, config=config, device=job.device, on_epoch=on_epoch, **wishes)
+        run = fit(train, config.using(**wishes), RunOptions(device=job.device), on_epoch=on_epoch)
         if place is not None:
             _lay_down(run, place)
     run.network.to(resolved(job.device))

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from provnet.answers.attributor import Attributor
 from provnet.base.batches import fold, keyed_generator
 from provnet.base.errors import NonFiniteError
+from provnet.base.options import NetworkOptions
 from provnet.data.dataset import ImageData
 from provnet.models.network import ProvenanceNet, build, parameter_count
 from provnet.training.setup import plan
@@ -144,7 +145,8 @@ def pair(size: str, level: int, epochs: int, raised: int = 1) -> TwoCnns:
 
 def built(data: ImageData, recipe: TwoCnns, seed: int, device: str) -> ProvenanceNet:
     """The network with weights drawn by the seed."""
-    shape, index_map = plan(data, "class-independent", f"sharing-{recipe.size}", "fast", level=recipe.level)
+    wanted = NetworkOptions(network="class-independent", backbone=f"sharing-{recipe.size}", level=recipe.level)
+    shape, index_map = plan(data, wanted, "fast")
     with _randomness(torch.device(device)):
         torch.manual_seed(fold(seed, 0))
         net = build(shape, index_map).to(device)

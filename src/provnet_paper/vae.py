@@ -26,11 +26,12 @@ import numpy as np
 import torch
 
 from provnet.answers.attributor import explain
+from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.data.open import open_data
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run
-from provnet.tools.generate import fit_generator, generate, generator_wishes, sources
+from provnet.tools.generate import generate, recipe, sources
 from provnet.tools.generate.measures import index_hits, rebuilt
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -257,8 +258,9 @@ def cells(scale: Scale) -> list[Cell]:
 
 
 def _cell(data: str, generator: str, scale: Scale) -> Cell:
-    told = generator_wishes(generator, **_changes(scale))
-    training = {name: value for name, value in told.pop("config").to_json().items() if name != "seed"}
+    chosen = recipe(generator, **_changes(scale))
+    training = {name: value for name, value in chosen.to_json().items() if name != "seed"}
+    told = {name: getattr(chosen.wanted, name) for name in ("network", "backbone", "head")}
     config = {**told, "training": training, "made": MADE, "judge_epochs": JUDGED, "at_most": AT_MOST}
     return networks.cell(f"{data}/{generator}", data, scale, partial(run, data, generator), SECONDS[generator], config)
 
@@ -271,7 +273,7 @@ def run(data: str, generator: str, job: Job) -> Told:
     """Train, find training samples by their latents, make pictures and ask where they come from."""
     train, test = (_vae_people(job.data_dir, job.scale.train), None) if data == "lfw" else networks.opened(data, job)
     course: list[dict[str, float]] = []
-    epochs = generator_wishes(generator, **_changes(job.scale))["config"].epochs
+    epochs = recipe(generator, **_changes(job.scale)).epochs
 
     def ended(row: Any) -> None:
         course.append({key: float(f"{value:.5g}") for key, value in row.items()})
@@ -279,7 +281,7 @@ def run(data: str, generator: str, job: Job) -> Told:
 
     began = time.monotonic()
     changes = {**_changes(job.scale), "seed": job.seed}
-    found = fit_generator(train, generator, changes=changes, device=job.device, on_epoch=ended)
+    found = fit(train, recipe(generator, **changes), RunOptions(device=job.device), on_epoch=ended)
     took = round(time.monotonic() - began, 2)
     found.network.to(resolved(job.device))
     hits = index_hits(found, train, np.arange(len(train)), seed=job.seed)
@@ -374,7 +376,7 @@ def _judge(train: ImageData, job: Job) -> Run:
     config = train_config(
         "fast", epochs=min(JUDGED, job.scale.epochs or JUDGED), seed=1001 + job.seed, index_weight=0.0
     )
-    found = fit(train, network="class-independent", backbone="small", config=config, device=job.device)
+    found = fit(train, config.using(network="class-independent", backbone="small"), RunOptions(device=job.device))
     found.network.to(resolved(job.device))
     return found
 

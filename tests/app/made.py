@@ -23,12 +23,12 @@ import provnet
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run, write_run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet_app.limits import IN_FLIGHT
 from provnet_app.security import Keys
 from provnet_app.served import Served
 from provnet_app.server import Server, make_app, open_socket
 from provnet_app.state import State, make_state
+from tests.fitting import fit
 
 API = "/api/v1"
 SIDE = 8

@@ -14,8 +14,8 @@ from PIL import Image
 import provnet
 from provnet.answers.attributor import explain
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet_app.served import Served
+from tests.fitting import fit
 
 from .made import NAMES, Live, digit, digits, png, serving, trained
 

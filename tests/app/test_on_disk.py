@@ -13,8 +13,8 @@ from playwright.sync_api import Page, expect
 
 from provnet.runs.run import read_run, write_run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet_app.served import Served
+from tests.fitting import fit
 
 from .browser import open_view
 from .made import Live, digits, serving

@@ -154,7 +154,7 @@ def test_a_review_that_was_killed_is_done_again(
         path.write_bytes(content)
 
     with monkeypatch.context() as patch:
-        patch.setattr("provnet.base.atomic.write_bytes", killed)
+        patch.setattr("provnet.cli.targets.write_bytes", killed)
         assert call("debug", run, "--out", tmp_path / "d", "--review").code == 130
     found = call("debug", run, "--out", tmp_path / "d", "--review")
     assert found.code == 0, found.err

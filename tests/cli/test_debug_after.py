@@ -17,7 +17,7 @@ from provnet.cli import main
 from provnet.cli.debug_files import held_rows
 from provnet.runs.run import read_run, read_samples
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .conftest import CLASSES, PER_CLASS, Call
 from .test_debug_again import LOW, WISHES, suggested, unseen
@@ -178,7 +178,7 @@ def test_no_command_where_it_cannot_be_told(call: Call, tmp_path: Path) -> None:
 
 
 def test_no_command_for_more_than_a_run_remembers(call: Call, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provnet.data.apply, "MOST", 3)
+    monkeypatch.setattr("provnet.cli.debug_files.MOST", 3)
     assert call("withhold", own / "named", "--id", "id007").code == 0
     found = call("debug", own / "named", "--out", own / "d", *LOW)
     assert "next:" not in found.out
@@ -227,7 +227,7 @@ def test_a_backbone_that_was_given_as_an_object_is_not_replaced(
     assert "next:" not in told.out
     why = "the backbone was given as an object, which no command can name; in Python train again with"
     assert f"no command to train again is suggested: {why} {tmp_path / 'd' / 'corrected.csv'}" in told.err
-    assert "fit(..., backbone=module)" in told.err
+    assert "train_config(backbone=module)" in told.err
     page = (tmp_path / "d" / "report.html").read_text("utf-8")
     assert why in page
     assert "train again with the suggested labels" not in page

@@ -74,9 +74,9 @@ def test_a_run_that_cannot_be_written_to_is_measured_all_the_same(
 def test_figures_of_a_run_that_was_changed_meanwhile_are_not_kept(
     command: tuple[str, ...], change: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at = {"evaluate": "answers.evaluation.evaluate_on", "audit": "tools.membership.audit.audit"}
-    name, run, after = f"provnet.{at.get(command[0], 'tools.trust.compute.check')}", place / "run", {}
-    real, other = pkgutil.resolve_name(name), bank.add(read_run(run), provnet.open_data(str(place / "more")))
+    name, run, after = f"provnet.cli.{command[0]}.measure", place / "run", {}
+    real = pkgutil.resolve_name(name)
+    other = bank.add(read_run(run), provnet.open_data(str(place / "more")))
 
     def overtaken(*given: object, **more: object) -> object:
         if change == "samples are withheld":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,9 +42,12 @@ def test_the_file_trained_from_is_explained(
     assert call("train", tmp_path / "d.npz", *options, "--out", tmp_path / "run", *FAST).code == 0
     seen: list[np.ndarray] = []
     real = explanation.explain
-    monkeypatch.setattr(
-        explanation, "explain", lambda run, given, **more: (seen.append(given), real(run, given, **more))[1]
-    )
+
+    def seeing(run: Any, given: np.ndarray, **more: Any) -> Any:
+        seen.append(given)
+        return real(run, given, **more)
+
+    monkeypatch.setattr("provnet.cli.explain.explain_images", seeing)
     found = call("explain", tmp_path / "run", tmp_path / "d.npz", tmp_path / "one.npy", "--json")
     assert found.code == 0
     assert [one["input"] for one in found.json][-2:] == [f"{tmp_path / 'd.npz'}:7", str(tmp_path / "one.npy")]

@@ -14,7 +14,7 @@ import provnet
 from provnet.cli import main
 from provnet.runs.run import read_samples
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .conftest import Call, write_digits
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from provnet import open_data
 from provnet.base.files import shown
+from provnet.base.options import Train
 from provnet.cli.again import path_word, resumed
 from provnet.runs.run import read_run
 from provnet.samples.csvfile import quoted, unquoted
@@ -107,7 +108,8 @@ def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path
 )
 def test_a_suggested_command_can_be_pasted(name: str) -> None:
     """What is shown on one line is taken for the same name by the shell."""
-    for words in (path_word(name), resumed([name]).removeprefix("provnet ").removesuffix(" --resume")):
+    again = resumed(Train(data="d", out=Path(name)))
+    for words in (path_word(name), again.split(" --out ", 1)[1].removesuffix(" --resume")):
         assert shown(words) == words
         said = subprocess.run(["bash", "-c", f"printf %s {words}"], capture_output=True, check=True).stdout
         assert os.fsdecode(said).removeprefix("./") == name

@@ -16,7 +16,7 @@ from provnet.report.text import percent
 from provnet.runs.bank import withhold
 from provnet.runs.run import write_run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from ..report.reading import Page
 from .conftest import Call

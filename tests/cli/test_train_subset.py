@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from provnet.base.options import Debug
 from provnet.cli.debug import debug
 from provnet.runs.run import read_run
 
@@ -63,7 +64,7 @@ def test_other_commands_work_on_the_indexed_samples(run: Path, data: Path, tmp_p
     assert found.code == 0
     names = {exemplar["sample_id"] for one in found.json for exemplar in one["exemplars"]}
     assert names <= set(read_run(run).samples.sample_ids)
-    debug(run, tmp_path / "debug")
+    debug(Debug(run=run, out=tmp_path / "debug"))
     assert len((tmp_path / "debug" / "samples.csv").read_text().splitlines()) == 13
 
 

@@ -15,8 +15,8 @@ from provnet.cli.withhold import change_run
 from provnet.runs import bank
 from provnet.runs.run import read_samples
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from tests.data.made import noise, write_folder
+from tests.fitting import fit
 
 from .conftest import Call
 

@@ -84,7 +84,7 @@ def test_one_range_of_a_batch_everywhere(size: int, data: Path, tmp_path: Path, 
         with pytest.raises(UsageError) as error:
             TrainConfig(batch_size=size)
         assert words in str(error.value)
-    assert "2 to 1,000,000" in " ".join(call("train", "--help").out.replace("│", " ").split())
+    assert "2 to 1,000,000" in " ".join(call("train", "--help-all").out.replace("│", " ").split())
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from provnet.runs import bank
 from provnet.runs.run import read_run, write_run
 from provnet.samples.identity import FLAGS
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 
 def opened() -> ImageData:

@@ -17,7 +17,7 @@ from provnet.tools.membership.audit import audit
 from provnet.tools.robustness.compute import measure
 from provnet.tools.trust.compute import check
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 
 def test_one_line_whatever_the_number_of_samples() -> None:

@@ -20,8 +20,8 @@ from provnet.api.estimator import classes_of, feature_names_of
 from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.runs.inputs import to_input
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from tests.estimator.made import pictures, same, small
+from tests.fitting import fit
 
 
 @pytest.mark.parametrize("network", ["single", "class-independent", "class-conditional", "class-conditional-heads"])

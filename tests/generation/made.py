@@ -9,7 +9,7 @@ import numpy as np
 import provnet
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.tools.generate import fit_generator, generator_wishes
+from provnet.tools.generate import fit_generator, recipe
 
 NAMES = ("paper", "paper-mean", "faces", "modern")
 CLASSES = ("left", "right", "top")
@@ -32,7 +32,7 @@ def changes(**more: Any) -> dict[str, Any]:
 
 def wishes(name: str, **more: Any) -> dict[str, Any]:
     """Arguments of `fit`."""
-    return generator_wishes(name, **changes(**more))
+    return {"config": recipe(name, **changes(**more))}
 
 
 def trained(name: str, data: ImageData | None = None, **more: Any) -> Run:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import provnet
+from provnet.base.options import RunOptions
 from provnet.tools.generate import fit_generator, generate, sources
 
 from .made import NAMES
@@ -41,7 +42,7 @@ def test_a_recorded_step_trains_as_a_plain_one(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pictures_are_those_of_the_cpu_but_for_rounding(name: str) -> None:
     data = provnet.open_data("embedded").select(torch.arange(256))
-    run = fit_generator(data, name, changes={"epochs": 4}, device="cuda")
+    run = fit_generator(data, name, changes={"epochs": 4}, where=RunOptions(device="cuda"))
     run.network.to("cpu")
     here = generate(run, 16, seed=1)
     run.network.to("cuda")

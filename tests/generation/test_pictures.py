@@ -19,7 +19,7 @@ from provnet.tools.generate import Generated, generate, interpolate, rebuild_pic
 from provnet.tools.generate import compute as sampling
 from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilt
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import CLASSES, NAMES, pictures, trained
 

@@ -11,8 +11,8 @@ from provnet.base.errors import IntegrityError, ProvnetError
 from provnet.runs.run import read_run, write_run
 from provnet.runs.verify import verify
 from provnet.tools.generate import generate
-from provnet.training.fit import fit
 from provnet.training.session import LOG
+from tests.fitting import fit
 from tests.training.made import interrupt, same_bits
 
 from .made import NAMES, pictures, wishes

@@ -22,7 +22,10 @@ MODULES = {
 }  # fmt: skip
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 ATTRIBUTES = {("torch", "load"), ("torch", "save"), ("yaml", "load"), ("os", "system"), ("os", "popen")}
-ALLOWED = {("provnet/__init__.py", "importlib")}  # the public names are loaded when they are first used
+ALLOWED = {
+    ("provnet/__init__.py", "importlib"),  # the public names are loaded when they are first used
+    ("provnet/cli/app.py", "importlib"),  # and the commands of a literal table
+}
 
 
 def findings(source: str) -> list[str]:

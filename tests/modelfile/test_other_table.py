@@ -18,8 +18,8 @@ from provnet.runs.bank import add, erase, withhold
 from provnet.runs.run import Run, read_run, read_samples, write_run
 from provnet.runs.verify import verify
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset
+from tests.fitting import fit
 
 from .hostile import change_tensors, refused
 from .made import remake_manifest

@@ -21,8 +21,8 @@ from provnet.runs.verify import verify
 from provnet.samples.identity import SampleTable
 from provnet.tools.copies.compute import attribute_generated
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset
+from tests.fitting import fit
 
 from .made import make_run, remake_manifest, sample_table
 

@@ -10,7 +10,7 @@ import provnet
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, build
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 
 class Viewing(nn.Module):

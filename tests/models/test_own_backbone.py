@@ -19,7 +19,7 @@ from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, build
 from provnet.runs.run import read_run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import NETWORKS, UNEVEN, scores_of
 

@@ -17,7 +17,7 @@ from provnet.models.backbones import LEVELS, SHARING, PooledConv, cut_at
 from provnet.models.network import NetworkConfig, ProvenanceNet, build, parameter_count
 from provnet.runs.run import read_run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import UNEVEN, scores_of
 

@@ -265,14 +265,14 @@ def others(document: Any, usual: Any, depth: int = 3) -> Any:
 
 
 def options() -> dict[str, list[str]]:
-    """Every option of every command, as its help names it."""
+    """Every option of every command, as its help names it, or its whole help, where it has one."""
     words = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
     names = re.findall(r"^│ ([a-z]+) ", call("--help").split("Commands")[1], re.MULTILINE)
     return {
         name: sorted(
             {
                 word
-                for line in call(name, "--help").splitlines()
+                for line in call(name, "--help-all" if "--help-all" in call(name, "--help") else "--help").splitlines()
                 if line.startswith("│")
                 for word in words.findall(line[:40])
             }

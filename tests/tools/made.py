@@ -7,7 +7,7 @@ from typing import Any
 
 from provnet.runs.run import Run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from ..digits import training
 

@@ -12,7 +12,7 @@ from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import Debugging, debug
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 SAMPLES, FLIPPED = 400, 40
 

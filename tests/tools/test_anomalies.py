@@ -13,7 +13,7 @@ from provnet.tools.debug.compute import Debugging, debug
 from provnet.tools.debug.mislabels import Anomalies, anomalies
 from provnet.tools.debug.signals import Signals, others
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 
 @cache

@@ -15,8 +15,8 @@ from provnet.heads.exemplar import ExemplarHead
 from provnet.runs.bank import add, withhold
 from provnet.tools.debug.compute import DROP, debug
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from tests import digits as small
+from tests.fitting import fit
 from tests.tools.planted import FLIPPED, digits, found, planted_run
 
 

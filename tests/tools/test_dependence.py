@@ -19,7 +19,7 @@ from provnet.tools.membership.redrawn import cascade, feature_scores, index_scor
 from provnet.tools.trust.checks import Dependence, Step, abstention, dependence, spearman
 from provnet.tools.trust.compute import check, verdicts
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from ..digits import NETWORKS, trained, training, unseen
 from .made import keyed

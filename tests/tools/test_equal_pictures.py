@@ -17,7 +17,7 @@ from provnet.tools.membership.member import memberships
 from provnet.tools.robustness.compute import measure, sample_keys_of
 from provnet.tools.robustness.conditions import distort
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 NETWORKS = ("single", "class-independent", "class-conditional")
 N = 40

@@ -14,7 +14,7 @@ from provnet.data.modalities.distort import add_noise
 from provnet.runs.run import Run
 from provnet.tools.copies.compute import Traced, attribute_generated
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 EVERY = provnet.open_data("embedded", limit=700)
 DATA, HELD, FRESH = (EVERY.select(torch.arange(*rows)) for rows in ((0, 120), (300, 420), (600, 640)))

@@ -24,7 +24,7 @@ from provnet.runs.run import Run, read_run, write_run
 from provnet.tools.trust.checks import abstention, calibrated, index_calibration
 from provnet.tools.trust.compute import LeftOut, Trust, check, letters, strangers
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from ..digits import trained, training, unseen
 from .made import keyed

@@ -32,6 +32,7 @@ from provnet.training import fit as fitting
 from provnet.training.checkpoint import load_checkpoint
 from provnet.training.config import train_config
 from provnet.training.session import LOG
+from tests.fitting import fit
 
 from .made import names, tensor_hashes
 
@@ -85,7 +86,7 @@ def start(data: ImageData, out: Path, wishes: dict[str, Any], seconds: float) ->
 
         fitting.save_checkpoint = announced(fitting.save_checkpoint)
         fitting.write_run = announced(fitting.write_run)
-        fitting.fit(
+        fit(
             data,
             config=train_config(epochs=EPOCHS, batch_size=BATCH),
             out=out,

@@ -17,8 +17,8 @@ from provnet.runs.run import Run
 from provnet.training import fit as fitting
 from provnet.training.checkpoint import load_checkpoint
 from provnet.training.config import TrainConfig, train_config
-from provnet.training.fit import fit
 from provnet.training.session import LOG
+from tests.fitting import fit
 
 # Batches of 8, 8 and 7: the last one is ragged. Three epochs are nine steps.
 SAMPLES, BATCH, EPOCHS, STEPS = 23, 8, 3, 9

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import names, pictures, recipe
 

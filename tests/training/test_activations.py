@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from provnet.base.errors import MemoryLimitError
+from provnet.base.options import NetworkOptions
 from provnet.models.backbones import StandIn
 from provnet.models.network import ProvenanceNet, build, parameter_count
 from provnet.training import setup
-from provnet.training.fit import fit
 from provnet.training.setup import kept_bytes, plan
+from tests.fitting import fit
 
 from .made import NETWORKS, pictures, recipe
 
@@ -43,8 +45,8 @@ class Own(nn.Module):
 def without_numbers(backbone: str | nn.Module, **wishes: Any) -> ProvenanceNet:
     data = pictures(shape=(1, SIDE, SIDE))
     chosen = {"network": "class-independent", **wishes}
-    shape, index_map = plan(data, chosen.pop("network"), backbone, "fast", **chosen)
-    stand_in = StandIn(backbone, (1, SIDE, SIDE)) if isinstance(backbone, nn.Module) else None
+    shape, index_map = plan(data, NetworkOptions(backbone=backbone, **chosen), "fast")
+    stand_in = StandIn(copy.deepcopy(backbone), (1, SIDE, SIDE)) if isinstance(backbone, nn.Module) else None
     with torch.device("meta"):
         return build(shape, index_map, stand_in)
 
@@ -71,7 +73,8 @@ def really_saved(net: ProvenanceNet, n: int) -> int:
 @pytest.mark.parametrize("network", ["single", "class-conditional-heads"])
 def test_what_is_told_is_what_is_kept(network: str, backbone: str) -> None:
     told = kept_bytes(without_numbers(backbone, network=network))
-    with_numbers = build(*plan(pictures(shape=(1, SIDE, SIDE)), network, backbone, "fast"))
+    wanted = NetworkOptions(network=network, backbone=backbone)
+    with_numbers = build(*plan(pictures(shape=(1, SIDE, SIDE)), wanted, "fast"))
     more, fewer = (really_saved(with_numbers, n) for n in (3 * BATCH, BATCH))
     assert told == pytest.approx((more - fewer) / (2 * BATCH), rel=0.02)
 
@@ -102,7 +105,8 @@ def test_frozen_layers_keep_nothing_and_what_needs_numbers_is_not_counted() -> N
 
 def refused(free: int, monkeypatch: pytest.MonkeyPatch, backbone: str | nn.Module = "small", **wishes: Any) -> bool:
     data = pictures(40, shape=(1, SIDE, SIDE))
-    shape, index_map = plan(data, "class-independent", backbone, "fast", head="exemplar")
+    wanted = NetworkOptions(network="class-independent", backbone=backbone, head="exemplar")
+    shape, index_map = plan(data, wanted, "fast")
     monkeypatch.setattr(setup, "available_memory", lambda *_: free)
     custom = backbone if isinstance(backbone, nn.Module) else None
     settings = {name: wishes.pop(name) for name in ("precision", "batch_size") if name in wishes}

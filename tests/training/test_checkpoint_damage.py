@@ -12,9 +12,9 @@ import torch
 from provnet.base.errors import IntegrityError
 from provnet.runs.run import verify_files
 from provnet.training.checkpoint import load_checkpoint
-from provnet.training.fit import fit
 from provnet.training.session import LOG
 from tests.counts import count, grows
+from tests.fitting import fit
 from tests.modelfile.faults import KilledError
 
 from .made import interrupt, names, pictures, recipe, same_bits, step_of

@@ -12,7 +12,7 @@ from torch import nn
 import provnet
 from provnet.base.errors import UsageError
 from provnet.runs.run import read_run
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import NETWORKS, pictures, recipe, same_bits
 

@@ -17,7 +17,7 @@ from provnet.answers.evaluation import evaluate
 from provnet.base.errors import DataError
 from provnet.data.dataset import ImageData
 from provnet.runs.run import read_run
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import BATCH, NETWORKS, recipe, same_bits
 

@@ -13,7 +13,7 @@ import provnet
 from provnet.data.dataset import ImageData
 from provnet.runs.run import read_run
 from provnet.training.config import train_config
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 SHAPE = (3, 6, 5)
 

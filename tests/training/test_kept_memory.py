@@ -14,6 +14,7 @@ import pytest
 
 from provnet.training import fit as fitting
 from provnet.training.setup import SET_BY_USER
+from tests.fitting import fit
 
 from .made import pictures, recipe
 
@@ -85,7 +86,7 @@ def test_training_keeps_it_until_it_ends_however_it_ends(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(fitting, "kept_memory", noted)
     try:
-        fitting.fit(pictures(), config=recipe(), device="cpu", on_epoch=stop)
+        fit(pictures(), config=recipe(), device="cpu", on_epoch=stop)
     except KeyError:
         assert failing
     assert said == ["kept", "given back"]

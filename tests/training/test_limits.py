@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 from provnet.base.errors import DiskError, MemoryLimitError
+from provnet.base.options import NetworkOptions
 from provnet.models.network import parameter_count
 from provnet.runs.run import has_run
 from provnet.training import fit as fitting
 from provnet.training import setup
-from provnet.training.fit import fit
 from provnet.training.setup import plan
+from tests.fitting import fit
 
 from .made import NETWORKS, fit_quietly, interrupt, names, pictures, recipe, same_bits, step_of
 
@@ -108,13 +109,13 @@ def test_the_estimate_counts_the_parameters_that_will_be_there(name: str, monkey
     wishes = {"backbone": "small", **NETWORKS[name]}
     network, chosen = wishes["network"], wishes["backbone"]
     rest = {k: v for k, v in wishes.items() if k not in ("network", "backbone")}
-    shape, index_map = plan(pictures(), network, chosen, "fast", **rest)
+    shape, index_map = plan(pictures(), NetworkOptions(network=network, backbone=chosen, **rest), "fast")
     counted = setup.check_memory(shape, index_map, recipe(), None)
     assert counted == parameter_count(fit_quietly(**wishes).network)
 
 
 def test_the_estimate_of_a_backbone_of_ones_own_counts_its_branches() -> None:
-    shape, index_map = plan(pictures(), "single", Large(), "fast")
+    shape, index_map = plan(pictures(), NetworkOptions(network="single", backbone=Large()), "fast")
     assert setup.check_memory(shape, index_map, recipe(), Large()) == parameter_count(
         fit_quietly(network="single", backbone=Large()).network
     )
@@ -122,7 +123,7 @@ def test_the_estimate_of_a_backbone_of_ones_own_counts_its_branches() -> None:
 
 def test_the_scores_of_many_samples_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wide head costs its scores and their gradients, batch times samples, beside its weights."""
-    shape, index_map = plan(pictures(4_000, shape=(1, 2, 2)), "single", "mlp", "fast")
+    shape, index_map = plan(pictures(4_000, shape=(1, 2, 2)), NetworkOptions(network="single", backbone="mlp"), "fast")
     count = setup.check_memory(shape, index_map, recipe(batch_size=2), None)
     monkeypatch.setattr(setup, "available_memory", lambda *_: 16 * count + 12 * 1000 * 4_000)
     setup.check_memory(shape, index_map, recipe(batch_size=900), None)

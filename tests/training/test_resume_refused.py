@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from provnet.training.config import TrainConfig
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import interrupt, pictures, recipe
 from .refused import refusal

@@ -18,7 +18,7 @@ import pytest
 from provnet.base.errors import DiskError, IntegrityError, NonFiniteError, UsageError
 from provnet.runs.run import read_run, write_run
 from provnet.training import session as run_folder
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import interrupt, names, pictures, recipe, same_bits, tensor_hashes
 

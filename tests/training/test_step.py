@@ -10,12 +10,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import provnet
+from provnet.base.options import HEADS
 from provnet.heads import losses as index_loss
-from provnet.models.network import HEADS, NETWORKS
+from provnet.models.network import NETWORKS
 from provnet.tools.generate import fit_generator
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet.training.loop import Stepper
+from tests.fitting import fit
 
 LOOKS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_dim", "equal", "is_nonzero")
 

@@ -22,7 +22,7 @@ from provnet.base.batches import bounds, order
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.runs.run import has_run
 from provnet.training import checkpoint
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import BATCH, NETWORKS, SAMPLES, interrupt, names, pictures, recipe, same_bits, step_of
 

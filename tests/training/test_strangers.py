@@ -17,8 +17,8 @@ from provnet.cli.demo import refuse_others, run_demo
 from provnet.runs.run import read_run
 from provnet.training import session as run_folder
 from provnet.training.checkpoint import save_checkpoint
-from provnet.training.fit import fit
 from provnet.training.loop import fresh_state
+from tests.fitting import fit
 
 from .made import interrupt, names, pictures, recipe, same_bits
 

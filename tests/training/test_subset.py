@@ -18,9 +18,9 @@ from provnet.heads.index_map import IndexMap
 from provnet.runs.bank import erase
 from provnet.runs.run import read_run, write_run
 from provnet.runs.verify import verify
-from provnet.training.fit import fit
 from provnet.training.session import refuse_differences
 from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed
+from tests.fitting import fit
 
 from .made import NETWORKS, SAMPLES, pictures, recipe, same_bits
 

@@ -8,8 +8,8 @@ import torch
 
 import provnet
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset
+from tests.fitting import fit
 
 pytestmark = [
     pytest.mark.gpu,

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from provnet.answers.attributor import explain
 from provnet.runs.run import read_run, verify_files
-from provnet.training.fit import fit
+from tests.fitting import fit
 
 from .made import EPOCHS, SAMPLES, names, pictures, recipe
 from .two_processes import COMPARABLE, RAGGED, USUAL, bank, main, without_dropout

@@ -20,8 +20,8 @@ from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.runs.run import Run
 from provnet.training import fit as fitting
-from provnet.training.fit import fit
 from provnet.training.subset import IndexSubset
+from tests.fitting import fit
 
 from .made import pictures, recipe
 
@@ -63,13 +63,13 @@ def interrupted_after(step: int) -> Any:
     """Both processes are interrupted once this step, the last of an epoch, is saved."""
     real = fitting.train
 
-    def train(fabric: Any, *, on_epoch: Any, **rest: Any) -> None:
+    def train(*parts: Any, on_epoch: Any, **rest: Any) -> None:
         def stop(state: Any) -> None:
             on_epoch(state)
             if state.step == step:
                 raise KeyboardInterrupt
 
-        real(fabric, on_epoch=stop, **rest)
+        real(*parts, on_epoch=stop, **rest)
 
     fitting.train = train  # type: ignore[assignment]
     try:

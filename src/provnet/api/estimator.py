@@ -26,6 +26,7 @@ from provnet.answers.evaluation import Evaluation, evaluate
 from provnet.answers.explanation import Explanation
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import as_path
+from provnet.base.options import RunOptions
 from provnet.data.dataset import DataSpec, ImageData
 from provnet.data.modalities.image import picture_array
 from provnet.data.open import open_data
@@ -351,18 +352,8 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         else:
             refuse_unopened(X, "samples with labels, or an ImageData,", "fit(open_data(...))")
             data = self._training_data(X, y)
-        run = fit(
-            data,
-            network=self.network,
-            backbone=copy.deepcopy(self.backbone),
-            conditional=_plain(self.conditional),
-            alpha=_number(self.alpha),
-            head=self.head,
-            config=self._train_config(),
-            device=self.device,
-            progress=bool(self.verbose),
-        )
-        return self._take(run)
+        where = RunOptions(device=self.device, progress=bool(self.verbose))
+        return self._take(fit(data, self._train_config(), where))
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
         """(N,) the most probable label of each sample, one of `classes_`: names where an ImageData was fitted."""
@@ -422,7 +413,14 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         if not isinstance(seed, numbers.Integral):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         given = {name: getattr(self, name) for name in ("epochs", "batch_size", "lr", "augment")} | {"seed": seed}
-        return train_config(self.preset, **{name: _plain(value) for name, value in given.items()})
+        config = train_config(self.preset, **{name: _plain(value) for name, value in given.items()})
+        return config.using(
+            network=self.network,
+            backbone=copy.deepcopy(self.backbone),
+            conditional=_plain(self.conditional),
+            alpha=_number(self.alpha),
+            head=self.head,
+        )
 
     def _training_data(self, given: Any, answers: Any) -> ImageData:
         rows, shape = flatten(given)

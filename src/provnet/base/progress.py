@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 Update = Callable[[int, str], None]
 Listener = Callable[[str, int, int, str], None]  # title, total, done, text
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
@@ -42,8 +45,6 @@ def progress_bar(title: str, total: int, enabled: bool) -> Iterator[Update]:
     if not enabled:
         yield lambda done, text: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
         TextColumn("{task.description}"),

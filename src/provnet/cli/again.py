@@ -5,14 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
 
-from provnet.base.options import SUBSET
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import DataSpec
-    from provnet.models.network import NetworkConfig
-    from provnet.runs.files import RunConfig
+from provnet.base.options import (
+    SUBSET,
+    DataOptions,
+    NetworkOptions,
+    RecipeOptions,
+    RunOptions,
+    SplitOptions,
+    SubsetOptions,
+    Train,
+)
+from provnet.cli.flags import to_argv
+from provnet.data.dataset import DataSpec
+from provnet.models.backbones import auto_backbone
+from provnet.models.network import NetworkConfig
+from provnet.runs.files import CUSTOM, RunConfig
+from provnet.tools.generate.recipes import RECIPES
+from provnet.tools.subsets import QUICK_WORDS
+from provnet.training.config import PRESETS, for_samples
+from provnet.training.setup import auto_head
 
 
 def path_word(path: os.PathLike[str] | str) -> str:
@@ -40,14 +54,15 @@ def _escaped(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
 
 
-def resumed(arguments: Sequence[str]) -> str:
-    """The command that goes on with what these arguments of `provnet` began.
+def resumed(asked: Train) -> str:
+    """The command that goes on with what a command has begun.
 
-    >>> resumed(["train", "my data", "--out", "runs/a", "--overwrite"])
+    >>> from pathlib import Path
+    >>> resumed(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
     "provnet train 'my data' --out runs/a --resume"
     """
-    kept = [word for word in arguments if word not in ("--overwrite", "--resume")]
-    return " ".join(map(shell_word, ["provnet", *kept, "--resume"]))
+    again = replace(asked, where=replace(asked.where, overwrite=False, resume=True))
+    return "provnet train" + _words(to_argv(again))
 
 
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:
@@ -59,29 +74,25 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
     (' --size 64x48 --limit 100 --holdout 0.1', ' --size 64x48')
     """
     given = spec.options
-    words: list[str] = []
-    if given.get("size"):
-        words += ["--size", "x".join(str(side) for side in given["size"])]
-    if given.get("mode"):
-        words += ["--mode", given["mode"]]
-    if given.get("background", "white") != "white":
-        words += ["--background", given["background"]]
-    if given.get("frame") is not None:
-        words += ["--frame", str(given["frame"])]
-    if given.get("value_range"):
-        words += ["--value-range", *(f"{value:g}" for value in given["value_range"])]
-    if samples:
-        if spec.data_dir is not None:
-            words += ["--data-dir", spec.data_dir]
-        if given.get("root"):
-            words += ["--root", given["root"]]
-        if given.get("skip_bad"):
-            words.append("--skip-bad")
-        if given.get("limit"):
-            words += ["--limit", str(given["limit"])]
-        for share, side in given.get("holdout", ()):
-            words += ["--holdout", f"{share:g}"] if side == "train" else []
-    return _words(words)
+    background = given.get("background", "white")
+    asked = DataOptions(
+        size=tuple(given["size"]) if given.get("size") else None,
+        mode=given.get("mode") or None,
+        background=None if background == "white" else background,
+        frame=given.get("frame"),
+        value_range=tuple(given["value_range"]) if given.get("value_range") else None,
+    )
+    if not samples:
+        return _words(to_argv(asked))
+    asked = replace(
+        asked,
+        data_dir=spec.data_dir,
+        root=given.get("root") or None,
+        skip_bad=bool(given.get("skip_bad")),
+        limit=given.get("limit") or None,
+    )
+    shares = [SplitOptions(holdout=share) for share, side in given.get("holdout", ()) if side == "train"]
+    return _words([word for part in (asked, *shares) for word in to_argv(part)])
 
 
 def recipe_options(config: RunConfig) -> str:
@@ -97,47 +108,36 @@ def recipe_options(config: RunConfig) -> str:
     >>> recipe_options(RunConfig(network, training={"training": recipe, "data": {"samples": 500}}))
     ' --network class-independent --epochs 7'
     """
-    from provnet.tools.generate.recipes import RECIPES
-    from provnet.training.config import PRESETS, for_samples
-
     network, settings, about = config.network, config.training.get("training"), config.training.get("data")
     if not isinstance(settings, Mapping) or not isinstance(about, Mapping):
         return ""
     preset, n = str(settings.get("preset")), int(about.get("samples", 1))
-    generators = {recipe.config.preset: name for name, recipe in RECIPES.items()}
+    generators = {recipe.preset: name for name, recipe in RECIPES.items()}
+    words: list[str] = []
     if preset in generators:
-        words = ["--task", "generate", "--generator", generators[preset]]
-        usual = RECIPES[generators[preset]].config
+        usual = RECIPES[generators[preset]]
+        asked = RecipeOptions(task="generate", generator=generators[preset])
     elif preset in PRESETS:
         words, usual = _network_words(network, preset, n), PRESETS[preset]
+        asked = RecipeOptions(preset=None if preset == "fast" else preset)
     else:
         return ""
     plain = for_samples(usual, n, network.input_shape).to_json()
-    for name in ("epochs", "batch_size", "lr", "augment", "seed"):
-        if name in settings and settings[name] != plain[name]:
-            words += [f"--{name.replace('_', '-')}", str(settings[name])]
+    changed = ("epochs", "batch_size", "lr", "augment", "seed")
+    asked = replace(asked, **{k: settings[k] for k in changed if k in settings and settings[k] != plain[k]})
     machine = config.training.get("machine")
     processes = machine.get("processes", 1) if isinstance(machine, Mapping) else 1
-    words += ["--devices", str(processes)] if processes != 1 else []  # each normalises its own share of a batch
-    return _words(words)
+    where = RunOptions(devices=processes)  # each normalises its own share of a batch
+    return _words([*words, *to_argv(asked), *to_argv(where)])
 
 
 def _network_words(network: NetworkConfig, preset: str, n: int) -> list[str]:
-    """The network itself, where it is not what the preset takes for n samples."""
-    from provnet.models.backbones import auto_backbone
-    from provnet.runs.files import CUSTOM
-    from provnet.training.setup import auto_head
-
+    """The network itself, always named, with what is not what the preset takes for n samples."""
     own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
-    words = ["--network", network.network]
-    words += [] if network.backbone in own else ["--backbone", network.backbone]
-    words += [] if network.head == auto_head(preset) else ["--head", network.head]
-    words += [] if network.key_type == "fp32" else ["--keys", network.key_type]
-    words += ["--key-width", str(network.key_width)] if network.key_width else []
-    words += ["--alpha", str(network.alpha)] if network.alpha else []
-    words += [] if network.conditional else ["--no-conditional"]
-    words += [] if network.level == 3 else ["--level", str(network.level)]
-    return words + ([] if preset == "fast" else ["--preset", preset])
+    given = {name: getattr(network, name) for name in ("key_type", "key_width", "alpha", "conditional", "level")}
+    backbone = "auto" if network.backbone in own else network.backbone
+    head = "auto" if network.head == auto_head(preset) else network.head
+    return ["--network", network.network, *to_argv(NetworkOptions(backbone=backbone, head=head, **given))]
 
 
 def subset_options(config: RunConfig) -> str:
@@ -153,17 +153,18 @@ def subset_options(config: RunConfig) -> str:
     >>> subset_options(RunConfig(network, training={"subset": about}))
     ' --index-subset 30% --select diverse --subset-classes-on subset'
     """
-    from provnet.tools.subsets import QUICK_WORDS
-
     about = config.training.get(SUBSET)
     if not isinstance(about, Mapping):
         return ""
-    words = ["--index-subset", str(about.get("asked", about.get("indexed")))]
     select, usual = str(about.get("select", "stratified")), "subset" if config.network.network == "single" else "all"
-    words += [] if select == "stratified" else ["--select", select]
-    words += [] if about.get("features", QUICK_WORDS) == QUICK_WORDS else ["--select-from", "FEATURES_RUN"]
-    words += [] if about.get("classes_on", usual) == usual else ["--subset-classes-on", str(about["classes_on"])]
-    return _words(words)
+    classes_on = str(about.get("classes_on", usual))
+    asked = SubsetOptions(
+        index_subset=str(about.get("asked", about.get("indexed"))),
+        select=None if select == "stratified" else select,
+        select_from=None if about.get("features", QUICK_WORDS) == QUICK_WORDS else Path("FEATURES_RUN"),
+        subset_classes_on=None if classes_on == usual else classes_on,
+    )
+    return _words(to_argv(asked))
 
 
 def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
@@ -188,7 +189,8 @@ def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
         return ""
     place = files if own and files is not None else test
     named = files is None and data is not None and data.data_dir is not None  # by the options of the data
-    return _words(["--test", place.source, *(["--data-dir", place.data_dir] if place.data_dir and not named else [])])
+    data_dir = DataOptions(data_dir=None if named else place.data_dir)
+    return _words([*to_argv(SplitOptions(test=place.source)), *to_argv(data_dir)])
 
 
 def _words(words: Sequence[str]) -> str:

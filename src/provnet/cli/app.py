@@ -7,42 +7,22 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import provnet
+from provnet.base import options
 from provnet.base.errors import DiskError, MemoryLimitError, ProvnetError, UsageError
 from provnet.base.files import DataWarning, shown
 from provnet.base.processes import rank
-from provnet.cli import (
-    add,
-    app_command,
-    attribute,
-    audit,
-    check,
-    credit,
-    debug,
-    demo,
-    evaluate,
-    explain,
-    generate,
-    info,
-    interpolate,
-    member,
-    reproduce,
-    robustness,
-    train,
-    verify,
-    withhold,
-)
-from provnet.cli import map as map_
-from provnet.cli.output import error_line, note
-from provnet.cli.rundata import MAKING, with_backbone
+from provnet.cli.flags import callback
+from provnet.cli.output import BACKBONE, error_line, note
 
 if TYPE_CHECKING:
     from torch import nn
@@ -89,18 +69,22 @@ def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None
     _make_encodable()
     _drop_width()
     if backbone is not None and arguments[:1] and arguments[0] in MAKING:
-        words = "in Python fit(data, backbone=module) of provnet.training.fit takes one"
+        words = "in Python fit(data, train_config(backbone=module)) of provnet.training takes one"
         error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
         return UsageError.exit_code
-    with _plain_warnings(), with_backbone(backbone):
-        code = _run(arguments or ["--help"], debug)
+    before = BACKBONE.set(backbone)
+    try:
+        with _plain_warnings():
+            code = _run(arguments or ["--help"], debug)
+    finally:
+        BACKBONE.reset(before)
     return _flushed(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:
     try:
         rank()  # garbage is refused before anything asks whether this process speaks
-        result = commands()(arguments, prog_name="provnet", standalone_mode=False, obj=arguments)
+        result = commands()(arguments, prog_name="provnet", standalone_mode=False)
         if result == INTERRUPTED:
             error_line("interrupted")
         return result if isinstance(result, int) else 0
@@ -203,6 +187,7 @@ def _flushed(code: int) -> int:
 
 
 INTERRUPTED = 130
+MAKING = ("demo", "train", "reproduce")  # commands that make networks of their own
 PIPE_CLOSED = 141  # as of a program that the closed pipe ends
 LESS_MEMORY = {
     "train": "use smaller pictures (--size), fewer samples (--limit) or a smaller batch (--batch-size)",
@@ -212,27 +197,39 @@ LESS_MEMORY = {
 }
 MORE_MEMORY = "end other programs, or use a machine with more memory"  # of commands that cannot do with less
 
-for _module in (
-    demo,
-    train,
-    evaluate,
-    explain,
-    generate,
-    interpolate,
-    debug,
-    audit,
-    member,
-    robustness,
-    map_,
-    credit,
-    attribute,
-    check,
-    add,
-    withhold,
-    verify,
-    info,
-    reproduce,
-):
-    _name = _module.__name__.rpartition(".")[2]
-    app.command(_name, epilog=_module.EXAMPLE)(getattr(_module, _name))
-app.command("app", epilog=app_command.EXAMPLE)(app_command.app_command)  # the name of this module is taken
+COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the module, whose function has its name
+    "demo": (options.Demo, "provnet.cli.demo"),
+    "train": (options.Train, "provnet.cli.train"),
+    "evaluate": (options.Evaluate, "provnet.cli.evaluate"),
+    "explain": (options.Explain, "provnet.cli.explain"),
+    "generate": (options.Generate, "provnet.cli.generate"),
+    "interpolate": (options.Interpolate, "provnet.cli.interpolate"),
+    "debug": (options.Debug, "provnet.cli.debug"),
+    "audit": (options.Audit, "provnet.cli.audit"),
+    "member": (options.Member, "provnet.cli.member"),
+    "robustness": (options.Robustness, "provnet.cli.robustness"),
+    "map": (options.Map, "provnet.cli.map"),
+    "credit": (options.Credit, "provnet.cli.credit"),
+    "attribute": (options.Attribute, "provnet.cli.attribute"),
+    "check": (options.Check, "provnet.cli.check"),
+    "add": (options.Add, "provnet.cli.add"),
+    "withhold": (options.Withhold, "provnet.cli.withhold"),
+    "verify": (options.Verify, "provnet.cli.verify"),
+    "info": (options.Info, "provnet.cli.info"),
+    "reproduce": (options.Reproduce, "provnet.cli.reproduce"),
+    "app": (options.App, "provnet.cli.app_command"),
+}
+
+
+def _loaded(module: str) -> Callable[[options.Options], None]:
+    """What a command does; its module, and torch with it, is imported only then."""
+
+    def run(asked: options.Options) -> None:
+        getattr(import_module(module), module.rpartition(".")[2])(asked)
+
+    return run
+
+
+for _name, (_kind, _module) in COMMANDS.items():
+    _example = f"Example: [bold]{_kind.example}[/bold]"
+    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _loaded(_module)))

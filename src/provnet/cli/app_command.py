@@ -5,50 +5,31 @@ from __future__ import annotations
 import os
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import torch
 
 from provnet.base.errors import ProvnetError, UsageError, one_of
-from provnet.cli.output import DataDir, Device, RunFolder, TrainingData, note, pick_device, say
+from provnet.base.options import App
+from provnet.cli.heldout import read_heldout
+from provnet.cli.output import note, say
 from provnet.cli.rundata import open_run, training_data
+from provnet.data.dataset import ImageData
+from provnet.runs.data import Kept
+from provnet.runs.run import Run
+from provnet.training.setup import pick_device
+from provnet_app.security import Keys
+from provnet_app.served import Served, hashes
+from provnet_app.server import open_socket, serve
+from provnet_app.state import make_state
 
-if TYPE_CHECKING:
-    from provnet.data.dataset import ImageData
-    from provnet.runs.data import Kept
-    from provnet.runs.run import Run
-    from provnet_app.served import Served
-
-EXAMPLE = "Example: [bold]provnet app runs/mnist[/bold]"
 EXPOSURES = ("ids", "thumb", "full")
 KEPT = "app"  # the folder beside the run
 
 
-def app_command(
-    run: RunFolder,
-    port: Annotated[
-        int | None, typer.Option(metavar="N", help="Port on 127.0.0.1. Default: 8808, or any free one.")
-    ] = None,
-    exposure: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ids|thumb|full",
-            help="How much of the pictures is shown. Default: full for runs trained here, ids for others.",
-        ),
-    ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address, open nothing.")] = False,
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    device: Device = None,
-) -> None:
-    """Look at a run in the browser: explain, clean the data, see the map, check membership.
-
-    The page is served on this machine alone and needs the token of the printed link. Ctrl-C ends it.
-    """
-    if exposure is not None:
-        one_of("exposure", exposure, EXPOSURES)
-    if port is not None and not 0 <= port <= 65535:
-        raise UsageError(f"--port must lie in 0..65535, got {port}")
+def app_command(asked: App) -> None:
+    """Look at a run in the browser: explain, clean the data, see the map, check membership."""
+    if asked.exposure is not None:
+        one_of("exposure", asked.exposure, EXPOSURES)
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
@@ -57,13 +38,9 @@ def app_command(
             f"the web app needs {error.name}; install it: pip install '.[app]' in provnet's folder"
         ) from None
 
-    from provnet_app.security import Keys
-    from provnet_app.server import open_socket, serve
-    from provnet_app.state import make_state
-
-    where = pick_device(device)
-    served = gather(run, exposure, data, data_dir, where)
-    listening = open_socket(port)
+    where = pick_device(asked.device)
+    served = gather(asked.run, asked.exposure, asked.data, asked.data_dir, where)
+    listening = open_socket(asked.port)
     keys = Keys(listening.getsockname()[1])
     if where == "cpu":
         _threads()
@@ -72,7 +49,7 @@ def app_command(
     def started() -> None:
         address = f"http://127.0.0.1:{keys.port}/#t={keys.token}"
         say(f"{served.name}: {address}")
-        if not no_browser:
+        if not asked.no_browser:
             webbrowser.open(address)
 
     serve(state, listening, started)
@@ -80,9 +57,6 @@ def app_command(
 
 def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | None, device: str) -> Served:
     """The run with its pictures, as far as they are there; what is missing is noted, not fatal."""
-    from provnet.cli.heldout import read_heldout
-    from provnet_app.served import Served, hashes
-
     opened = hashes(run)  # before it is read: what is written meanwhile is told as a change
     loaded = open_run(run)
     loaded.network.to(device)
@@ -116,6 +90,7 @@ def _training(run: Run, data: str | None, data_dir: str | None) -> tuple[Kept, l
 
 
 def _test(run: Run, data_dir: str | None) -> tuple[ImageData | None, str]:
+
     try:
         found = run.test(data_dir=data_dir, progress=True)
     except ProvnetError as error:
@@ -135,7 +110,5 @@ def _keep(run: Path) -> Path | None:
 
 def _threads() -> None:
     """One thread computes while another answers: on a small machine both need a core."""
-    import torch
-
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     torch.set_num_threads(max(1, cores - 1))

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
+from provnet.answers.explanation import exemplar_card
 from provnet.base.errors import ProvnetError, UsageError
 from provnet.base.files import shown
-from provnet.cli.inputs import as_picture, explanation_cards
+from provnet.base.options import Attribute
+from provnet.cli.heldout import open_others
+from provnet.cli.inputs import Query, as_picture, explanation_cards, read_queries
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
-    check_seed,
     emit_json,
     facts,
-    folder_name,
     note,
-    pick_device,
     refuse_file,
     say,
     show,
 )
 from provnet.cli.rundata import open_run, training_data, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.dataset import ImageData
+from provnet.data.evidence import Evidence, evidence
+from provnet.report.records import ExemplarCard
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
 from provnet.samples.csvfile import csv_text, quoted
-
-if TYPE_CHECKING:
-    from provnet.cli.inputs import Query
-    from provnet.data.dataset import ImageData
-    from provnet.data.evidence import Evidence
-    from provnet.report.records import ExemplarCard
-    from provnet.runs.run import Run
-    from provnet.samples.identity import Exemplar
-    from provnet.tools.copies.compute import Traced
+from provnet.samples.identity import Exemplar
+from provnet.tools.copies.compute import Traced, attribute_generated
+from provnet.tools.copies.page import AttributionReport, CopyCard, SourceCard, attribution_html, difference
+from provnet.training.setup import pick_device
 
 
 def attribute_report(
@@ -52,11 +47,6 @@ def attribute_report(
     top: int,
 ) -> bytes:
     """The page; `parts` are the training data as they are now, `top` limits what is shown of each kind."""
-    import numpy as np
-
-    from provnet.data.evidence import evidence
-    from provnet.tools.copies.page import AttributionReport, CopyCard, SourceCard, attribution_html, difference
-
     order = np.lexsort((found.ratio, ~found.near_copy))[:top]
     flagged = order[found.near_copy[order]]
     sources = found.sources(min(top, 24))
@@ -105,7 +95,6 @@ def attribute_report(
 
 
 def _card(sample: Exemplar, pictures: dict[int, Evidence]) -> ExemplarCard:
-    from provnet.answers.explanation import exemplar_card
 
     return exemplar_card(sample, pictures[sample.index])
 
@@ -138,72 +127,30 @@ def sources_csv(found: Traced) -> str:
     return csv_text([head, *rows])
 
 
-EXAMPLE = "Example: [bold]provnet attribute runs/mnist samples/ --out traced[/bold]"
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".pgm", ".ppm", ".npy", ".npz")
 
 
-def attribute(
-    run: RunFolder,
-    folder: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FOLDER",
-            help="Folders of pictures, picture files, .npy or .npz arrays; from any generator.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=folder_name,
-            metavar="DIR",
-            help="Folder for report.html, attribution.json, attribution.csv, sources.csv.",
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("-k", help="Exemplars for each image.")] = 5,
-    heldout: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Real pictures that were never trained on, for the threshold. Default: the run's test split, else "
-            "training pictures each against all others.",
-        ),
-    ] = None,
-    false_alarms: Annotated[
-        float, typer.Option(metavar="RATE", help="Share of fresh pictures that may be flagged as near-copies.")
-    ] = 0.005,
-    top: Annotated[int, typer.Option(metavar="N", help="Images, near-copies and sources shown on the page.")] = 24,
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the pictures that the threshold is set on.")] = 0,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Trace images from any generator to training samples, or abstain; flag near-copies of one training image.
-
-    The threshold for near-copies is set on real pictures that are no copies, to a stated rate of false alarms.
-    """
-    import numpy as np
-
-    from provnet.cli.inputs import read_queries
-    from provnet.tools.copies.compute import attribute_generated
-
-    if k < 1 or top < 1:
-        raise UsageError(f"-k and --top must be 1 or more, got {k} and {top}")
-    refuse_file(out)
-    inputs = [*folder, data, heldout]
-    if out is not None:
-        check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    loaded, state = with_state(run, open_run)
+def attribute(asked: Attribute) -> None:
+    """Trace images from any generator to training samples, or abstain; flag near-copies of one training image."""
+    if asked.k < 1 or asked.top < 1:
+        raise UsageError(f"-k and --top must be 1 or more, got {asked.k} and {asked.top}")
+    refuse_file(asked.out)
+    inputs = [*asked.folder, asked.data, asked.heldout]
+    if asked.out is not None:
+        check_outputs(
+            {asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir
+        )  # before long work
+    where = pick_device(asked.device)
+    loaded, state = with_state(asked.run, open_run)
     loaded.network.to(where)
-    queries = [_short(query, folder) for query in read_queries(loaded, _files(folder), data_dir, strict=False)]
-    opened = training_data(loaded, data, data_dir)
-    others = _others(loaded, heldout, data_dir)
+    queries = [
+        _short(query, asked.folder)
+        for query in read_queries(loaded, _files(asked.folder), asked.data_dir, strict=False)
+    ]
+    opened = training_data(loaded, asked.data, asked.data_dir)
+    others = _others(loaded, asked.heldout, asked.data_dir)
     images = np.stack([query.image for query in queries])
-    settings: dict[str, Any] = {"k": k, "false_alarms": false_alarms, "seed": seed}
+    settings: dict[str, Any] = {"k": asked.k, "false_alarms": asked.false_alarms, "seed": asked.seed}
     found = attribute_generated(
         images, loaded, data=opened.kept.there, heldout=others, progress=True, warn=False, **settings
     )
@@ -212,16 +159,20 @@ def attribute(
         note(line, "warning" if "too few" in line else "note")
     names = [query.name for query in queries]
     records = found.to_records(names)
-    values = {**found.to_json(), "about": _about(run, state, loaded, folder, seed, others), "inputs": records}
-    if out is not None:
-        page = attribute_report(loaded, run, found, queries, values, notes, opened.parts, top)
-        _write(out, run, inputs, {"report.html": page}, values, found, records)
-    if json:
+    values = {
+        **found.to_json(),
+        "about": _about(asked.run, state, loaded, asked.folder, asked.seed, others),
+        "inputs": records,
+    }
+    if asked.out is not None:
+        page = attribute_report(loaded, asked.run, found, queries, values, notes, opened.parts, asked.top)
+        _write(asked.out, asked.run, inputs, {"report.html": page}, values, found, records)
+    if asked.json:
         emit_json(values)
         return
     _show(found, queries)
-    if out is not None:
-        say(f"written to {out}: report.html, attribution.json, attribution.csv, sources.csv")
+    if asked.out is not None:
+        say(f"written to {asked.out}: report.html, attribution.json, attribution.csv, sources.csv")
 
 
 def _files(given: list[str]) -> list[str]:
@@ -247,7 +198,6 @@ def _short(query: Query, given: list[str]) -> Query:
 
 
 def _others(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
-    from provnet.cli.heldout import open_others
 
     try:
         return open_others(run, source, data_dir, option="--heldout")
@@ -296,7 +246,6 @@ def _write(
     found: Traced,
     records: list[dict[str, Any]],
 ) -> None:
-    from provnet.runs.safe import write_json
 
     files["attribution.json"] = write_json(values, "attribution.json")
     files["attribution.csv"] = images_csv(records).encode("utf-8", "backslashreplace")

@@ -3,113 +3,93 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
+from provnet.base import options
 from provnet.base.errors import UsageError
 from provnet.cli.heldout import NAME, drawn, heldout_file, open_members, open_others
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    check_seed,
     emit_json,
     facts,
-    folder_name,
     note,
-    pick_device,
     say,
     show,
 )
 from provnet.cli.rundata import keep_measured, open_run, spec_name, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import ImageData
-    from provnet.runs.run import Run
-    from provnet.tools.membership.audit import Audit
-    from provnet.tools.membership.page import AuditReport
+from provnet.data.dataset import ImageData
+from provnet.data.modalities.distort import WORDS
+from provnet.runs.card import audit_figures
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
+from provnet.tools.membership.audit import Audit
+from provnet.tools.membership.audit import audit as measure
+from provnet.tools.membership.member import Heldout
+from provnet.tools.membership.page import (
+    SCORES,
+    SIDES,
+    AuditReport,
+    auc_cell,
+    audit_figure,
+    audit_html,
+    interval_cell,
+    score_cells,
+)
+from provnet.training.setup import pick_device
 
 FIGURES = {".png": SHEET, ".pdf": b"%PDF", ".svg": b"<?xml"}  # how they begin
 ENOUGH = 10_000  # nonmembers of which 0.1 % are ten
-EXAMPLE = "Example: [bold]provnet audit runs/mnist --out audit[/bold]"
 
 
-def audit(
-    run: RunFolder,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder of the report.", show_default=False
-        ),
-    ],
-    members: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA", help="Pictures that were trained on (their train split). Default: the run's own data."
-        ),
-    ] = None,
-    nonmembers: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Pictures that were not (their test split). Default: the run's test split."),
-    ] = None,
-    null: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="A run that saw neither. Default: the same network, weights drawn anew."),
-    ] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many of each, drawn by the seed.")] = 10_000,
-    distort: Annotated[bool, typer.Option(help="Also distorted copies of both.")] = True,
-    figure: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also one figure for print: .png, .pdf or .svg (matplotlib).")
-    ] = None,
-    card: Annotated[bool, typer.Option(help="Write the figures into the run's model card.")] = True,
-    data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of draws and distortions.")] = 0,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
-
-    Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
-    """
-    from provnet.runs.card import audit_figures
-    from provnet.tools.membership.audit import audit as measure
-    from provnet.tools.membership.member import Heldout
-
-    if limit < 2:
-        raise UsageError(f"--limit must be 2 or more, got {limit}")
-    inputs = [members, nonmembers]
-    drawn_as = None if figure is None else FIGURES.get(figure.suffix.lower())
-    first = {out / "report.html": PAGE} | ({} if figure is None or drawn_as is None else {figure: drawn_as})
-    check_outputs(first, [run], inputs, data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    loaded, state = with_state(run, open_run)
-    others = drawn(open_others(loaded, nonmembers, data_dir), limit, seed)
-    own = drawn(open_members(loaded, members, data_dir), limit, seed)
+def audit(asked: options.Audit) -> None:
+    """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms."""
+    inputs = [asked.members, asked.nonmembers]
+    drawn_as = None if asked.figure is None else FIGURES.get(asked.figure.suffix.lower())
+    first = {asked.out / "report.html": PAGE} | (
+        {} if asked.figure is None or drawn_as is None else {asked.figure: drawn_as}
+    )
+    check_outputs(first, [asked.run], inputs, data_dir=asked.data_dir)  # before long work
+    where = pick_device(asked.device)
+    loaded, state = with_state(asked.run, open_run)
+    others = drawn(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.seed)
+    own = drawn(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.seed)
     loaded.network.to(where)
-    unseen = None if null is None else _unseen(null, (own, others), where)
-    found = measure(loaded, own, others, null=unseen, distort=distort, seed=seed, progress=True, warn=False)
+    unseen = None if asked.null is None else _unseen(asked.null, (own, others), where)
+    found = measure(loaded, own, others, null=unseen, distort=asked.distort, seed=asked.seed, progress=True, warn=False)
     _warn(found)
     values = found.to_json()
-    about = {"model_sha256": state["model.safetensors"], "data_fingerprint": loaded.samples.fingerprint, "seed": seed}
+    about = {
+        "model_sha256": state["model.safetensors"],
+        "data_fingerprint": loaded.samples.fingerprint,
+        "seed": asked.seed,
+    }
     sources = (spec_name(own.spec), spec_name(others.spec))
-    about |= {"run": str(run), "members": sources[0], "nonmembers": sources[1], "device": where}
-    report = _report(loaded, run, sources, values, about)
-    _write(out, [run, *([] if null is None else [null])], inputs, {**values, "about": about}, report, figure)
-    if json:
+    about |= {"run": str(asked.run), "members": sources[0], "nonmembers": sources[1], "device": where}
+    report = _report(loaded, asked.run, sources, values, about)
+    _write(
+        asked.out,
+        [asked.run, *([] if asked.null is None else [asked.null])],
+        inputs,
+        {**values, "about": about},
+        report,
+        asked.figure,
+    )
+    if asked.json:
         emit_json(brief(values))
     else:
         _show(values, report)
-        say(f"written to {out / 'report.html'} and {out / 'audit.json'}" + (f", {figure}" if figure else ""))
+        say(
+            f"written to {asked.out / 'report.html'} and {asked.out / 'audit.json'}"
+            + (f", {asked.figure}" if asked.figure else "")
+        )
     scores = Heldout(found.decides, found.heldout, found.copies, about=sources[1])
     files = {NAME: heldout_file(scores, state)} if found.copies.size else {}
-    outcome = {"audit": audit_figures(values, loaded.samples)} if card else {}
+    outcome = {"audit": audit_figures(values, loaded.samples)} if asked.card else {}
     # last: where another process holds the run, all else is there
-    if (files or outcome) and keep_measured(run, state, files, **outcome) and files:
-        note(f"scores that provnet member compares with: {run / NAME}")
+    if (files or outcome) and keep_measured(asked.run, state, files, **outcome) and files:
+        note(f"scores that provnet member compares with: {asked.run / NAME}")
 
 
 def brief(values: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +104,7 @@ def brief(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unseen(folder: Path, sides: tuple[ImageData, ImageData], where: str) -> Run:
+
     unseen = open_run(folder)
     seen = [unseen.seen(side) for side in sides]
     if any(seen):
@@ -155,8 +136,6 @@ def _warn(found: Audit) -> None:
 def _report(
     run: Run, folder: Path, sources: tuple[str, str], values: dict[str, Any], about: dict[str, Any]
 ) -> AuditReport:
-    from provnet.data.modalities.distort import WORDS
-    from provnet.tools.membership.page import AuditReport
 
     config = run.config.network
     network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
@@ -173,20 +152,14 @@ def _write(
     figure: Path | None,
 ) -> None:
     """All files, made before the first one is written."""
-    from provnet.runs.safe import write_json
-    from provnet.tools.membership.page import audit_html
-
     files = {out / "audit.json": write_json(values, "audit.json")}
     files[out / "report.html"] = audit_html(report).encode("utf-8", "backslashreplace")
     if figure is not None:
-        from provnet.tools.membership.page import audit_figure
-
         files[figure] = audit_figure(report, figure.suffix.lower().lstrip("."))
     write_outputs(files, runs, inputs)
 
 
 def _show(values: dict[str, Any], report: AuditReport) -> None:
-    from provnet.tools.membership.page import SCORES, SIDES, auc_cell, interval_cell, score_cells
 
     sizes = [(side, f"{values[side]:,} of {source}") for side, source in zip(SIDES, report.sources, strict=True)]
     show(facts(sizes))

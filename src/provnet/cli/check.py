@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import numpy as np
 from rich import box
 from rich.table import Table
 from rich.text import Text
+from torch import Tensor
 
 from provnet.base.errors import UsageError
 from provnet.base.files import brief
+from provnet.base.options import Check
 from provnet.cli.heldout import drawn, open_others
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
-    check_seed,
     emit_json,
-    folder_name,
     note,
-    pick_device,
     say,
     show,
 )
@@ -36,19 +29,17 @@ from provnet.cli.rundata import (
     with_state,
 )
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from provnet.data.dataset import ImageData
-    from provnet.runs.run import Run
-    from provnet.tools.trust.compute import LeftOut, Trust
+from provnet.data.dataset import ImageData
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
+from provnet.tools.trust.compute import LeftOut, Trust
+from provnet.tools.trust.compute import check as measure
+from provnet.tools.trust.page import TrustReport, outcome_row, trust_html
+from provnet.training.setup import pick_device
 
 
 def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: int) -> Tensor:
     """Pictures of another data set; those that have the pixels of a training sample are refused."""
-    import numpy as np
-
     data = drawn(open_others(run, source, data_dir), limit, seed)
     known = {row.tobytes() for row in run.samples.pixel_sha256}
     own = np.array([row.tobytes() in known for row in data.samples.pixel_sha256])
@@ -62,10 +53,6 @@ def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: in
 
 def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int, where: str) -> LeftOut:
     """A run without some classes, and unseen pictures: of its own classes, and of those that it lacks."""
-    import numpy as np
-
-    from provnet.tools.trust.compute import LeftOut
-
     if unseen is None:
         raise UsageError("--left-out needs unseen data of all classes; give --test DATA")
     run = open_run(folder)
@@ -90,56 +77,22 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
     return LeftOut(run, own.images, strangers.images, f"left-out {kind} {few}")
 
 
-EXAMPLE = "Example: [bold]provnet check runs/mnist --other fashion-mnist --out checked[/bold]"
-
-
-def check(
-    run: RunFolder,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", parser=folder_name, metavar="DIR", help="Folder for report.html and check.json."),
-    ] = None,
-    other: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DATA", help="Other data that the run should abstain on; may be given again and again."),
-    ] = None,
-    left_out: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", help="A run trained the same way without some classes: does it abstain on those?"),
-    ] = None,
-    test: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Unseen data of the run's own kind. Default: its own test split."),
-    ] = None,
-    data: TrainingData = None,
-    card: Annotated[bool, typer.Option(help="Write the outcome into the run's model card.")] = True,
-    limit: Annotated[int, typer.Option(metavar="N", help="At most so many pictures of each kind.")] = 2_000,
-    data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of draws, strangers and weights drawn anew.")] = 0,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Check whether a run's explanations can be trusted, and write the outcome into its model card.
-
-    A bar that is not met is an outcome, not an error: the exit code is 0. With --out a report and all figures are
-    written.
-    """
-    from provnet.tools.trust.compute import check as measure
-
-    if limit < 20:
-        raise UsageError(f"--limit must be 20 or more, got {limit}")
-    inputs = [data, test, *(other or ())]
-    if out is not None:
-        check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    loaded, state = with_state(run, open_run)
+def check(asked: Check) -> None:
+    """Check whether a run's explanations can be trusted, and write the outcome into its model card."""
+    inputs = [asked.data, asked.test, *(asked.other or ())]
+    if asked.out is not None:
+        check_outputs(
+            {asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir
+        )  # before long work
+    where = pick_device(asked.device)
+    loaded, state = with_state(asked.run, open_run)
     weights = state["model.safetensors"]
-    unseen, _ = unseen_data(loaded, test, data_dir)
+    unseen, _ = unseen_data(loaded, asked.test, asked.data_dir)
     if unseen is None:
         note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
-    training = training_data(loaded, data, data_dir, without="some checks are not measured").kept
-    others = {name: open_other(loaded, name, data_dir, limit, seed) for name in other or ()}
-    without = None if left_out is None else open_left_out(left_out, unseen, limit, seed, where)
+    training = training_data(loaded, asked.data, asked.data_dir, without="some checks are not measured").kept
+    others = {name: open_other(loaded, name, asked.data_dir, asked.limit, asked.seed) for name in asked.other or ()}
+    without = None if asked.left_out is None else open_left_out(asked.left_out, unseen, asked.limit, asked.seed, where)
     loaded.network.to(where)
     found = measure(
         loaded,
@@ -148,23 +101,23 @@ def check(
         None if training.data is None else training.index,
         others=others,
         left_out=without,
-        limit=limit,
-        seed=seed,
+        limit=asked.limit,
+        seed=asked.seed,
         progress=True,
         warn=False,  # the data were looked at when they were opened
     )
-    written = _write(out, loaded, run, inputs, found, unseen, weights)
-    if card and keep_measured(run, state, checks=found.for_card()):
-        written.append(str(run / "README.md"))
-    if json:
-        emit_json({**found.to_json(), "run": str(run), "model_sha256": weights})
+    written = _write(asked.out, loaded, asked.run, inputs, found, unseen, weights)
+    if asked.card and keep_measured(asked.run, state, checks=found.for_card()):
+        written.append(str(asked.run / "README.md"))
+    if asked.json:
+        emit_json({**found.to_json(), "run": str(asked.run), "model_sha256": weights})
     else:
         _show(found)
         open_ = sum(one.passed is None for one in found.outcomes)
         words = "all bars are met" if found.passed else "not all bars are met"
         words += f" of those that were measured; {open_} were not" if open_ else ""
         say(words, "green" if found.passed and not open_ else "yellow")
-    if written and not json:
+    if written and not asked.json:
         say(f"written to {', '.join(written)}")
 
 
@@ -180,8 +133,6 @@ def _write(
     """The page and the figures, made before the first one is written."""
     if out is None:
         return []
-    from provnet.runs.safe import write_json
-    from provnet.tools.trust.page import TrustReport, trust_html
 
     config = run.config.network
     network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
@@ -207,7 +158,6 @@ def _write(
 
 
 def _show(found: Trust) -> None:
-    from provnet.tools.trust.page import outcome_row
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("outcome", no_wrap=True)

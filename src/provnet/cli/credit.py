@@ -3,50 +3,47 @@
 from __future__ import annotations
 
 import itertools
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 from rich import box
 from rich.table import Table
 
+from provnet.base import options
 from provnet.base.errors import UsageError
 from provnet.base.files import shown
 from provnet.cli.heldout import open_others
 from provnet.cli.inputs import read_queries
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
-    check_seed,
     emit_json,
     facts,
-    folder_name,
     note,
-    pick_device,
     refuse_file,
     say,
     show,
 )
 from provnet.cli.rundata import open_run, picture_data, spec_name, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.evidence import evidence
+from provnet.data.sources.folder import loose_pictures
+from provnet.data.sources.known import NAMES
+from provnet.report.records import ExemplarCard
+from provnet.report.text import percent
+from provnet.runs.inputs import pixel_hashes, raw_tensor
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
 from provnet.samples.csvfile import csv_text, quoted
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.runs.run import Run
-    from provnet.tools.credit.compute import Contributors, Credit
-    from provnet.tools.credit.page import Leader
+from provnet.tools.credit.compute import Contributors, Credit, contributors_of
+from provnet.tools.credit.compute import credit as share
+from provnet.tools.credit.page import CreditReport, Leader, credit_html
+from provnet.training.setup import pick_device
 
 
 def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[np.ndarray, str]:
     """Raw queries (n, ...) in the order given, and where they come from, in words."""
-    import numpy as np
-
     parts: list[np.ndarray] = []
     names: list[str] = []
     for is_data, texts in itertools.groupby(given, _is_data):
@@ -74,10 +71,6 @@ def _is_data(text: str) -> bool:
 
     A folder of pictures alone has no labels, which are not needed here: its pictures are taken one by one.
     """
-    import zipfile
-
-    from provnet.data.sources.known import NAMES
-
     path = Path(text)
     if text in NAMES or path.is_dir():
         return text in NAMES or not _loose(text)
@@ -89,15 +82,11 @@ def _is_data(text: str) -> bool:
 
 def _loose(text: str) -> list[str]:
     """The pictures in a folder without class folders; nothing of anything else."""
-    from provnet.data.sources.folder import loose_pictures
-
     return [str(path) for path in loose_pictures(Path(text))] if Path(text).is_dir() else []
 
 
 def _note_members(run: Run, images: np.ndarray) -> None:
     """A query that is a training sample finds itself: its contributor gets nearly all of it."""
-    from provnet.runs.inputs import pixel_hashes, raw_tensor
-
     known = {row.tobytes() for row in run.samples.pixel_sha256[~run.samples.withheld]}
     own = sum(row.tobytes() in known for row in pixel_hashes(run, raw_tensor(images)))
     if own:
@@ -117,8 +106,6 @@ def credit_report(
     top: int,
 ) -> bytes:
     """The page; `source` is where the training data are now, and the folder that names resolve under."""
-    from provnet.tools.credit.page import CreditReport, credit_html
-
     config, about = run.config.network, values["about"]
     page = credit_html(
         CreditReport(
@@ -140,10 +127,6 @@ def credit_report(
 
 
 def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top: int) -> tuple[Leader, ...]:
-    from provnet.data.evidence import evidence
-    from provnet.report.records import ExemplarCard
-    from provnet.report.text import percent
-    from provnet.tools.credit.page import Leader
 
     first = [(place, one) for place, one in enumerate(found.ranking) if one.share.value][:top]
     if not first:
@@ -168,80 +151,39 @@ def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top
     return tuple(leaders)
 
 
-EXAMPLE = "Example: [bold]provnet credit runs/mnist test:0..199 --by sources.csv --out credit[/bold]"
-
-
-def credit(
-    run: RunFolder,
-    queries: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="QUERIES",
-            help="Data (name, folder, .npz), pictures (files or a folder), .npy arrays, test:0..99 (the test split).",
-            show_default=False,
-        ),
-    ],
-    by: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="CSV with sample_id,contributor. Default: the sources that the training data have."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder for report.html, credit.json and credit.csv."
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("-k", help="Count only the k largest weights of each query. 0: all.")] = 0,
-    weights: Annotated[
-        str,
-        typer.Option(
-            metavar="plain|joint",
-            help="The index branch's own shares, or P(class) times the share within the class.",
-        ),
-    ] = "plain",
-    top: Annotated[int, typer.Option(metavar="N", help="Leading contributors whose samples are shown.")] = 8,
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the draws that give the intervals.")] = 0,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Share the credit for the answers to some queries among the contributors of the training samples.
-
-    Queries without a supporting sample credit nobody and are counted apart; withheld samples are never credited.
-    """
-    from provnet.tools.credit.compute import contributors_of
-    from provnet.tools.credit.compute import credit as share
-
-    if k < 0 or top < 0:
-        raise UsageError(f"-k and --top must be 0 or more, got {k} and {top}")
-    refuse_file(out)
-    inputs = [by, data, *queries]
-    if out is not None:
-        check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    loaded, state = with_state(run, open_run)
-    people = contributors_of(loaded.samples, by)
+def credit(asked: options.Credit) -> None:
+    """Share the credit for the answers to some queries among the contributors of the training samples."""
+    if asked.k < 0 or asked.top < 0:
+        raise UsageError(f"-k and --top must be 0 or more, got {asked.k} and {asked.top}")
+    refuse_file(asked.out)
+    inputs = [asked.by, asked.data, *asked.queries]
+    if asked.out is not None:
+        check_outputs(
+            {asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir
+        )  # before long work
+    where = pick_device(asked.device)
+    loaded, state = with_state(asked.run, open_run)
+    people = contributors_of(loaded.samples, asked.by)
     notes = _notes(people, int(loaded.samples.withheld.sum()))
     for line in notes:
         note(line, "warning" if "not listed" in line else "note")
-    images, about = open_queries(loaded, queries, data_dir)
+    images, about = open_queries(loaded, asked.queries, asked.data_dir)
     loaded.network.to(where)
-    found = share(loaded, images, people.names, k=k, weights=weights, seed=seed, progress=True, warn=False)
+    found = share(
+        loaded, images, people.names, k=asked.k, weights=asked.weights, seed=asked.seed, progress=True, warn=False
+    )
     values = {**found.to_json(), "unlisted_samples": people.unlisted, "unknown_ids": people.strangers}
-    values["about"] = {"run": str(run), "queries": about, "by": people.about, "seed": seed}
+    values["about"] = {"run": str(asked.run), "queries": about, "by": people.about, "seed": asked.seed}
     values["about"] |= {"model_sha256": state["model.safetensors"], "data_fingerprint": loaded.samples.fingerprint}
-    if out is not None:
-        page = credit_report(loaded, run, found, values, notes, (data, data_dir), top)
-        _write(out, run, inputs, values, found, page)
-    if json:
+    if asked.out is not None:
+        page = credit_report(loaded, asked.run, found, values, notes, (asked.data, asked.data_dir), asked.top)
+        _write(asked.out, asked.run, inputs, values, found, page)
+    if asked.json:
         emit_json(values)
         return
     _show(found)
-    if out is not None:
-        say(f"written to {out}: report.html, credit.json, credit.csv")
+    if asked.out is not None:
+        say(f"written to {asked.out}: report.html, credit.json, credit.csv")
 
 
 def _notes(people: Contributors, withheld: int) -> list[str]:
@@ -260,7 +202,6 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
 def _write(
     out: Path, run: Path, inputs: list[str | Path | None], values: dict[str, Any], found: Credit, page: bytes
 ) -> None:
-    from provnet.runs.safe import write_json
 
     files = {
         "credit.json": write_json(values, "credit.json"),
@@ -282,7 +223,6 @@ def credit_csv(found: Credit) -> str:
 
 
 def _show(found: Credit, most: int = 20) -> None:
-    from provnet.report.text import percent
 
     rows = [("queries", f"{found.queries:,}, of them {found.supported:,} credit somebody")]
     if found.unsupported:

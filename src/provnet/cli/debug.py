@@ -3,131 +3,98 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
-from provnet.base.errors import UsageError
+from provnet.base.errors import DiskError, UsageError
 from provnet.base.files import brief
+from provnet.base.options import Debug
+from provnet.cli.again import path_word
+from provnet.cli.debug_files import (
+    RELABEL,
+    barred,
+    corrected_csv,
+    decided,
+    decisions_for,
+    memorised_words,
+    next_command,
+    samples_csv,
+)
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
     emit_json,
     facts,
-    folder_name,
+    interval_cells,
     note,
-    pick_device,
     refuse_file,
     say,
     show,
 )
 from provnet.cli.rundata import open_run, training_data
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.runs.data import Kept
+from provnet.samples.decisions import decisions_csv
+from provnet.tools.debug.compute import DROP, Debugging, share_flagged
+from provnet.tools.debug.compute import debug as look
+from provnet.tools.debug.page import debug_page, probability
+from provnet.training.setup import pick_device
 
-if TYPE_CHECKING:
-    from provnet.runs.data import Kept
-    from provnet.tools.debug.compute import Debugging
-
-EXAMPLE = "Example: [bold]provnet debug runs/mnist --out debugged --review[/bold]"
 SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
 CANNOT_TELL = "few flags do not mean few wrong labels, but the order in samples.csv may still help"
 FEW = 20  # samples of a class, below which its neighbours know little (docs/debugging.md, Limits)
 
 
-def debug(
-    run: RunFolder,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder for the files.", show_default=False
-        ),
-    ],
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    threshold: Annotated[
-        float, typer.Option(metavar="P", help="Flag labels whose probability of being wrong is at least this.")
-    ] = 0.5,
-    top: Annotated[int, typer.Option(metavar="N", help="Suspects shown in the report.")] = 60,
-    review: Annotated[
-        bool,
-        typer.Option("--review", help=f"Write {DECISIONS} too: suggestions to edit, for `provnet train --apply`."),
-    ] = False,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Look for wrong labels, anomalies and duplicates among the training samples of a run.
+def debug(asked: Debug) -> None:
+    """Look for wrong labels, anomalies and duplicates among the training samples of a run."""
+    if asked.review and (asked.out / DECISIONS).exists():
+        raise UsageError(
+            f"{asked.out / DECISIONS} is there already and may hold your edits; move it or give another --out"
+        )
+    refuse_file(asked.out)
+    check_outputs({asked.out / REPORT: PAGE}, [asked.run], [asked.data], data_dir=asked.data_dir)
 
-    Writes samples.csv (every sample), report.html, corrected.csv, and relabel.csv for a run with a test split.
-
-    A run that kept its history of losses (every run that train writes) is judged by the course of its training, also
-    where the network has memorised its wrong labels.
-    """
-    if not 0 < threshold <= 1:
-        raise UsageError(f"--threshold must lie above 0 and be at most 1, got {threshold}")
-    if top < 0:
-        raise UsageError(f"--top must be 0 or more, got {top}")
-    if review and (out / DECISIONS).exists():
-        raise UsageError(f"{out / DECISIONS} is there already and may hold your edits; move it or give another --out")
-    refuse_file(out)
-    check_outputs({out / REPORT: PAGE}, [run], [data], data_dir=data_dir)
-
-    from provnet.cli.debug_files import (
-        RELABEL,
-        barred,
-        corrected_csv,
-        decided,
-        decisions_for,
-        memorised_words,
-        next_command,
-        samples_csv,
-    )
-    from provnet.samples.decisions import decisions_csv
-    from provnet.tools.debug.compute import debug as look
-    from provnet.tools.debug.page import debug_page
-
-    where = pick_device(device)
-    loaded = open_run(run)
+    where = pick_device(asked.device)
+    loaded = open_run(asked.run)
     loaded.network.to(where)
-    found = training_data(loaded, data, data_dir)
+    found = training_data(loaded, asked.data, asked.data_dir)
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
     result = look(loaded, found.kept.there, index=found.kept.index, progress=True)
     bar = barred(loaded, found)
-    corrected = corrected_csv(loaded, result, found, bar, out, threshold)
-    changes = [one for one in decided(result, threshold) if one.kind == "relabel"]
-    decisions = out / (DECISIONS if review else RELABEL)
-    decided_there = review or (out / DECISIONS).exists()
-    doubt = memorised_words(loaded, result, threshold)
-    to_edit = {DECISIONS: decisions_for(result, threshold, bar)} if review else {}
-    rows = to_edit[DECISIONS].count(b"\n") - 1 if review else 0
+    corrected = corrected_csv(loaded, result, found, bar, asked.out, asked.threshold)
+    changes = [one for one in decided(result, asked.threshold) if one.kind == "relabel"]
+    decisions = asked.out / (DECISIONS if asked.review else RELABEL)
+    decided_there = asked.review or (asked.out / DECISIONS).exists()
+    doubt = memorised_words(loaded, result, asked.threshold)
+    to_edit = {DECISIONS: decisions_for(result, asked.threshold, bar)} if asked.review else {}
+    rows = to_edit[DECISIONS].count(b"\n") - 1 if asked.review else 0
     how, applies, why = next_command(
-        loaded, found, corrected, changes, out / CORRECTED, decisions, bar, rows=rows, device=device
+        loaded, found, corrected, changes, asked.out / CORRECTED, decisions, bar, rows=rows, device=asked.device
     )
     files = {
-        SAMPLES: samples_csv(result, threshold),
+        SAMPLES: samples_csv(result, asked.threshold),
         CORRECTED: corrected.content,
-        **({RELABEL: decisions_csv(changes)} if applies and not review else {}),
+        **({RELABEL: decisions_csv(changes)} if applies and not asked.review else {}),
         REPORT: debug_page(
             loaded,
             result,
             found.parts,
-            run_name=str(run),
-            threshold=threshold,
-            top=top,
+            run_name=str(asked.run),
+            threshold=asked.threshold,
+            top=asked.top,
             how=how,
             why=why,
-            review="" if decided_there else _reviewed(run, out, data, data_dir, threshold, device),
+            review=""
+            if decided_there
+            else _reviewed(asked.run, asked.out, asked.data, asked.data_dir, asked.threshold, asked.device),
             unsure=doubt,
             barred=bool(bar.drops or bar.why),
             lost=found.kept.left_out,
         ),
         **to_edit,  # last: once it is there the command is not repeated, as it may hold edits
     }
-    _write(out, files, run, [data, None if loaded.config.data is None else loaded.config.data.source])
-    summary = _summary(result, threshold, found.kept)
+    _write(asked.out, files, asked.run, [asked.data, None if loaded.config.data is None else loaded.config.data.source])
+    summary = _summary(result, asked.threshold, found.kept)
     summary["corrected_left_out"] = sum(count for count, _ in corrected.left_out)
     what, rest = ("leaves out", "on it") if corrected.is_manifest else ("drops", "with it")
     for count, words in corrected.left_out:
@@ -136,19 +103,17 @@ def debug(
         note(f"the suggested command does without {_samples(bar.lacking)} added after training: not among its data")
     if why:
         note(f"no command to train again is suggested: {why}")
-    if review:
+    if asked.review:
         _warn_of_edits(passed_over=bool(how) and not applies, why=bar.why)
-    _note_doubts(result, threshold, doubt)
-    if json:
-        emit_json({"run": str(run), "out": str(out), **summary, "files": sorted(files)})
+    _note_doubts(result, asked.threshold, doubt)
+    if asked.json:
+        emit_json({"run": str(asked.run), "out": str(asked.out), **summary, "files": sorted(files)})
     else:
-        _show(result, summary, threshold, out, files, how)
+        _show(result, summary, asked.threshold, asked.out, files, how)
 
 
 def _note_doubts(result: Debugging, threshold: float, memorised: str) -> None:
     """What the figures do not say: signals that are too weak, memorised labels, and classes with too few samples."""
-    import numpy as np
-
     if result.mislabels.cannot_tell:
         note(f"cannot tell how many labels are wrong: {result.mislabels.cannot_tell}; {CANNOT_TELL}", "warning")
     if memorised:
@@ -169,7 +134,6 @@ def _warn_of_edits(*, passed_over: bool, why: str) -> None:
 
 
 def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | None]) -> None:
-    from provnet.base.errors import DiskError
 
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -182,8 +146,6 @@ def _reviewed(
     run: Path, out: Path, data: str | None, data_dir: str | None, threshold: float, device: str | None
 ) -> str:
     """The same command once more, with decisions to edit."""
-    from provnet.cli.again import path_word
-
     words = [f"provnet debug {path_word(run)} --out {path_word(out)}"]
     words += [f"--data {path_word(data)}"] if data is not None else []
     words += [f"--data-dir {path_word(data_dir)}"] if data_dir is not None else []
@@ -197,7 +159,6 @@ def _samples(count: int) -> str:
 
 
 def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
-    from provnet.tools.debug.compute import share_flagged
 
     flagged, wrong = result.flagged(threshold), result.mislabels
     groups = result.duplicates.group
@@ -224,9 +185,6 @@ def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
 def _show(
     result: Debugging, summary: dict[str, Any], threshold: float, out: Path, files: dict[str, bytes], how: str
 ) -> None:
-    from provnet.cli.output import interval_cells
-    from provnet.tools.debug.compute import DROP
-    from provnet.tools.debug.page import probability
 
     flagged = f"{int(result.flagged(threshold).sum()):,}"
     if result.expected is None:

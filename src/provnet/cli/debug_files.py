@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from provnet.base.files import clean_text
 from provnet.base.options import SUBSET
 from provnet.cli.again import data_options, path_word, recipe_options, subset_options, unseen_options
-from provnet.data.dataset import DataSpec
+from provnet.data.apply import MOST
+from provnet.data.compare import compare
+from provnet.data.dataset import DataSpec, ImageData
+from provnet.data.open import data_root
+from provnet.data.select import data_name, free_ids
+from provnet.runs.data import Found, has_changed
 from provnet.runs.files import CUSTOM
+from provnet.runs.run import Run
 from provnet.samples.csvfile import csv_text, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-
-    from provnet.data.dataset import ImageData
-    from provnet.runs.data import Found
-    from provnet.runs.run import Run
-    from provnet.samples.decisions import Decision
-    from provnet.samples.identity import SampleTable
-    from provnet.tools.debug.compute import Debugging
-
+from provnet.samples.decisions import Decision, decisions_csv
+from provnet.samples.identity import SampleTable
+from provnet.tools.debug.compute import DROP, Debugging
 
 STRANGE = "not in the run, where erased ones could be among them"
 
@@ -52,8 +50,6 @@ class Held:
     @property
     def used(self) -> np.ndarray:
         """Rising positions of those that may be trained on again."""
-        import numpy as np
-
         return np.flatnonzero(~self.withheld & ~self.strange)
 
 
@@ -64,10 +60,6 @@ def held_rows(run: Run, table: SampleTable) -> Held:
     table a withheld one is there, else the first. After erasing a name alone proves nothing: an erased sample may have
     come under the name of another, as names of array samples are positions.
     """
-    import numpy as np
-
-    from provnet.data.compare import compare
-
     known = run.samples
     places = compare(known, table).positions
     named = np.array([table.id_places.get(name, -1) for name in known.sample_ids], dtype=np.int64)
@@ -105,11 +97,6 @@ def barred(run: Run, found: Found) -> Barred:
 
     An erased sample is known to nobody, so every sample that the run does not hold may be one.
     """
-    import numpy as np
-
-    from provnet.runs.data import has_changed
-    from provnet.samples.decisions import Decision
-
     known = run.samples
     added = known.added & ~known.withheld
     if found.table is None:
@@ -132,8 +119,6 @@ def barred(run: Run, found: Found) -> Barred:
 
 def samples_csv(result: Debugging, threshold: float) -> bytes:
     """One row a sample, all findings; numbers with six decimals."""
-    import numpy as np
-
     columns = result.columns(threshold)
     texts = []
     for values in columns.values():
@@ -171,8 +156,6 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: P
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
     """
-    from provnet.data.open import data_root
-
     place = out / "corrected.csv"
     source = run.config.data
     part = found.parts[0] if len(found.parts) == 1 else None
@@ -194,9 +177,6 @@ def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: 
 
     There is no command where decisions had changed the data before: on the first data these would change right labels.
     """
-    from provnet.data.apply import MOST
-    from provnet.samples.decisions import decisions_csv
-
     source = run.config.data
     dropped = {one.sample_id for one in bar.drops}
     rows = [one for one in decided(result, threshold) if one.kind == "relabel" and one.sample_id not in dropped]
@@ -225,10 +205,6 @@ def _manifest(
     A label is replaced where the sample is what it was and still carries the label that the run knows. Withheld samples
     are named nowhere; after erasing, samples that the run does not hold may be erased ones, which must not come back.
     """
-    import numpy as np
-
-    from provnet.data.select import data_name, free_ids
-
     known, names = run.samples, run.samples.class_names
     held = held_rows(run, part.samples if found.table is None else found.table)
     table, places, owner, used = held.table, held.places, held.owner, held.used
@@ -262,9 +238,6 @@ def decided(result: Debugging, threshold: float) -> list[Decision]:
 
 def _decisions(result: Debugging, threshold: float, rows: Iterable[int]) -> dict[int, Decision]:
     """What is suggested for rows: the label that is advised, drop where none is right, else keep."""
-    from provnet.samples.decisions import Decision
-    from provnet.tools.debug.compute import DROP
-
     names, samples = result.samples.class_names, result.samples
     advised = result.advised(threshold)
     found = {}
@@ -281,10 +254,6 @@ def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
 
     Last what must not be trained on again: of these samples nothing but id and hash is written.
     """
-    import numpy as np
-
-    from provnet.samples.decisions import decisions_csv
-
     samples, names, twice = result.samples, result.samples.class_names, result.duplicates
     same = np.flatnonzero(twice.conflict)
     same = same[np.lexsort((-result.mislabels.score[same], twice.group[same], ~twice.certain[same]))]
@@ -314,10 +283,6 @@ def _trained_suspects(result: Debugging, threshold: float) -> list[int]:
 
 def _corrected(result: Debugging, threshold: float) -> np.ndarray:
     """(N,) labels, the advised one where there is one."""
-    import numpy as np
-
-    from provnet.tools.debug.compute import DROP
-
     advised = result.advised(threshold)
     return np.where(advised == DROP, result.samples.labels, advised)
 
@@ -344,7 +309,7 @@ def _csv(rows: Iterable[Iterable[object]]) -> bytes:
 RELABEL = "relabel.csv"
 OBJECT = (
     "the backbone was given as an object, which no command can name; in Python train again with {file} and "
-    "fit(..., backbone=module), see docs/debugging.md"
+    "fit(data, train_config(backbone=module)), see docs/debugging.md"
 )
 AMONG = (
     "the data were decided about before, or are not what was trained on; apply the edited decisions.csv to "
@@ -443,8 +408,6 @@ def _lacks_none(run: Run, corrected: Corrected) -> bool:
 
 def _drops_all(found: Found, bar: Barred, rows: int) -> bool:
     """Whether decisions name all that must not be trained on again, and are not more than a run remembers."""
-    from provnet.data.apply import MOST
-
     return found.table is not None and not bar.why and rows <= MOST
 
 

@@ -8,28 +8,38 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
+import torch
 
+from provnet.answers.attributor import explain
+from provnet.answers.evaluation import Evaluation, evaluate
+from provnet.answers.explanation import Explanation
+from provnet.base.options import Audit, Debug, Demo, RunOptions
+from provnet.base.stats import Interval, wilson
 from provnet.cli.again import path_word
 from provnet.cli.audit import audit
 from provnet.cli.debug import SAMPLES, debug
 from provnet.cli.evaluate import NAME, evaluation_file, figures_table
-from provnet.cli.inputs import exemplar_evidence, explanation_cards
-from provnet.cli.output import check_seed, facts, folder_name, note, say, show
+from provnet.cli.inputs import Query, exemplar_evidence, explanation_cards
+from provnet.cli.output import facts, note, say, show
 from provnet.cli.rundata import keep_measured, run_state, spec_name
+from provnet.cli.targets import PAGE, check_outputs
 from provnet.cli.traindata import data_words, network_words
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.answers.evaluation import Evaluation
-    from provnet.answers.explanation import Explanation
-    from provnet.data.dataset import ImageData
-    from provnet.report.records import DemoReport, Finding
-    from provnet.runs.run import Run
-
+from provnet.data.apply import apply_decisions
+from provnet.data.dataset import ImageData
+from provnet.data.open import open_data
+from provnet.models.network import parameter_count
+from provnet.report.records import DemoReport, EpochRow, FileRow, Finding, NextStep, evaluation_rows
+from provnet.report.text import seconds
+from provnet.runs.fileset import read_set
+from provnet.runs.run import FILES, Run
+from provnet.samples.decisions import Decision
+from provnet.tools.demo import demo_html
+from provnet.training.config import train_config
+from provnet.training.fit import fit
+from provnet.training.session import refuse_strangers
 
 SHARE = 0.1  # of the labels are made wrong
 DIGITS = 2000  # that they are planted among
@@ -39,11 +49,6 @@ PICTURES = 1000  # of each kind in the audit
 
 def planted(data: ImageData, seed: int) -> tuple[ImageData, dict[str, str]]:
     """The data with a tenth of the labels replaced by wrong ones, and the right labels of those, by sample id."""
-    import numpy as np
-
-    from provnet.data.apply import apply_decisions
-    from provnet.samples.decisions import Decision
-
     chance, samples, names = np.random.default_rng(seed), data.samples, data.class_names
     rows = np.sort(chance.choice(len(data), max(1, round(SHARE * len(data))), replace=False))
     wrong = (samples.labels[rows] + chance.integers(1, len(names), len(rows))) % len(names)
@@ -57,18 +62,12 @@ def planted(data: ImageData, seed: int) -> tuple[ImageData, dict[str, str]]:
 
 def find_planted(out: Path, *, seed: int, epochs: int | None, limit: int | None) -> tuple[Finding, ...]:
     """Train on digits with planted wrong labels, debug the run, and count what was found."""
-    from provnet.base.stats import wilson
-    from provnet.data.open import open_data
-    from provnet.report.records import Finding
-    from provnet.training.config import train_config
-    from provnet.training.fit import fit
-
     data, right = planted(open_data("embedded", limit=limit or DIGITS), seed)
     say(f"planting {len(right)} wrong labels among {len(data):,} digits, training on them, looking for them", "bold")
-    config = train_config("robust", seed=seed, epochs=epochs or EPOCHS)
+    config = train_config("robust", seed=seed, epochs=epochs or EPOCHS, network="class-independent")
     run = out / "planted"
-    fit(data, network="class-independent", config=config, out=run, overwrite=True, progress=True)
-    debug(run=run, out=out / "debug", threshold=0.5, top=60, review=False)
+    fit(data, config, RunOptions(out=run, overwrite=True, progress=True))
+    debug(Debug(run=run, out=out / "debug"))
     with (out / "debug" / SAMPLES).open(encoding="utf-8", newline="") as file:
         flagged = {row["sample_id"]: row for row in csv.DictReader(file) if float(row["mislabel"]) >= 0.5}
     hits = [name for name in flagged if name in right]
@@ -83,11 +82,8 @@ def find_planted(out: Path, *, seed: int, epochs: int | None, limit: int | None)
 
 def ask_membership(out: Path, *, seed: int, limit: int | None) -> tuple[Finding, ...]:
     """Audit the demo's own run: how well training digits are told from others."""
-    from provnet.base.stats import Interval
-    from provnet.report.records import Finding
-
     say("telling training digits from others", "bold")
-    audit(run=out, out=out / "audit", limit=limit or PICTURES, distort=False, seed=seed)
+    audit(Audit(run=out, out=out / "audit", limit=limit or PICTURES, distort=False, seed=seed))
     scores: dict[str, Any] = json.loads((out / "audit" / "audit.json").read_text("utf-8"))["scores"]
     words = {"index_confidence": "index branch", "class_confidence": "class branch"}
     return tuple(
@@ -101,28 +97,14 @@ def ask_membership(out: Path, *, seed: int, limit: int | None) -> tuple[Finding,
     )
 
 
-EXAMPLE = "Example: [bold]provnet demo --out runs/demo[/bold]"
-
-
-def demo(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=folder_name, metavar="RUN", help="Folder of the run and the report.")
-    ] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Seed of the training.")] = 0,
-) -> None:
+def demo(asked: Demo) -> None:
     """Train on 4,000 digits, evaluate, explain ten others, find planted wrong labels; leave a page to open."""
-    run_demo(out, seed=seed)
+    run_demo(asked.out, seed=asked.seed)
 
 
 def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int | None = None) -> Path:
     """Do the demo in a folder and return the path of its report; `epochs` and `limit` make it smaller."""
     began = time.perf_counter()
-    from provnet.answers.attributor import explain
-    from provnet.answers.evaluation import evaluate
-    from provnet.data.open import open_data
-    from provnet.tools.demo import demo_html
-    from provnet.training.config import train_config
-    from provnet.training.fit import fit
 
     refuse_others(out)
     data = open_data("embedded", limit=limit)
@@ -133,13 +115,13 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
             [
                 ("data", data_words(data)),
                 ("test", f"{len(test):,} others"),
-                ("network", network_words(data, "fast", {})),
+                ("network", network_words(data, config)),
             ]
         )
     )
     course: list[Mapping[str, Any]] = []
     start = time.perf_counter()
-    run = fit(data, config=config, out=out, overwrite=True, test=test.spec, progress=True, on_epoch=course.append)
+    run = fit(data, config, RunOptions(out=out, overwrite=True, progress=True), test=test.spec, on_epoch=course.append)
     train_seconds = time.perf_counter() - start
     state = run_state(out)
     found = evaluate(run, test, data, progress=True)
@@ -160,9 +142,6 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
 
 def refuse_others(out: Path) -> None:
     """Refuse a folder with something of somebody else where the demo will write, before anything is trained."""
-    from provnet.cli.targets import PAGE, check_outputs
-    from provnet.training.session import refuse_strangers
-
     for folder in (out, out / "planted"):
         if folder.is_dir():
             refuse_strangers(folder, overwrite=True)
@@ -177,8 +156,6 @@ def choose_inputs(right: np.ndarray, labels: np.ndarray, count: int = 10, most_w
     >>> choose_inputs(np.array([True, False, True, True]), np.array([0, 0, 0, 1]), count=3).tolist()
     [0, 1, 3]
     """
-    import numpy as np
-
     wrong = _spread(np.flatnonzero(~right), labels)[:most_wrong]
     good = _spread(np.flatnonzero(right), labels)[: count - len(wrong)]
     return np.sort(np.concatenate([wrong, good]))
@@ -186,8 +163,6 @@ def choose_inputs(right: np.ndarray, labels: np.ndarray, count: int = 10, most_w
 
 def _spread(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The rows, first one of each class, then a second one, and so on."""
-    import numpy as np
-
     seen: dict[int, int] = {}
     turn = []
     for label in labels[rows].tolist():
@@ -206,14 +181,6 @@ def make_report(
     seconds: tuple[float, float],
 ) -> DemoReport:
     """Everything that the page shows."""
-    import numpy as np
-
-    from provnet.cli.inputs import Query
-    from provnet.models.network import parameter_count
-    from provnet.report.records import DemoReport, EpochRow, FileRow, NextStep, evaluation_rows
-    from provnet.runs.fileset import read_set
-    from provnet.runs.run import FILES
-
     truth = test.samples.labels
     chosen = choose_inputs(explanation.predicted == truth, truth)
     part = explanation[chosen]
@@ -262,14 +229,11 @@ def device_in_words(device: str) -> str:
     >>> device_in_words("cuda")
     'GPU'
     """
-    import torch
-
     threads = torch.get_num_threads()
     return "GPU" if device == "cuda" else f"CPU, {threads} {'thread' if threads == 1 else 'threads'}"
 
 
 def _finish(report: DemoReport, found: Evaluation, path: Path, began: float) -> Path:
-    from provnet.report.text import seconds
 
     show(figures_table(found.to_json()))
     wrong = sum(card.truth != card.predicted for card in report.explanations)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from provnet.answers.evaluation import evaluate_on as measure
+from provnet.base.options import Evaluate
 from provnet.cli.generate import generator_figures
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
-    check_seed,
     emit_json,
     facts,
     interval_cells,
     note,
-    pick_device,
     say,
     show,
 )
@@ -34,10 +28,10 @@ from provnet.cli.rundata import (
     unseen_data,
     with_state,
 )
-
-if TYPE_CHECKING:
-    from provnet.runs.data import Kept
-    from provnet.runs.run import Run
+from provnet.runs.data import Kept
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
+from provnet.training.setup import pick_device
 
 
 def figures_table(values: Mapping[str, Any]) -> Table:
@@ -150,52 +144,30 @@ OWN = {
 }
 
 
-EXAMPLE = "Example: [bold]provnet evaluate runs/mnist --json[/bold]"
 NAME = "evaluation.json"
 
 
-def evaluate(
-    run: RunFolder,
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATA",
-            help="Name or path of data to test on (their test split where they have one). Default: the run's own.",
-            show_default=False,
-        ),
-    ] = None,
-    train_data: TrainingData = None,
-    data_dir: DataDir = None,
-    device: Device = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of the noise and shifts.")] = 0,
-    json: AsJson = False,
-) -> None:
-    """Measure class accuracy on unseen data, and how well a run names its own training samples.
-
-    All figures are also written to evaluation.json in the run folder, those on the run's own data into its model card,
-    too; --json prints the chief ones.
-    """
-    from provnet.answers.evaluation import evaluate_on
-
-    where = pick_device(device)
-    loaded, state = with_state(run, open_run)
+def evaluate(asked: Evaluate) -> None:
+    """Measure class accuracy on unseen data, and how well a run names its own training samples."""
+    where = pick_device(asked.device)
+    loaded, state = with_state(asked.run, open_run)
     loaded.network.to(where)
-    test, seen = unseen_data(loaded, data, data_dir)
+    test, seen = unseen_data(loaded, asked.data, asked.data_dir)
     if test is None:
         why = "the run has no test split of its own; give DATA, or train with --test or --holdout"
         note(f"class accuracy is not measured: {why}")
-    training, about_training = _training(loaded, train_data, data_dir)
-    found = evaluate_on(loaded, test, training.data, index=training.index, seed=seed, progress=True, warn=False)
+    training, about_training = _training(loaded, asked.train_data, asked.data_dir)
+    found = measure(loaded, test, training.data, index=training.index, seed=asked.seed, progress=True, warn=False)
     about = {
         "test": None if test is None else {"data": spec_name(test.spec), "fingerprint": test.samples.fingerprint},
         "train": about_training,
-        "seed": seed,
+        "seed": asked.seed,
     }
     values = found.to_json()
     values |= {"test_in_training": seen} if seen else {}  # whoever reads the figures later has no warning
-    made = generator_figures(loaded, training.data, test, training.index, seed)
+    made = generator_figures(loaded, training.data, test, training.index, asked.seed)
     values |= {"generation": made} if made else {}
-    if json:
+    if asked.json:
         more = [name for name in ("test_in_training", "generation") if name in values]
         emit_json({name: values[name] for name in (*CHIEF, *more)})
     else:
@@ -204,15 +176,13 @@ def evaluate(
         show(figures_table(values))
         if made:
             show(generator_table(made))
-    own = {"evaluation": values} if data is None and test is not None else {}  # figures that the card may show
-    if keep_measured(run, state, {NAME: evaluation_file(values, about, state)}, **own) and not json:
-        say(f"written to {run / NAME}")
+    own = {"evaluation": values} if asked.data is None and test is not None else {}  # figures that the card may show
+    if keep_measured(asked.run, state, {NAME: evaluation_file(values, about, state)}, **own) and not asked.json:
+        say(f"written to {asked.run / NAME}")
 
 
 def evaluation_file(values: Mapping[str, Any], about: Mapping[str, Any], state: Mapping[str, str]) -> bytes:
     """All figures, what they were measured on, and the state of the run that they belong to."""
-    from provnet.runs.safe import write_json
-
     weights, samples = (state[name] for name in ("model.safetensors", "samples.safetensors"))
     return write_json({**values, "about": {**about, "model_sha256": weights, "samples_sha256": samples}}, NAME)
 

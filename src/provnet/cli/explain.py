@@ -6,104 +6,71 @@ import io
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
+import provnet
+from provnet.answers.attributor import explain as explain_images
+from provnet.answers.explanation import Explained, Explanation
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.base.files import brief, shown
+from provnet.base.options import Explain
 from provnet.cli.generate import rebuilt_queries
-from provnet.cli.inputs import exemplar_evidence, explanation_cards
+from provnet.cli.inputs import Query, exemplar_evidence, explanation_cards, note_undrawn, read_queries
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    RunFolder,
-    TrainingData,
     console,
     emit_json,
     is_first_process,
     note,
-    note_undrawn,
     say,
 )
 from provnet.cli.rundata import open_run, picture_data, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.answers.explanation import Explained, Explanation
-    from provnet.cli.inputs import Query
-    from provnet.data.evidence import Evidence
-    from provnet.runs.run import Run
+from provnet.data.evidence import NO_PICTURE, Evidence
+from provnet.report.page import explanation_html
+from provnet.report.sheet import explanation_png
+from provnet.report.text import percent
+from provnet.runs.log import append_decisions
+from provnet.runs.run import Run
+from provnet.samples.identity import duplicate_words
 
 PLACES = "--html or --png"
-EXAMPLE = "Example: [bold]provnet explain runs/mnist digit.png test:0..4 --html because.html[/bold]"
 
 
-def explain(
-    run: RunFolder,
-    image: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="IMAGE",
-            help="Picture files, test:12 or test:0..9 (positions in the run's own test split), .npy or .npz arrays.",
-            show_default=False,
-        ),
-    ],
-    k: Annotated[int, typer.Option("-k", help="Exemplars for each input.")] = 5,
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    json: AsJson = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that needs nothing else.")] = None,
-    png: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a contact sheet.")] = None,
-    log: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Append each decision to a hash-chained log (JSON lines).")
-    ] = None,
-    weights: Annotated[
-        str,
-        typer.Option(
-            metavar="plain|joint",
-            help="The index branch's own shares, or P(class) times the share within the class.",
-        ),
-    ] = "plain",
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Refuse where an exemplar changed or is missing, or values are out of range."),
-    ] = False,
-) -> None:
+def explain(asked: Explain) -> None:
     """Explain inputs by the training samples behind each answer, or say that none supports it."""
-    from provnet.cli.inputs import read_queries
-
-    if k < 1:
-        raise UsageError(f"-k must be 1 or more, got {k}")
-    if html is not None and html == png:
-        raise UsageError(f"--html and --png name the same file, {html}; give two")
-    loaded, state = with_state(run, open_run)
-    inputs = [*image, data, None if loaded.config.data is None else loaded.config.data.source]
-    wanted = [(path, kind) for path, kind in ((html, PAGE), (png, SHEET)) if path is not None]
-    check_outputs(dict(wanted), [run], inputs, PLACES, data_dir)
-    if png is not None and png.suffix.lower() != ".png":
-        raise UsageError(f'--png writes a PNG file, not "{png.name}"; let its name end in .png')
-    if log is not None:
-        refuse_among([log], [run], [Path(each) for each in inputs if each is not None], data_dir)
-    queries = read_queries(loaded, image, data_dir, strict=strict)
-    explanation = _explained(loaded, queries, k, weights)
+    if asked.k < 1:
+        raise UsageError(f"-k must be 1 or more, got {asked.k}")
+    if asked.html is not None and asked.html == asked.png:
+        raise UsageError(f"--html and --png name the same file, {asked.html}; give two")
+    loaded, state = with_state(asked.run, open_run)
+    inputs = [*asked.image, asked.data, None if loaded.config.data is None else loaded.config.data.source]
+    wanted = [(path, kind) for path, kind in ((asked.html, PAGE), (asked.png, SHEET)) if path is not None]
+    check_outputs(dict(wanted), [asked.run], inputs, PLACES, asked.data_dir)
+    if asked.png is not None and asked.png.suffix.lower() != ".png":
+        raise UsageError(f'--png writes a PNG file, not "{asked.png.name}"; let its name end in .png')
+    if asked.log is not None:
+        refuse_among([asked.log], [asked.run], [Path(each) for each in inputs if each is not None], asked.data_dir)
+    queries = read_queries(loaded, asked.image, asked.data_dir, strict=asked.strict)
+    explanation = _explained(loaded, queries, asked.k, asked.weights)
     rebuilt = rebuilt_queries(loaded, queries)
     records = explanation.to_records([query.name for query in queries])
     for record, copy in zip(records, rebuilt, strict=False):
         record["reconstruction_mse"] = copy.error
 
     files: dict[Path, bytes] = {}
-    if html or png or strict or data is not None:
-        pictures = _pictures(loaded, explanation, data, data_dir, strict)
-        files = _drawn(loaded, explanation, queries, pictures, html, png, [copy.picture for copy in rebuilt])
-    if log is not None:
-        _append(log, run, state["model.safetensors"], loaded, queries, records, weights)
-    write_outputs(files, [run], inputs, PLACES)
-    if json:
+    if asked.html or asked.png or asked.strict or asked.data is not None:
+        pictures = _pictures(loaded, explanation, asked.data, asked.data_dir, asked.strict)
+        files = _drawn(
+            loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt]
+        )
+    if asked.log is not None:
+        _append(asked.log, asked.run, state["model.safetensors"], loaded, queries, records, asked.weights)
+    write_outputs(files, [asked.run], inputs, PLACES)
+    if asked.json:
         emit_json(records)
     elif is_first_process():
         for place, (query, one) in enumerate(zip(queries, explanation, strict=True)):
@@ -115,9 +82,6 @@ def explain(
 
 
 def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
-    import numpy as np
-
-    from provnet.answers.attributor import explain as explain_images
 
     active = int((~run.samples.withheld).sum())
     images = np.stack([query.image for query in queries])
@@ -135,7 +99,6 @@ def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanat
 def _pictures(
     run: Run, explanation: Explanation, source: str | None, data_dir: str | None, strict: bool
 ) -> dict[int, Evidence]:
-    from provnet.data.evidence import NO_PICTURE
 
     found = picture_data(run, source, data_dir, strict=strict)
     pictures = exemplar_evidence(explanation, found.parts)
@@ -160,9 +123,6 @@ def _drawn(
     rebuilt: list[np.ndarray | None],
 ) -> dict[Path, bytes]:
     """The files asked for, in memory: nothing is written before all of it is there."""
-    from provnet.report.page import explanation_html
-    from provnet.report.sheet import explanation_png
-
     cards = explanation_cards(explanation, queries, pictures)
     if rebuilt:
         cards = [replace(card, rebuilt=picture) for card, picture in zip(cards, rebuilt, strict=True)]
@@ -184,9 +144,6 @@ def _append(
     log: Path, folder: Path, sha256: str, run: Run, queries: list[Query], records: list[dict[str, Any]], weights: str
 ) -> None:
     """The decision log: what was asked of which model, when, and what it said."""
-    import provnet
-    from provnet.runs.log import append_decisions
-
     about = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "provnet": provnet.__version__,
@@ -202,8 +159,6 @@ def _append(
 
 
 def _show(query: Query, one: Explained) -> None:
-    from provnet.report.text import percent
-    from provnet.samples.identity import duplicate_words
 
     out = console()
     head = Text.assemble(

@@ -7,99 +7,74 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
+import numpy as np
 
+from provnet.answers.explanation import Explanation
+from provnet.base.atomic import write_bytes
 from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError, UsageError, one_of
+from provnet.base.options import Generate, NetworkOptions, Train
 from provnet.cli.again import path_word
-from provnet.cli.inputs import exemplar_evidence, explanation_cards
+from provnet.cli.inputs import Query, as_picture, exemplar_evidence, explanation_cards
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
-    check_seed,
     emit_json,
     facts,
-    folder_name,
     note,
-    pick_device,
     refuse_file,
     say,
     show,
 )
 from provnet.cli.rundata import open_run, picture_data, with_state
-from provnet.cli.targets import write_outputs
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.answers.explanation import Explanation
-    from provnet.cli.inputs import Query
-    from provnet.data.dataset import ImageData
-    from provnet.report.records import ExplanationCard
-    from provnet.runs.run import Run
-    from provnet.tools.generate import Generated
-    from provnet.training.config import TrainConfig
-
+from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.cli.traindata import read_course
+from provnet.data.dataset import ImageData
+from provnet.models.vae import vae_of
+from provnet.report.pictures import to_image
+from provnet.report.records import ExplanationCard
+from provnet.runs.run import Run
+from provnet.runs.safe import read_json, write_json
+from provnet.samples.identity import hash_rows
+from provnet.tools.generate import Generated, sources
+from provnet.tools.generate import generate as make
+from provnet.tools.generate.compute import is_generator, rebuild_pictures
+from provnet.tools.generate.measures import measure_generator
+from provnet.tools.generate.page import GenerationReport, course_png, generation_html, sheet_png
+from provnet.tools.generate.recipes import recipe
+from provnet.training.config import TrainConfig, check_batch_size, train_config
+from provnet.training.setup import pick_device
 
 TASKS = ("classify", "generate")
 COURSE = "course.png"
-_PANEL = "Network and recipe"
-Task = Annotated[
-    str,
-    typer.Option(
-        metavar="classify|generate", help="What to learn: to tell classes, or to make pictures.", rich_help_panel=_PANEL
-    ),
-]
-GeneratorName = Annotated[
-    str | None,
-    typer.Option(
-        "--generator",
-        metavar="paper|faces|modern",
-        help="With --task generate: the paper's VAE, its fully connected one for faces, or ours. Default: modern.",
-        rich_help_panel=_PANEL,
-    ),
-]
-
-OutFolder = Annotated[
-    Path, typer.Option("--out", "-o", parser=folder_name, metavar="DIR", help="Folder to write to.", show_default=False)
-]
-SourceCount = Annotated[int, typer.Option("-k", help="Training samples for each picture.")]
 
 
-def chosen_recipe(
-    task: str, generator: str | None, given: Mapping[str, Any], training: Mapping[str, Any]
-) -> tuple[TrainConfig, dict[str, Any]]:
+def chosen_recipe(asked: Train) -> TrainConfig:
     """How to train, and which network: by preset, or by the name of a generator, which brings its own."""
-    from provnet.training.config import check_batch_size, train_config
-
-    one_of("task", task, TASKS)
-    preset = given.get("preset")
-    if task == "classify":
-        if generator is not None:
+    how, network = asked.recipe, asked.network
+    one_of("task", how.task, TASKS)
+    changes = {name: getattr(how, name) for name in ("epochs", "batch_size", "lr", "augment", "seed")}
+    if how.task == "classify":
+        if how.generator is not None:
             raise UsageError("--generator goes with --task generate; give that too, or leave it out")
-        return train_config(preset or "fast", **training), {}
-    from provnet.tools.generate.recipes import recipe
+        return replace(train_config(how.preset or "fast", **changes), wanted=network)
 
-    own = [name for name, value in given.items() if value is not None]
+    own = [name for name in BROUGHT if getattr(network, name) != getattr(NetworkOptions(), name)]
+    own += [] if asked.subset.index_subset is None else ["index_subset"]
+    own += [] if how.preset is None else ["preset"]
     if own:
         words = ", ".join(f"--{name.replace('_', '-')}" for name in own)
         raise UsageError(f"a generator brings its own network and recipe: leave {words} out, choose with --generator")
-    if training.get("batch_size") is not None:
-        check_batch_size(training["batch_size"])
-    network, backbone, head, config = recipe(generator or "modern", **training)
-    return config, {"network": network, "backbone": backbone, "head": head}
+    if how.batch_size is not None:
+        check_batch_size(how.batch_size)
+    found = recipe(how.generator or "modern", **changes)
+    return found.using(key_type=network.key_type, key_width=network.key_width)
+
+
+BROUGHT = ("network", "backbone", "head", "alpha", "conditional", "level")
 
 
 def draw_course(folder: Path, *, quiet: bool = False) -> None:
     """Losses and accuracies of every epoch as a picture beside the run, where matplotlib is there."""
-    from provnet.base.atomic import write_bytes
-    from provnet.cli.traindata import read_course
-    from provnet.tools.generate.page import course_png
-
     try:
         write_bytes(folder / COURSE, course_png(read_course(folder), folder.name))
     except UsageError as error:
@@ -112,8 +87,6 @@ def draw_course(folder: Path, *, quiet: bool = False) -> None:
 
 def read_rows(folder: Path) -> tuple[Mapping[str, Any], ...]:
     """The log of a run, or nothing where it is gone."""
-    from provnet.cli.traindata import read_course
-
     try:
         return tuple(read_course(folder))
     except (ProvnetError, ValueError):
@@ -138,9 +111,6 @@ def open_generator(
     folder: Path, out: Path, k: int, device: str | None, inputs: Sequence[str | None], data_dir: str | None
 ) -> tuple[Run, str, str, int]:
     """A run that makes pictures, its weights' hash, the device that it is on, and k, cut to who may be named."""
-    from provnet.cli.targets import PAGE, check_outputs
-    from provnet.models.vae import vae_of
-
     if k < 1:
         raise UsageError(f"-k must be 1 or more, got {k}")
     refuse_file(out)
@@ -154,9 +124,6 @@ def open_generator(
 
 def made_queries(names: Sequence[str], images: np.ndarray) -> list[Query]:
     """Pictures that were made, as inputs to be explained."""
-    from provnet.cli.inputs import Query
-    from provnet.samples.identity import hash_rows
-
     hashes = [bytes(one).hex() for one in hash_rows(images)]
     return [Query(*parts) for parts in zip(names, images, hashes, strict=True)]
 
@@ -176,11 +143,6 @@ class Rebuilt(NamedTuple):
 
 def rebuilt_queries(run: Run, queries: Sequence[Query]) -> list[Rebuilt]:
     """The inputs of `explain` rebuilt; nothing for a run that makes no pictures."""
-    import numpy as np
-
-    from provnet.cli.inputs import as_picture
-    from provnet.tools.generate.compute import is_generator, rebuild_pictures
-
     if not is_generator(run):
         return []
     images = np.stack([query.image for query in queries])
@@ -193,50 +155,31 @@ def generator_figures(
     run: Run, train: ImageData | None, test: ImageData | None, index: np.ndarray | None, seed: int
 ) -> dict[str, Any]:
     """What only runs that make pictures are measured by; nothing for others."""
-    from provnet.tools.generate.compute import is_generator
-    from provnet.tools.generate.measures import measure_generator
-
     return measure_generator(run, train, test, index=index, seed=seed) if is_generator(run) else {}
 
 
-EXAMPLE = "Example: [bold]provnet generate runs/vae -n 16 --label 7 --out made[/bold]"
 MOST, FEWEST = 10_000, 1
 
 
-def generate(
-    run: RunFolder,
-    out: OutFolder,
-    n: Annotated[int, typer.Option("-n", help="How many pictures.")] = 16,
-    label: Annotated[str | None, typer.Option(metavar="NAME", help="Of this class alone. Default: of any.")] = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="The same seed gives the same pictures.")] = 0,
-    k: SourceCount = 5,
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Make pictures with a run of `train --task generate`, and name the training samples behind each.
-
-    Writes report.html, sheet.png (a row a picture, the first 48), generated.json, and every picture as a PNG file.
-    """
-    from provnet.tools.generate import generate as make
-    from provnet.tools.generate import sources
-
-    if not FEWEST <= n <= MOST:
-        raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {n}")
-    loaded, weights, where, k = open_generator(run, out, k, device, [data], data_dir)
-    made = make(loaded, n, label, seed)
+def generate(asked: Generate) -> None:
+    """Make pictures with a run of `train --task generate`, and name the training samples behind each."""
+    if not FEWEST <= asked.n <= MOST:
+        raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {asked.n}")
+    loaded, weights, where, k = open_generator(
+        asked.run, asked.out, asked.k, asked.device, [asked.data], asked.data_dir
+    )
+    made = make(loaded, asked.n, asked.label, asked.seed)
     found = sources(loaded, made, k)
-    names = [f"generated-{number:0{len(str(n))}d}" for number in range(1, n + 1)]
+    names = [f"generated-{number:0{len(str(asked.n))}d}" for number in range(1, asked.n + 1)]
     queries = made_queries(names, made.images)
     classes = [loaded.samples.class_names[i] for i in made.labels.tolist()]
-    asked = label is not None or loaded.network.vae.conditional  # type: ignore[union-attr]
-    over = [f"asked for {name}, seen as" if asked else "Seen as" for name in classes]
+    chosen = asked.label is not None or loaded.network.vae.conditional  # type: ignore[union-attr]
+    over = [f"asked for {name}, seen as" if chosen else "Seen as" for name in classes]
     about = {
-        "run": str(run),
-        "seed": seed,
-        "n": n,
-        "label": label,
+        "run": str(asked.run),
+        "seed": asked.seed,
+        "n": asked.n,
+        "label": asked.label,
         "drawn": made.drawn,
         "device": where,
         "supported": int(found.supported.sum()),
@@ -247,19 +190,23 @@ def generate(
         {"label": name, "sha256": query.sha256, **record}
         for name, query, record in zip(classes, queries, found.to_records(names), strict=True)
     ]
-    cards = source_cards(loaded, found, queries, data, data_dir, over)
-    files = _files(loaded, run, made, queries, cards, {"about": about, "pictures": records})
-    earlier = _made_before(out)
-    write_outputs({out / name: content for name, content in files.items()}, [run], [data])
+    cards = source_cards(loaded, found, queries, asked.data, asked.data_dir, over)
+    files = _files(loaded, asked.run, made, queries, cards, {"about": about, "pictures": records})
+    earlier = _made_before(asked.out)
+    write_outputs({asked.out / name: content for name, content in files.items()}, [asked.run], [asked.data])
     for name in earlier - set(files):
-        (out / name).unlink(missing_ok=True)
-    if json:
+        (asked.out / name).unlink(missing_ok=True)
+    if asked.json:
         emit_json({"about": about, "pictures": records})
         return
-    drawn = "" if made.drawn == n else f" (of {made.drawn:,} that were made)"
-    rows = [("pictures", f"{n:,}{drawn}"), ("seed", str(seed)), ("supported", f"{about['supported']:,} of {n:,}")]
+    drawn = "" if made.drawn == asked.n else f" (of {made.drawn:,} that were made)"
+    rows = [
+        ("pictures", f"{asked.n:,}{drawn}"),
+        ("seed", str(asked.seed)),
+        ("supported", f"{about['supported']:,} of {asked.n:,}"),
+    ]
     show(facts(rows))
-    say(f"written to {out}: report.html, sheet.png, generated.json, pictures/")
+    say(f"written to {asked.out}: report.html, sheet.png, generated.json, pictures/")
 
 
 def _made_before(out: Path) -> set[str]:
@@ -267,8 +214,6 @@ def _made_before(out: Path) -> set[str]:
 
     Those that are not made now must go: whoever takes the folder of pictures would take them for these ones.
     """
-    from provnet.runs.safe import read_json
-
     place = out / "generated.json"
     try:
         found = read_json(place.read_bytes(), place.name, limit=2**30)
@@ -288,13 +233,8 @@ def _files(
     values: dict[str, Any],
 ) -> dict[str, bytes]:
     """All files, in memory: nothing is written before all of it is there."""
-    from provnet.cli.inputs import as_picture
-    from provnet.report.pictures import to_image
-    from provnet.runs.safe import write_json
-    from provnet.tools.generate.page import GenerationReport, generation_html, sheet_png
-
     about = values["about"]
-    shown, more = cards[:PAGE], len(cards) - PAGE
+    shown, more = cards[:SHOWN], len(cards) - SHOWN
     report = GenerationReport(
         title="Made by a network, with its sources",
         intro=f"{len(made):,} {'picture' if len(made) == 1 else 'pictures'} made of random numbers, each with the "
@@ -326,4 +266,4 @@ def _files(
     return files
 
 
-PAGE = 200  # pictures on the page
+SHOWN = 200  # pictures on the page

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+
+from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
+from provnet.base.files import read_file
 from provnet.cli.again import path_word
 from provnet.cli.output import note
 from provnet.cli.rundata import spec_name, training_data
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import ImageData
-    from provnet.runs.run import Run
-    from provnet.tools.membership.member import Heldout
+from provnet.data.dataset import ImageData
+from provnet.runs.data import open_spec, other_spec
+from provnet.runs.inputs import range_problem
+from provnet.runs.run import Run
+from provnet.runs.safe import read_json, write_json
+from provnet.tools.membership.member import Heldout
 
 NAME = "membership.json"
 
@@ -32,8 +36,6 @@ def open_others(run: Run, source: str | None, data_dir: str | None, *, option: s
         return _open(run, source, "test", data_dir)
     if run.config.test is None:
         raise UsageError(f"this run has no test split of its own; give pictures that it never saw with {option}")
-    from provnet.runs.data import open_spec
-
     try:
         data = open_spec(run.config, run.config.test, data_dir, progress=True)
     except UsageError as error:
@@ -50,10 +52,6 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
     >>> len(drawn(provnet.open_data("embedded", limit=40), 7, seed=0))
     7
     """
-    import torch
-
-    from provnet.base.batches import keyed_generator
-
     if len(data) <= limit:
         return data
     return data.select(torch.randperm(len(data), generator=keyed_generator(seed, 42))[:limit].sort().values)
@@ -61,17 +59,11 @@ def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
 
 def heldout_file(heldout: Heldout, state: Mapping[str, str]) -> bytes:
     """Held-out scores as they are kept beside the run, with the state of it that they belong to."""
-    from provnet.runs.safe import write_json
-
     return write_json({**heldout.to_json(), "about": {"made_from": heldout.about, "run": dict(state)}}, NAME)
 
 
 def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
     """What an audit kept, or None; scores of another state of the run than this are not used, and that is said."""
-    from provnet.base.files import read_file
-    from provnet.runs.safe import read_json
-    from provnet.tools.membership.member import Heldout
-
     if not (folder / NAME).exists():
         return None
     try:
@@ -90,14 +82,11 @@ def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
 
 
 def _open(run: Run, source: str, split: str, data_dir: str | None) -> ImageData:
-    from provnet.runs.data import open_spec, other_spec
-
     spec = other_spec(run.config.data, source, data_dir, split, classes=False)  # pictures of any class may be asked for
     return _fitting(run, open_spec(run.config, spec, data_dir, progress=True))
 
 
 def _fitting(run: Run, data: ImageData) -> ImageData:
-    from provnet.runs.inputs import range_problem
 
     shape, name = run.config.network.input_shape, spec_name(data.spec)
     if data.shape != shape:

@@ -5,31 +5,29 @@ from __future__ import annotations
 import json as json_module
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from provnet.base.errors import ProvnetError
-from provnet.base.files import brief
+from provnet.base.files import brief, read_file
+from provnet.base.options import Info
 from provnet.cli.again import path_word
 from provnet.cli.evaluate import NAME, figures_table, generator_table
-from provnet.cli.output import AsJson, RunFolder, emit_json, facts, note, say, show
+from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import backbone_for, open_run, spec_name, with_state
 from provnet.cli.withhold import bank_counts, count_words
+from provnet.models.network import parameter_count
+from provnet.runs.files import CUSTOM, check_figures
+from provnet.runs.run import RunConfig, read_samples
+from provnet.runs.safe import LIMIT, read_json
+from provnet.samples.identity import SampleTable
 
-if TYPE_CHECKING:
-    from provnet.runs.run import RunConfig
-    from provnet.samples.identity import SampleTable
 
-EXAMPLE = "Example: [bold]provnet info runs/mnist[/bold]"
-
-
-def info(run: RunFolder, json: AsJson = False) -> None:
+def info(asked: Info) -> None:
     """Show what a run is: network, data, settings, versions, and its evaluation if there is one."""
-    from provnet.runs.run import read_samples
-
-    (config, samples), state = with_state(run, read_samples)
+    (config, samples), state = with_state(asked.run, read_samples)
     record = {
-        "run": str(run),
-        "parameters": _parameters(run, config),
+        "run": str(asked.run),
+        "parameters": _parameters(asked.run, config),
         "model_sha256": state["model.safetensors"],
         **bank_counts(config, samples),
         "classes": list(samples.class_names),
@@ -37,9 +35,9 @@ def info(run: RunFolder, json: AsJson = False) -> None:
         "content_fingerprint": samples.content_root,
         "index_ceiling": samples.index_ceiling,
         **config.to_json(),
-        "evaluation": read_evaluation(run, state) or config.evaluation,
+        "evaluation": read_evaluation(asked.run, state) or config.evaluation,
     }
-    if json:
+    if asked.json:
         emit_json(record)
         return
     show(facts(_rows(config, samples, record)))
@@ -48,15 +46,11 @@ def info(run: RunFolder, json: AsJson = False) -> None:
         if isinstance(record["evaluation"].get("generation"), dict):
             show(generator_table(record["evaluation"]["generation"]))
     else:
-        say(f"not evaluated yet: provnet evaluate {path_word(run)}")
+        say(f"not evaluated yet: provnet evaluate {path_word(asked.run)}")
 
 
 def read_evaluation(folder: Path, state: Mapping[str, str]) -> dict[str, Any] | None:
     """The figures kept beside a run, if they belong to this state of it."""
-    from provnet.base.files import read_file
-    from provnet.runs.files import check_figures
-    from provnet.runs.safe import LIMIT, read_json
-
     path = folder / NAME
     if not path.exists():
         return None
@@ -76,9 +70,6 @@ def read_evaluation(folder: Path, state: Mapping[str, str]) -> dict[str, Any] | 
 
 def _parameters(folder: Path, config: RunConfig) -> int | None:
     """Count them; a backbone that was given as an object is needed for that, and may not be here."""
-    from provnet.models.network import parameter_count
-    from provnet.runs.files import CUSTOM
-
     missing = config.network.backbone == CUSTOM and backbone_for(folder) is None
     return None if missing else parameter_count(open_run(folder).network)
 

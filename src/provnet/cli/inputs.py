@@ -14,21 +14,26 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from provnet.answers.explanation import Explanation, exemplar_card
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
 from provnet.base.files import check_memory, read_file, shown
 from provnet.cli.output import note
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.answers.explanation import Explanation
-    from provnet.data.dataset import ImageData
-    from provnet.data.evidence import Evidence
-    from provnet.report.records import ExplanationCard
-    from provnet.runs.run import Run
-
+from provnet.data.assemble import refit
+from provnet.data.dataset import ImageData
+from provnet.data.evidence import Evidence, evidence, picture_of
+from provnet.data.modalities.image import decode
+from provnet.data.rules import make_options
+from provnet.data.sources.arrays import check_array, converter
+from provnet.data.sources.folder import planes
+from provnet.report.records import ExplanationCard
+from provnet.report.sheet import undrawn
+from provnet.runs.inputs import as_trained, picture_rules, range_problem, raw_tensor
+from provnet.runs.run import Run
+from provnet.samples.identity import hash_bytes, hash_rows
 
 NAMED = 3  # inputs out of range that are named one by one
 
@@ -51,8 +56,6 @@ class Query(NamedTuple):
 
 def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
     """All inputs, in the order given, in the type trained on; whatever cannot be explained is refused by name."""
-    from provnet.runs.inputs import range_problem
-
     positions = [_positions(text) for text in given]
     test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
     queries: list[Query] = []
@@ -83,10 +86,6 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
 
 def _typed(run: Run, image: np.ndarray) -> np.ndarray:
     """Each input alone: one that holds fractions changes no other."""
-    import numpy as np
-
-    from provnet.runs.inputs import as_trained, raw_tensor
-
     return np.asarray(as_trained(run.config.network, raw_tensor(image[None]))[0].numpy())
 
 
@@ -117,11 +116,6 @@ def _test_queries(run: Run, data_dir: str | None) -> Any:
 
 
 def _from_picture(run: Run, text: str) -> Query:
-    from provnet.data.modalities.image import decode
-    from provnet.data.rules import make_options
-    from provnet.data.sources.folder import planes
-    from provnet.runs.inputs import picture_rules
-    from provnet.samples.identity import hash_bytes
 
     shape = run.config.network.input_shape
     if len(shape) != 3 or shape[0] not in (1, 3):
@@ -140,7 +134,6 @@ def _from_picture(run: Run, text: str) -> Query:
 
 
 def _from_arrays(run: Run, text: str) -> list[Query]:
-    from provnet.samples.identity import hash_rows
 
     values = _load(Path(text))
     given = run.config.data.options if run.config.data else {}
@@ -164,9 +157,6 @@ def as_batch(
     >>> as_batch(np.zeros((5, 9, 9, 3), np.uint8), (1, 8, 8), "a.npy", {"size": 8, "mode": "grey"})[1].shape
     (5, 1, 8, 8)
     """
-    from provnet.data.assemble import refit
-    from provnet.data.rules import make_options
-
     read = []
     for batch in _readings(values, name):
         if batch.shape[1:] == shape:
@@ -191,8 +181,6 @@ def as_batch(
 
 def _readings(values: np.ndarray, name: str) -> Iterator[np.ndarray]:
     """What the array may be, in the form that networks take: many samples, then one."""
-    from provnet.data.sources.arrays import check_array, converter
-
     for candidate in (values, values[None]):
         if candidate.ndim not in (2, 3, 4):
             continue
@@ -209,7 +197,6 @@ def _readings(values: np.ndarray, name: str) -> Iterator[np.ndarray]:
 
 
 def _load(path: Path) -> np.ndarray:
-    import numpy as np
 
     name = shown(str(path))
     blob = read_file(path, LARGEST)
@@ -241,10 +228,6 @@ LARGEST = 2 * 2**30  # bytes of an array file
 
 def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
     """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
-    import numpy as np
-
-    from provnet.data.evidence import evidence
-
     wanted = np.unique(explanation.index[explanation.index >= 0])
     return dict(zip(wanted.tolist(), evidence(explanation.samples, data, wanted), strict=True))
 
@@ -253,9 +236,6 @@ def explanation_cards(
     explanation: Explanation, queries: Sequence[Query], pictures: dict[int, Evidence]
 ) -> list[ExplanationCard]:
     """One card an input."""
-    from provnet.answers.explanation import exemplar_card
-    from provnet.report.records import ExplanationCard
-
     cards = []
     for query, one in zip(queries, explanation, strict=True):
         exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
@@ -280,6 +260,11 @@ def as_picture(image: np.ndarray) -> np.ndarray | None:
     >>> as_picture(np.zeros((3, 2, 4), np.uint8)).shape
     (2, 4, 3)
     """
-    from provnet.data.evidence import picture_of
-
     return picture_of(image)
+
+
+def note_undrawn(names: Sequence[str], instead: str) -> None:
+    """Names that a drawn picture cannot show are told apart elsewhere."""
+    if count := undrawn(names):
+        what = "1 class name has" if count == 1 else f"{count:,} class names have"
+        note(f"{what} signs that no font here can draw; the picture has ? for them, {instead}")

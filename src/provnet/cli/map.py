@@ -5,112 +5,64 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
 
-from provnet.base.errors import UsageError
-from provnet.cli.inputs import as_picture, exemplar_evidence, explanation_cards
+from provnet.base.options import Map
+from provnet.base.stats import wilson
+from provnet.cli.inputs import Query, as_picture, exemplar_evidence, explanation_cards, note_undrawn
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
-    TrainingData,
-    check_seed,
     emit_json,
     facts,
-    folder_name,
     note,
-    note_undrawn,
-    pick_device,
     say,
     show,
 )
-from provnet.cli.rundata import open_run, spec_name, training_data, with_state
+from provnet.cli.rundata import (
+    open_run,
+    spec_name,
+    training_data,
+    with_state,
+)
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.dataset import ImageData
+from provnet.data.evidence import as_bytes
+from provnet.report.pictures import strip
+from provnet.report.records import ExplanationCard
+from provnet.runs.data import Kept
+from provnet.runs.run import Run
 from provnet.samples.csvfile import csv_text, quoted
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.data.dataset import ImageData
-    from provnet.report.records import ExplanationCard
-    from provnet.runs.data import Kept
-    from provnet.runs.run import Run
-    from provnet.samples.identity import SampleTable
-    from provnet.tools.map.compute import SampleMap
-    from provnet.tools.map.page import ClusterCard, MapReport
+from provnet.samples.identity import SampleTable
+from provnet.tools.map.compute import SampleMap, engine_for, sample_map
+from provnet.tools.map.page import ClusterCard, MapReport, map_html, map_png
+from provnet.training.setup import pick_device
 
 
-EXAMPLE = "Example: [bold]provnet map runs/mnist --out map[/bold]"
-
-
-def map(  # noqa: A001 - the name of the command
-    run: RunFolder,
-    out: Annotated[
-        Path,
-        typer.Option("--out", "-o", parser=folder_name, metavar="DIR", help="Folder of the map.", show_default=False),
-    ],
-    data: TrainingData = None,
-    test: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Test data for misattributed samples, or none. Default: the run's own."),
-    ] = None,
-    data_dir: DataDir = None,
-    groups: Annotated[int, typer.Option(metavar="K", help="Groups inside each class (k-means).")] = 5,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many samples, evenly by class.")] = None,
-    perplexity: Annotated[float, typer.Option(help="Of t-SNE: about how many neighbours count.")] = 30.0,
-    engine: Annotated[
-        str,
-        typer.Option(metavar="auto|openTSNE|scikit-learn", help="What makes the map. auto: openTSNE where installed."),
-    ] = "auto",
-    cards: Annotated[int, typer.Option(metavar="N", help="Misattributed samples shown with their exemplars.")] = 24,
-    size: Annotated[
-        float, typer.Option(metavar="MB", help="Size that the page may have; thumbnails get the rest.")
-    ] = 14.5,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of t-SNE and k-means.")] = 0,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Draw a map of a run's training samples, with groups inside classes and misattributed test samples.
-
-    Writes report.html (interactive, one file), map.csv and, with matplotlib, map.png.
-    """
-    from provnet.tools.map.compute import engine_for, sample_map
-
-    if groups < 1:
-        raise UsageError(f"--groups must be 1 or more, got {groups}")
-    if cards < 0:
-        raise UsageError(f"--cards must be 0 or more, got {cards}")
-    if not 0.1 <= size <= 1000:
-        raise UsageError(f"--size must lie between 0.1 and 1000 (MB), got {size:g}")
-    if limit is not None and limit < 1:
-        raise UsageError(f"--limit must be 1 or more, got {limit}")
-    if seed >= 2**32:  # k-means takes no larger one
-        raise UsageError(f"--seed must lie in 0..2^32-1 for a map, got {seed}")
-    inputs = [data, None if test == "none" else test]
-    check_outputs({out / "report.html": PAGE}, [run], inputs, data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    chosen = engine_for(engine)
-    loaded, state = with_state(run, open_run)
+def map(asked: Map) -> None:  # noqa: A001 - the name of the command
+    """Draw a map of a run's training samples, with groups inside classes and misattributed test samples."""
+    inputs = [asked.data, None if asked.test == "none" else asked.test]
+    check_outputs({asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir)  # before long work
+    where = pick_device(asked.device)
+    chosen = engine_for(asked.engine)
+    loaded, state = with_state(asked.run, open_run)
     loaded.network.to(where)
-    training = training_data(loaded, data, data_dir).kept
-    tests = _test(loaded, test, data_dir)
-    if chosen == "scikit-learn" and min(len(training.index), limit or len(training.index)) > SLOW:
+    training = training_data(loaded, asked.data, asked.data_dir).kept
+    tests = _test(loaded, asked.test, asked.data_dir)
+    if chosen == "scikit-learn" and min(len(training.index), asked.limit or len(training.index)) > SLOW:
         note("scikit-learn takes many minutes for so many samples; pip install '.[maps]' or use --limit", "warning")
     found = sample_map(
         loaded,
         training.there,
         tests,
         index=training.index,
-        limit=limit,
-        groups=groups,
-        perplexity=perplexity,
-        seed=seed,
+        limit=asked.limit,
+        groups=asked.groups,
+        perplexity=asked.perplexity,
+        seed=asked.seed,
         engine=chosen,
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        progress=not json,
+        progress=not asked.json,
     )
     if found.unnamed:
         note(f"for {found.unnamed:,} test samples none may be named: all of the class that is predicted are withheld")
@@ -123,18 +75,20 @@ def map(  # noqa: A001 - the name of the command
         "engine": found.embedding.engine,
         "embedding_seconds": round(found.embedding.seconds, 2),
         "perplexity": round(found.embedding.perplexity, 2),
-        "groups": groups,
-        "seed": seed,
+        "groups": asked.groups,
+        "seed": asked.seed,
         "test": None if tests is None else spec_name(tests.spec),
         "model_sha256": state["model.safetensors"],
     }
-    page, files = _write(out, run, inputs, loaded, found, training, tests, about, cards, int(size * 1e6))
+    page, files = _write(
+        asked.out, asked.run, inputs, loaded, found, training, tests, about, asked.cards, int(asked.size * 1e6)
+    )
     values = about | page
-    if json:
+    if asked.json:
         emit_json(values)
     else:
         show(facts([(name.replace("_", " "), str(value)) for name, value in values.items() if name != "misattributed"]))
-        say(f"written to {out}: {', '.join(files)}")
+        say(f"written to {asked.out}: {', '.join(files)}")
 
 
 def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | None:
@@ -146,7 +100,6 @@ def _test(run: Run, source: str | None, data_dir: str | None) -> ImageData | Non
 
 
 def _rate(hits: int, n: int) -> dict[str, Any]:
-    from provnet.base.stats import wilson
 
     return wilson(hits, n).to_json()
 
@@ -164,15 +117,11 @@ def _write(
     budget: int,
 ) -> tuple[dict[str, Any], list[str]]:
     """All files, made in memory first; what the page holds, and which files they are."""
-    from provnet.tools.map.page import map_html
-
     report = map_report(run, found, training, tests, about, cards)
     page = map_html(report, budget)
     html = page.html.encode("utf-8", "backslashreplace")
     files = {"report.html": html, "map.csv": _csv(run, found, tests).encode("utf-8", "backslashreplace")}
     try:
-        from provnet.tools.map.page import map_png
-
         files["map.png"] = map_png(report)
         note_undrawn(run.samples.class_names, "report.html shows them")
     except ModuleNotFoundError:
@@ -209,11 +158,6 @@ def map_report(
     run: Run, found: SampleMap, training: Kept, tests: ImageData | None, about: Mapping[str, Any], cards: int
 ) -> MapReport:
     """Entries: samples on the map, misattributed test samples, then exemplars that a limit left off the map."""
-    import numpy as np
-
-    from provnet.cli.rundata import spec_name
-    from provnet.tools.map.page import MapReport
-
     missed_named = np.full((len(found.test_rows), found.exemplars.shape[1]), -1, dtype=np.int64)
     if found.misattributed is not None:  # fewer columns where all classes are small
         missed_named[:, : found.misattributed.index.shape[1]] = found.misattributed.index
@@ -268,10 +212,6 @@ def _pictures(
     training: Kept, members: np.ndarray, tests: ImageData | None, test_rows: np.ndarray, before: int
 ) -> np.ndarray | None:
     """(e, H, W) or (e, H, W, 3) in the order of the entries; None where samples are no pictures."""
-    import numpy as np
-
-    from provnet.data.evidence import as_bytes
-
     images = training.there.images.numpy()
     if images.ndim != 4 or images.shape[1] not in (1, 3):
         return None
@@ -288,8 +228,6 @@ def _pictures(
 
 
 def _groups(run: Run, found: SampleMap, training: Kept) -> list[tuple[str, list[ClusterCard]]]:
-    from provnet.report.pictures import strip
-    from provnet.tools.map.page import ClusterCard
 
     rows = {int(index): row for row, index in enumerate(training.index)}
     groups: dict[int, list[ClusterCard]] = {}
@@ -304,8 +242,6 @@ def _groups(run: Run, found: SampleMap, training: Kept) -> list[tuple[str, list[
 
 def _cards(found: SampleMap, training: Kept, tests: ImageData | None, most: int) -> list[ExplanationCard]:
     """The first misattributed test samples with their exemplars."""
-    from provnet.cli.inputs import Query
-
     if tests is None or found.misattributed is None or not len(found.test_rows[:most]):
         return []
     few = found.misattributed[slice(0, most)]

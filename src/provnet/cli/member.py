@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-import typer
+import numpy as np
 from rich.text import Text
 
 from provnet.base.errors import ProvnetError
 from provnet.base.files import brief, shown
+from provnet.base.options import Member
 from provnet.cli.again import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
+from provnet.cli.inputs import read_queries
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    RunFolder,
     console,
     emit_json,
     is_first_process,
     note,
-    pick_device,
 )
 from provnet.cli.rundata import open_run, with_state
+from provnet.runs.run import Run
+from provnet.tools.membership.compute import decides, member_scores
+from provnet.tools.membership.member import Heldout, Membership, memberships
+from provnet.training.setup import pick_device
 
-if TYPE_CHECKING:
-    from provnet.runs.run import Run
-    from provnet.tools.membership.member import Heldout, Membership
-
-EXAMPLE = "Example: [bold]provnet member runs/mnist picture.png --json[/bold]"
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
 STYLES = {
@@ -41,49 +36,24 @@ STYLES = {
 }
 
 
-def member(
-    run: RunFolder,
-    image: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="IMAGE...",
-            help="Picture files, .npy or .npz arrays, or test:12 and test:0..9 of the run's test split.",
-            show_default=False,
-        ),
-    ],
-    nonmembers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DATA",
-            help="Pictures that were never trained on, to compare with. Default: what an audit kept, else the test "
-            "split.",
-        ),
-    ] = None,
-    data_dir: DataDir = None,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Say of pictures whether the run was trained on them, on distorted copies of them, or not.
-
-    Names the training sample that matches, and whether bytes, pixels or only the content agree.
-    """
-    import numpy as np
-
-    from provnet.cli.inputs import read_queries
-    from provnet.tools.membership.member import memberships
-
-    where = pick_device(device)
-    loaded, state = with_state(run, open_run)
+def member(asked: Member) -> None:
+    """Say of pictures whether the run was trained on them, on distorted copies of them, or not."""
+    where = pick_device(asked.device)
+    loaded, state = with_state(asked.run, open_run)
     loaded.network.to(where)
-    queries = read_queries(loaded, image, data_dir, strict=False)
-    kept = read_heldout(run, state)
-    heldout = kept if nonmembers is None and kept is not None else _heldout(loaded, run, kept, nonmembers, data_dir)
+    queries = read_queries(loaded, asked.image, asked.data_dir, strict=False)
+    kept = read_heldout(asked.run, state)
+    heldout = (
+        kept
+        if asked.nonmembers is None and kept is not None
+        else _heldout(loaded, asked.run, kept, asked.nonmembers, asked.data_dir)
+    )
     images = np.stack([query.image for query in queries])
     found = memberships(loaded, images, [query.sha256 for query in queries], heldout=heldout, warn=False)
     withheld = int(loaded.samples.withheld.sum())
     if withheld:
         note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
-    if json:
+    if asked.json:
         emit_json([{"input": query.name, **one.to_json()} for query, one in zip(queries, found, strict=True)])
     elif is_first_process():
         for query, one in zip(queries, found, strict=True):
@@ -91,10 +61,6 @@ def member(
 
 
 def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, data_dir: str | None) -> Heldout | None:
-    import numpy as np
-
-    from provnet.tools.membership.compute import decides, member_scores
-    from provnet.tools.membership.member import Heldout
 
     try:
         others = open_others(run, source, data_dir)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import Any, final
 
-import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from provnet.cli.output import AsJson, DataDir, Device, emit_json, folder_name, note, say, show
-
-if TYPE_CHECKING:
-    from provnet_paper.frame import Event, Plan, Todo
-    from provnet_paper.records import Experiment, Results
+from provnet.base.atomic import write_bytes
+from provnet.base.errors import choose
+from provnet.base.options import Reproduce
+from provnet.cli.output import emit_json, note, say, show
+from provnet_paper.frame import EXPERIMENTS, Event, Plan, Todo, waiting
+from provnet_paper.frame import reproduce as run
+from provnet_paper.page import alone, draw
+from provnet_paper.records import SCALES, Experiment, Results
+from provnet_paper.store import results_file
 
 
 @final
@@ -21,8 +27,6 @@ class CellBar:
     """A progress bar over all that is left, with the time that it will take; each finished cell is a line."""
 
     def __init__(self, left: list[Todo], *, enabled: bool) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         self.work = {(one.cell.name, one.seed): one.seconds for one in left}
         self.done = dict.fromkeys(self.work, 0.0)
@@ -64,84 +68,36 @@ class CellBar:
         self.progress.update(self.task, completed=completed, finished=self.finished, description=shown)
 
 
-EXAMPLE = "Example: [bold]provnet reproduce table2 --scale tiny[/bold]"
-
-
-def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            help="table2, table2-ours, cost, mixing, subsets, sharing, robustness, membership, debugging, embeddings, "
-            "vae, instance, or all.",
-            show_default=False,
-        ),
-    ],
-    scale: Annotated[
-        str,
-        typer.Option(
-            metavar="tiny|small|full",
-            help="tiny: embedded digits, a minute on a CPU; small: 5,000 samples; full: as in the paper.",
-        ),
-    ] = "full",
-    seeds: Annotated[
-        int | None, typer.Option(metavar="N", help="Seeds 0 to N - 1. Default: 3, of tiny 1.", show_default=False)
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CELL", help="Only this cell, or all whose names begin so, such as mnist; repeatable."),
-    ] = None,
-    data_dir: DataDir = None,
-    device: Device = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out",
-            "-o",
-            parser=folder_name,
-            metavar="DIR",
-            help="Folder of the results; finished cells there are kept.",
-        ),
-    ] = Path("results"),
-    jobs: Annotated[int, typer.Option(metavar="N", help="Cells at a time, in processes of their own.")] = 1,
-    seconds: Annotated[
-        float | None,
-        typer.Option(metavar="S", help="Stop after about so long; the same command goes on with what is left."),
-    ] = None,
-    networks: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Keep trained networks there, and take those that are there already."),
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Run the cells of an experiment that are not kept yet, and put the results beside the paper's numbers.
-
-    Writes DIR/NAME.json, NAME.md and, with matplotlib, NAME.png; smaller scales into a folder of their own.
-    """
-    from provnet.base.errors import choose
-    from provnet_paper.frame import EXPERIMENTS, Plan
-    from provnet_paper.records import SCALES
-
-    choose("scale", scale, SCALES)
-    names = list(EXPERIMENTS) if name == "all" else [name]
+def reproduce(asked: Reproduce) -> None:
+    """Run the cells of an experiment that are not kept yet, and put the results beside the paper's numbers."""
+    choose("scale", asked.scale, SCALES)
+    names = list(EXPERIMENTS) if asked.name == "all" else [asked.name]
     for one in names:
         choose("experiment", one, {**EXPERIMENTS, "all": None})
-    until = float("inf") if seconds is None else time.monotonic() + seconds
-    count = seeds if seeds is not None else SCALES[scale].seeds
+    until = float("inf") if asked.seconds is None else time.monotonic() + asked.seconds
+    count = asked.seeds if asked.seeds is not None else SCALES[asked.scale].seeds
     found = {}
     for one in names:
-        left = None if seconds is None else max(until - time.monotonic(), 0.001)
-        plan = Plan(one, scale, count, tuple(only or ()), data_dir, device or "auto", out, jobs, left, networks)
-        found[one] = _reproduce(plan, EXPERIMENTS[one], json=json)
-    if json:
+        left = None if asked.seconds is None else max(until - time.monotonic(), 0.001)
+        plan = Plan(
+            one,
+            asked.scale,
+            count,
+            tuple(asked.only or ()),
+            asked.data_dir,
+            asked.device or "auto",
+            asked.out,
+            asked.jobs,
+            left,
+            asked.networks,
+        )
+        found[one] = _reproduce(plan, EXPERIMENTS[one], json=asked.json)
+    if asked.json:
         emit_json({key: _summary(results) for key, results in found.items()})
 
 
 def _reproduce(plan: Plan, experiment: Experiment, *, json: bool) -> Results:
     """Run one experiment, write and show what came out."""
-    from provnet_paper.frame import reproduce as run
-    from provnet_paper.frame import waiting
-
     told, left, absent = experiment.headings, *waiting(plan)
     if not json:
         say(experiment.title, "bold")
@@ -162,8 +118,6 @@ def _reproduce(plan: Plan, experiment: Experiment, *, json: bool) -> Results:
 
 def _show(text: str) -> None:
     """Markdown, drawn where a person reads it and as it is where a file or a pipe does."""
-    from rich.markdown import Markdown
-
     if sys.stdout.isatty():
         show(Markdown(text))
     else:
@@ -173,10 +127,6 @@ def _show(text: str) -> None:
 
 def _write(plan: Plan, experiment: Experiment, results: Results) -> list[Path]:
     """The table and the figure beside the JSON, drawn from it."""
-    from provnet.base.atomic import write_bytes
-    from provnet_paper.page import alone, draw
-    from provnet_paper.store import results_file
-
     path = results_file(plan.out, plan.name, plan.scale)
     figures: list[Path] = []
     try:

@@ -5,95 +5,74 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
-from provnet.base.errors import UsageError
+from provnet.base.errors import UsageError, choose
+from provnet.base.options import Robustness
 from provnet.cli.inputs import as_picture
 from provnet.cli.output import (
-    AsJson,
-    DataDir,
-    Device,
-    check_seed,
     emit_json,
-    folder_name,
     is_first_process,
     note,
-    pick_device,
     say,
     show,
 )
 from provnet.cli.rundata import open_run, spec_name, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.data.dataset import ImageData
+from provnet.report.text import percent
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
 from provnet.samples.csvfile import csv_text, quoted
+from provnet.tools.robustness.compute import FIGURES, Difference, Measured, against, measure, sample_keys_of
+from provnet.tools.robustness.conditions import ATTACKS, distort, named
+from provnet.tools.robustness.page import (
+    FIVE,
+    ConditionRow,
+    Gain,
+    NetworkColumn,
+    RobustnessReport,
+    Share,
+    contact_sheet,
+    curves_png,
+    heat_map_png,
+    robustness_html,
+)
+from provnet.training.setup import pick_device
 
-if TYPE_CHECKING:
-    import numpy as np
-    from rich.table import Table
-
-    from provnet.data.dataset import ImageData
-    from provnet.runs.run import Run
-    from provnet.tools.robustness.compute import Difference, Measured
-    from provnet.tools.robustness.page import NetworkColumn, RobustnessReport
-
-
-EXAMPLE = "Example: [bold]provnet robustness runs/cnn runs/a0 runs/a05 --out robust[/bold]"
 PICTURES = 10  # test pictures on the contact sheet
 
 
-def robustness(
-    run: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, as train wrote them.", show_default=False)
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", parser=folder_name, metavar="DIR", help="Folder of the report.", show_default=False
-        ),
-    ],
-    data: Annotated[
-        str | None,
-        typer.Option(metavar="DATA", help="Test data, name or path. Default: the first run's own test split."),
-    ] = None,
-    data_dir: DataDir = None,
-    conditions: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,NAME", help="Only these, such as blur-1,occlusion-4. Default: all 15."),
-    ] = None,
-    attacks: Annotated[str, typer.Option(metavar="NAME,NAME", help="Extra rows: fgsm, pgd, or none.")] = "fgsm,pgd",
-    epsilon: Annotated[float, typer.Option(help="Largest change by an attack, on pixels from 0 to 1.")] = 0.1,
-    attacked: Annotated[int, typer.Option(metavar="N", help="Test samples that are attacked.")] = 1000,
-    limit: Annotated[int | None, typer.Option(metavar="N", help="At most so many test samples, evenly spread.")] = None,
-    seed: Annotated[int, typer.Option(callback=check_seed, help="Of all draws.")] = 0,
-    device: Device = None,
-    json: AsJson = False,
-) -> None:
-    """Measure what survives distortion: answers, and the training samples named for them.
-
-    A run whose index branch was not trained (index_weight 0) is the isolated CNN that the others are compared with.
-    Writes robustness.json, robustness.csv, report.html, conditions.png and, with matplotlib, heatmap.png, curves.png.
-    """
-    from provnet.base.errors import choose
-    from provnet.tools.robustness.compute import against, measure
-    from provnet.tools.robustness.conditions import ATTACKS, named
-
-    check_outputs({out / "report.html": PAGE}, run, [data], data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    wanted = None if conditions is None else _listed(conditions)
-    ways = [] if attacks == "none" else _listed(attacks)
+def robustness(asked: Robustness) -> None:
+    """Measure what survives distortion: answers, and the training samples named for them."""
+    check_outputs(
+        {asked.out / "report.html": PAGE}, asked.run, [asked.data], data_dir=asked.data_dir
+    )  # before long work
+    where = pick_device(asked.device)
+    wanted = None if asked.conditions is None else _listed(asked.conditions)
+    ways = [] if asked.attacks == "none" else _listed(asked.attacks)
     named(wanted)
     for one in ways:
         choose("attack", one, ATTACKS)
     test: ImageData | None = None
     measured: list[Measured] = []
     models: dict[str, str] = {}
-    for name, folder in zip(_names(run), run, strict=True):
+    for name, folder in zip(_names(asked.run), asked.run, strict=True):
         loaded, state = with_state(folder, open_run)
-        test = _test(loaded, test, data, data_dir, limit)
+        test = _test(loaded, test, asked.data, asked.data_dir, asked.limit)
         loaded.network.to(where)
-        more: dict[str, Any] = {"conditions": wanted, "attacks": ways, "epsilon": epsilon, "attacked": attacked}
-        measured.append(measure(loaded, test, name=name, seed=seed, progress=not json, **more))
+        more: dict[str, Any] = {
+            "conditions": wanted,
+            "attacks": ways,
+            "epsilon": asked.epsilon,
+            "attacked": asked.attacked,
+        }
+        measured.append(measure(loaded, test, name=name, seed=asked.seed, progress=not asked.json, **more))
         models[name] = state["model.safetensors"]
     assert test is not None
     gains = against(measured)
@@ -109,21 +88,20 @@ def robustness(
             "data": spec_name(test.spec),
             "fingerprint": test.samples.fingerprint,
             "n": len(test),
-            "seed": seed,
-            "epsilon": epsilon,
+            "seed": asked.seed,
+            "epsilon": asked.epsilon,
             "model_sha256": models,
         },
     }
-    written = _write(out, run, [data], values, measured, gains, test, seed)
-    if json:
+    written = _write(asked.out, asked.run, [asked.data], values, measured, gains, test, asked.seed)
+    if asked.json:
         emit_json(values)
     elif is_first_process():
         show(_table(measured))
-        say(f"written to {out}: {', '.join(written)}")
+        say(f"written to {asked.out}: {', '.join(written)}")
 
 
 def _warn_unnamed(measured: list[Measured]) -> None:
-    from provnet.report.text import percent
 
     for network in measured:
         shares = [row.figures["unnamed"].value or 0.0 for row in network.rows if "unnamed" in row.figures]
@@ -134,16 +112,12 @@ def _warn_unnamed(measured: list[Measured]) -> None:
 
 def _test(run: Run, before: ImageData | None, data: str | None, data_dir: str | None, limit: int | None) -> ImageData:
     """The one test set: opened for the first run, and checked to fit the others (`measure` does)."""
-    import numpy as np
-
     if before is not None:
         return before
     test = run.test(data, data_dir, progress=True)
     if test is None:
         raise UsageError("the run has no test split of its own; give --data, or train with --test or --holdout")
     if limit is not None:
-        if limit < 1:
-            raise UsageError(f"--limit must be 1 or more, got {limit}")
         rows = np.unique(np.linspace(0, len(test) - 1, min(limit, len(test))).round().astype(np.int64))
         test = test.select(rows)
     seen = run.seen(test)
@@ -163,9 +137,6 @@ def _write(
     seed: int,
 ) -> list[str]:
     """All files, made in memory first; their names."""
-    from provnet.runs.safe import write_json
-    from provnet.tools.robustness.page import contact_sheet, robustness_html
-
     report = robustness_report(measured, gains, test, values["about"], seed, PICTURES)
     files = {
         "robustness.json": write_json(values, "robustness.json"),
@@ -177,8 +148,6 @@ def _write(
         contact_sheet(report.rows).save(buffer, "PNG", optimize=True)
         files["conditions.png"] = buffer.getvalue()
     try:
-        from provnet.tools.robustness.page import curves_png, heat_map_png
-
         files["heatmap.png"] = heat_map_png(report)
         curves = curves_png(report)
         if curves is not None:
@@ -202,11 +171,6 @@ def _csv(measured: list[Measured]) -> str:
 
 
 def _table(measured: list[Measured]) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from provnet.report.text import percent
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="top-1 (same exemplar as for the clean picture)")
     table.add_column("condition")
@@ -245,9 +209,6 @@ def robustness_report(
     pictures: int,
 ) -> RobustnessReport:
     """One column a network, the isolated CNN first, then by label mixing."""
-    from provnet.tools.robustness.compute import FIGURES
-    from provnet.tools.robustness.page import FIVE, ConditionRow, Gain, RobustnessReport, Share
-
     classes = len(test.class_names)
     columns = sorted(measured, key=lambda one: (not one.isolated, one.network != "single", one.alpha))
     rows = []
@@ -287,7 +248,6 @@ def robustness_report(
 
 
 def _network(one: Measured) -> NetworkColumn:
-    from provnet.tools.robustness.page import NetworkColumn
 
     if one.isolated:
         words = f"isolated CNN: backbone {one.backbone} with a class head, index branch not trained"
@@ -302,11 +262,6 @@ def _network(one: Measured) -> NetworkColumn:
 
 def _pictures(test: ImageData, condition: str, seed: int, count: int) -> list[np.ndarray]:
     """A few test pictures under a condition, the same ones every time; none where they are no pictures."""
-    import numpy as np
-
-    from provnet.tools.robustness.compute import sample_keys_of
-    from provnet.tools.robustness.conditions import distort
-
     labels = test.samples.labels
     firsts = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)]  # one a class, then any
     rows = np.array(list(dict.fromkeys([*firsts, *range(len(test))]))[:count], dtype=np.int64)

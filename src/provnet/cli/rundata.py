@@ -3,68 +3,47 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from torch import nn
+
+from provnet.base.atomic import write_bytes
 from provnet.base.errors import DataError, IntegrityError
 from provnet.base.options import DECISIONS
-from provnet.cli.output import note
-
-if TYPE_CHECKING:
-    from torch import nn
-
-    from provnet.data.dataset import DataSpec, ImageData
-    from provnet.runs.data import Found
-    from provnet.runs.run import Run
-
+from provnet.cli.output import BACKBONE, note
+from provnet.data.apply import decision_words
+from provnet.data.dataset import AFTER_READING, DataSpec, ImageData
+from provnet.runs.data import Found, find_data
+from provnet.runs.files import CUSTOM
+from provnet.runs.fileset import state_of
+from provnet.runs.inputs import range_problem
+from provnet.runs.run import FILES, Run, has_run, read_run, read_samples, write_run
+from provnet.training.session import run_lock, tidy
 
 Read = TypeVar("Read")
-_GIVEN: ContextVar[nn.Module | None] = ContextVar("backbone", default=None)
-MAKING = ("demo", "train", "reproduce")  # commands that make networks of their own
-
-
-@contextmanager
-def with_backbone(module: nn.Module | None) -> Iterator[None]:
-    """Runs that are opened meanwhile, and need a backbone given as an object, get this one."""
-    before = _GIVEN.set(module)
-    try:
-        yield
-    finally:
-        _GIVEN.reset(before)
 
 
 def backbone_for(folder: Path) -> nn.Module | None:
     """The module that `main` was given, where the run in a folder needs one; a command may open others beside it."""
-    from provnet.runs.files import CUSTOM
-    from provnet.runs.run import read_samples
-
-    given = _GIVEN.get()
+    given = BACKBONE.get()
     return given if given is not None and read_samples(folder)[0].network.backbone == CUSTOM else None
 
 
 def open_run(folder: Path) -> Run:
     """The run in a folder, every file checked."""
-    from provnet.runs.run import read_run
-
     return read_run(folder, backbone_for(folder))
 
 
 def run_state(folder: Path) -> dict[str, str]:
     """The SHA-256 of weights and sample table: what is measured of a run belongs to these."""
-    from provnet.runs.fileset import state_of
-    from provnet.runs.run import FILES
-
     return state_of(folder, FILES)
 
 
 def with_state(folder: Path, read: Callable[[Path], Read]) -> tuple[Read, dict[str, str]]:
     """What `read` finds in the run of a folder, and the state it is of; read again where it was changed meanwhile."""
-    from provnet.runs.run import has_run
-
     if not has_run(folder):
         read(folder)  # says what is wrong
     while True:
@@ -82,8 +61,6 @@ def training_data(
     `without` says what a command leaves out where there are none; one that leaves nothing out refuses then, and
     `option` is what says where they are.
     """
-    from provnet.runs.data import find_data
-
     found = find_data(run.config, run.samples, source, data_dir, progress=True)
     if found.data is None and not without:
         raise DataError(f"the training data cannot be opened: {found.why}; say with {option} where they are")
@@ -100,8 +77,6 @@ def training_data(
 
 def picture_data(run: Run, source: str | None, data_dir: str | None, *, strict: bool = False) -> Found:
     """The training data of a run as they are now, to show pictures of samples; `strict` refuses to do without."""
-    from provnet.runs.data import find_data
-
     found = find_data(run.config, run.samples, source, data_dir, progress=True)
     if found.data is None and strict:
         raise IntegrityError(f"the training data cannot be opened, so no exemplar can be checked: {found.why}")
@@ -114,8 +89,6 @@ def picture_data(run: Run, source: str | None, data_dir: str | None, *, strict: 
 
 def unseen_data(run: Run, source: str | None, data_dir: str | None) -> tuple[ImageData | None, int]:
     """The data at `source` or the run's own test split, and how many of them are samples of the run, which is said."""
-    from provnet.runs.inputs import range_problem
-
     test = run.test(source, data_dir, progress=True)
     if test is None:
         return None, 0
@@ -138,9 +111,6 @@ def spec_name(spec: DataSpec | None) -> str:
     >>> spec_name(DataSpec("pets", "folder", "train", options={"size": [32, 48], "holdout": [[0.2, "train"]]}))
     'pets, split train, 32 x 48 pixels, without the 20 % held out'
     """
-    from provnet.data.apply import decision_words
-    from provnet.data.dataset import AFTER_READING
-
     if spec is None:
         return "none"
     words = [spec.source, f"split {spec.split}"]
@@ -169,10 +139,6 @@ def keep_measured(
     Its config and card get the outcome (`evaluation`, `checks`, `audit`), `files` come beside them. Weights and samples
     stay byte by byte; they must still be those that were measured (`state`, of `with_state`), else nothing is kept.
     """
-    from provnet.base.atomic import write_bytes
-    from provnet.runs.run import write_run
-    from provnet.training.session import run_lock, tidy
-
     if not os.access(folder, os.W_OK):
         note(f"what was measured is not written into the run: {folder} is read-only")
         return False

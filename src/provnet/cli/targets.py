@@ -13,15 +13,18 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from provnet.base.atomic import refuse_unwritable
-from provnet.base.errors import UsageError
+from provnet.base.atomic import refuse_unwritable, sweep, write_bytes
+from provnet.base.errors import ProvnetError, UsageError
 from provnet.cli.output import is_first_process, note, refuse_file
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import DataSpec
-
+from provnet.data.dataset import DataSpec
+from provnet.data.open import data_root, detect, relocated
+from provnet.data.sources.folder import refuse_inside
+from provnet.data.sources.known import NAMES
+from provnet.runs.fileset import NAME
+from provnet.runs.run import FILES, read_config
+from provnet.training import checkpoint
+from provnet.training import session as run_folder
 
 PAGE, SHEET = b"<!doctype html>", b"\x89PNG"  # how files begin that are refused before they are made
 _MARK = b'<meta name="generator" content="provnet">'
@@ -42,8 +45,6 @@ def write_outputs(
     Traceback (most recent call last):
     provnet.base.errors.UsageError: ...a.csv is there already and was not written by this command; choose another...
     """
-    from provnet.base.atomic import sweep, write_bytes
-
     check_outputs(files, runs, inputs, option)
     for folder in {path.parent for path in files if path.parent.is_dir()}:
         sweep(folder)  # what a killed command left
@@ -63,8 +64,6 @@ def check_outputs(
     Of a content only its beginning counts, a table's up to its first line. Inputs may be data sets known by name, which
     lie under `data_dir`.
     """
-    from provnet.base.atomic import refuse_unwritable
-
     given, folders = [Path(each) for each in inputs if each is not None], list(runs)
     for path, content in files.items():
         if any(_same(path, each) for each in given):
@@ -84,9 +83,6 @@ def refuse_among(
     paths: Iterable[Path], runs: Iterable[Path], inputs: Iterable[Path] = (), data_dir: str | None = None
 ) -> None:
     """Refuse outputs in the picture folders that a run was trained or tested on, or that are inputs of the command."""
-    from provnet.data.open import relocated
-    from provnet.data.sources.folder import refuse_inside
-
     specs = [spec for run in runs for spec in _data_of(run)]
     now = [relocated(spec, None, data_dir) for spec in specs]  # those known by name may lie elsewhere by now
     places = [data_dir] if data_dir else [*(spec.data_dir for spec in specs), None]
@@ -105,8 +101,6 @@ def picture_folder(spec: DataSpec | None) -> Path | None:
     >>> picture_folder(DataSpec("embedded", "embedded")), picture_folder(DataSpec("list.csv", "csv"))
     (None, None)
     """
-    from provnet.data.open import data_root
-
     try:
         return None if spec is None or spec.kind != "folder" else data_root(spec) or Path(spec.source)
     except UsageError:  # a data set known by name whose folder is gone
@@ -115,9 +109,6 @@ def picture_folder(spec: DataSpec | None) -> Path | None:
 
 def _data_of(run: Path) -> list[DataSpec]:
     """A run's training, test and added data; what is wrong with the run is said when it is opened."""
-    from provnet.base.errors import ProvnetError
-    from provnet.runs.run import read_config
-
     try:
         config = read_config(run)
     except (ProvnetError, OSError):
@@ -127,10 +118,6 @@ def _data_of(run: Path) -> list[DataSpec]:
 
 def _input_folder(given: Path, data_dir: str | None) -> Path | None:
     """The picture folder that an input is, by its path or by its name under `data_dir`; or None."""
-    from provnet.data.dataset import DataSpec
-    from provnet.data.open import detect
-    from provnet.data.sources.known import NAMES
-
     if str(given) in NAMES:
         return picture_folder(DataSpec(str(given), NAMES[str(given)].kind, data_dir=data_dir))
     if not os.path.isdir(given):  # noqa: PTH112 - a name too long to be one is no error yet
@@ -146,8 +133,6 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _of_run(path: Path, folder: Path) -> bool:
-    from provnet.runs.fileset import NAME
-    from provnet.runs.run import FILES
 
     names = (*FILES, NAME)
     if path.name.lower() in {name.lower() for name in names} and _same(path.parent, folder):
@@ -194,30 +179,25 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     check_folder(Path(folder, "new"), resume=False, overwrite=False)
     """
-    from provnet.training import session as folder
-
     if not is_first_process():
         return
     refuse_file(out)
     refuse_unwritable(out / "manifest.json")
-    if resume and not folder.has_begun(out):
+    if resume and not run_folder.has_begun(out):
         note(f"there is nothing to go on with in {out}: training starts from the beginning")
     if out.is_dir() and not resume and not overwrite:
-        folder.check_before(out, resume=False, overwrite=False)
+        run_folder.check_before(out, resume=False, overwrite=False)
 
 
 @contextmanager
 def kept_is_told(out: Path, again: str) -> Iterator[None]:
     """Say what is kept where training stops or fails: a checkpoint, with the command `again`, and a replaced run."""
-    from provnet.training import checkpoint
-    from provnet.training import session as replaced
-
     try:
         yield
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and (out / checkpoint.FOLDER).is_dir():
             note(f"stopped; a checkpoint is kept in {out}; to go on: {again}")
-        if replaced.is_there(out):
-            before = out / replaced.REPLACED
+        if run_folder.is_there(out):
+            before = out / run_folder.REPLACED
             note(f"the run that was there before is whole in {before}; it goes when the new one is whole")
         raise

@@ -4,76 +4,69 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-import typer
+import numpy as np
+import torch
 from rich import box
 from rich.table import Table
 
+from provnet.base.atomic import refuse_unwritable
 from provnet.base.errors import DataError, UsageError, one_of
-from provnet.base.options import DECISIONS, SUBSET
+from provnet.base.files import brief, read_file
+from provnet.base.options import DECISIONS, SUBSET, DataOptions, RunOptions, SubsetOptions, Train, parse_size
 from provnet.base.processes import world_size
+from provnet.base.stats import wilson
 from provnet.cli.again import path_word
 from provnet.cli.output import interval_cells, is_first_process, note, say, show
 from provnet.cli.rundata import open_run, spec_name
-
-if TYPE_CHECKING:
-    from provnet.data.dataset import DataSpec, ImageData
-    from provnet.runs.run import Run
-    from provnet.training.subset import IndexSubset
-
-
-TestData = Annotated[
-    str | None,
-    typer.Option(
-        "--test",
-        metavar="DATA",
-        help="Test on these data: their test split, else all of them. Default: the test split of the training data.",
-        rich_help_panel="Data",
-    ),
-]
-
-
-def checked_early(wishes: Mapping[str, Any], fraction: float | None, decisions: Path | None) -> dict[str, Any]:
-    """The wishes that were given. What is wrong whatever the data are is refused, before hours of reading pictures."""
-    from provnet.data.select import check_fraction
-    from provnet.models.backbones import BACKBONES, SHARING
-    from provnet.models.network import NETWORKS, NetworkConfig
-    from provnet.samples.decisions import read_decisions
-    from provnet.training.setup import DEVICES
-
-    given = {name: value for name, value in wishes.items() if value is not None}
-    tables = {"network": tuple(NETWORKS), "backbone": ("auto", *BACKBONES, *SHARING), "device": DEVICES}
-    for name, allowed in tables.items():
-        if name in given:
-            one_of(name, given[name], allowed)
-    others = {"alpha", "conditional", "level", "head", "key_type", "key_width"} & given.keys()
-    NetworkConfig("single", "small", (1, 8, 8), 1, **{name: given[name] for name in others})
-    if fraction is not None:
-        check_fraction(fraction)
-    if decisions is not None:
-        read_decisions(decisions)
-    return given
+from provnet.cli.targets import picture_folder
+from provnet.data.apply import apply_decisions, decision_words
+from provnet.data.dataset import DataSpec, ImageData
+from provnet.data.open import has_split, open_data, reopen
+from provnet.data.select import check_fraction, holdout, with_classes
+from provnet.data.sources.folder import refuse_inside
+from provnet.heads.index_map import IndexMap
+from provnet.models.backbones import BACKBONES, SHARING
+from provnet.models.network import NETWORKS, build, parameter_count
+from provnet.report.text import percent, seconds
+from provnet.runs.data import in_mode, other_spec
+from provnet.runs.run import Run
+from provnet.samples.decisions import read_decisions
+from provnet.samples.identity import duplicate_facts
+from provnet.tools.subsets import SELECTIONS, index_subset
+from provnet.training.config import TrainConfig
+from provnet.training.session import LOG
+from provnet.training.setup import DEVICES, plan
+from provnet.training.subset import IndexSubset
 
 
-def opened(data: str, options: dict[str, Any], out: Path) -> ImageData:
+def check_early(asked: Train) -> None:
+    """Refuse what is wrong whatever the data are, before hours of reading pictures."""
+    one_of("network", asked.network.network, tuple(NETWORKS))
+    one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
+    one_of("device", asked.where.device, DEVICES)
+    if asked.split.holdout is not None:
+        check_fraction(asked.split.holdout)
+    if asked.split.apply is not None:
+        read_decisions(asked.split.apply)
+
+
+def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
     """The training data; a run among their pictures, or where nothing may be written, is refused."""
-    from provnet.base.atomic import refuse_unwritable
-    from provnet.data.open import open_data
-
     refuse_unwritable(out)
-    found = open_data(data, progress=is_first_process(), **options)
+    options = {one.name: getattr(asked, one.name) for one in fields(asked)}
+    options |= {"size": parse_size(asked.size)} if isinstance(asked.size, str) else {}
+    given = {name: value for name, value in options.items() if value is not None}
+    found = open_data(data, progress=is_first_process(), **given)
     _refuse_inside(found.spec, out)
     return found
 
 
 def decided(data: ImageData, path: Path) -> ImageData:
     """The data after the decisions of a file, and a word on what they changed."""
-    from provnet.data.apply import apply_decisions, decision_words
-    from provnet.samples.decisions import read_decisions
-
     changed = apply_decisions(data, read_decisions(path))
     remembered = changed.spec.options.get(DECISIONS)
     note("no decision changes anything" if remembered is None else f"{path}: {decision_words(remembered)}")
@@ -88,9 +81,6 @@ def find_test(
     They are those at `source`, else the fraction that is held out, else the test split of the data; `given` are the
     data before decisions.
     """
-    from provnet.data.open import has_split
-    from provnet.data.select import holdout
-
     if source is not None:
         if fraction is not None:
             raise UsageError("--holdout tests on a part of the training data, --test on others; give one of them")
@@ -116,10 +106,6 @@ def note_test_kept(run: Run, test: DataSpec | None) -> None:
 
 def _named(data: ImageData, source: str, data_dir: str | None, out: Path) -> tuple[DataSpec, str]:
     """Data of their own to test on. They are read now: after hours of training it would be late to refuse them."""
-    from provnet.data.open import reopen
-    from provnet.data.select import with_classes
-    from provnet.runs.data import in_mode, other_spec
-
     limit = {name: value for name, value in data.spec.options.items() if name == "limit"}
     spec = in_mode(other_spec(data.spec, source, data_dir, "test"), data.shape)
     spec = replace(spec, options={**spec.options, **limit})
@@ -138,8 +124,6 @@ def _named(data: ImageData, source: str, data_dir: str | None, out: Path) -> tup
 
 
 def _refuse_inside(spec: DataSpec, out: Path) -> None:
-    from provnet.cli.targets import picture_folder
-    from provnet.data.sources.folder import refuse_inside
 
     folder = picture_folder(spec)
     if folder is not None:
@@ -156,12 +140,6 @@ def data_warnings(data: ImageData, network: str = "class-conditional") -> list[s
     >>> data_warnings(data, "class-independent")
     []
     """
-    import numpy as np
-
-    from provnet.base.files import brief
-    from provnet.models.network import NETWORKS
-    from provnet.samples.identity import duplicate_facts
-
     samples = data.samples
     lines = duplicate_facts(samples)
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
@@ -191,31 +169,17 @@ def data_words(data: ImageData) -> str:
     return f"{data.spec.source}: {len(data):,} samples, {classes}, {shape}"
 
 
-def network_words(data: ImageData, preset: str, given: Mapping[str, Any]) -> str:
+def network_words(data: ImageData, asked: TrainConfig) -> str:
     """The network that will be trained, with its parameter count."""
-    import torch
-
-    from provnet.models.network import build, parameter_count
-    from provnet.training.setup import plan
-
-    network, backbone = given.get("network", "class-conditional"), given.get("backbone", "auto")
-    shaping = {
-        name: given[name]
-        for name in ("conditional", "alpha", "level", "head", "key_type", "key_width")
-        if name in given
-    }
-    config, index_map = plan(data, network, backbone, preset, **shaping)
+    config, index_map = plan(data, asked.wanted, asked.preset)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))
     keys = "" if config.head == "plain" else f", {config.head} head"
-    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {preset}"
+    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {asked.preset}"
 
 
 def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
     """What `train --json` prints; the accuracies are those of the last epoch, measured while training."""
-    from provnet.base.stats import wilson
-    from provnet.models.network import parameter_count
-
     samples, last = run.samples, read_course(folder)[-1]
     n, learned = len(samples), run.config.training["data"]["samples"]  # the second: also those without an index
     return {
@@ -238,16 +202,11 @@ def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
 
 def read_course(folder: Path) -> list[dict[str, Any]]:
     """The log of a run, one row an epoch."""
-    from provnet.base.files import read_file
-    from provnet.training.session import LOG
-
     return [json.loads(line) for line in read_file(folder / LOG).splitlines()]
 
 
 def show_result(result: Mapping[str, Any], folder: Path, *, resumed: bool = False) -> None:
     """The end of `train`, for people; of a resumed run the time is that since it went on."""
-    from provnet.report.text import seconds
-
     show(course_table(read_course(folder)))
     for name in ("class", "index"):
         value, ends, n = interval_cells(result[f"{name}_accuracy"])
@@ -264,8 +223,6 @@ def course_table(course: list[dict[str, Any]], most: int = 8) -> Table:
     >>> course_table([row] * 100).row_count
     8
     """
-    from provnet.report.text import percent
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("epoch", "loss", "class accuracy", "index accuracy"):
         table.add_column(name, justify="right")
@@ -277,70 +234,31 @@ def course_table(course: list[dict[str, Any]], most: int = 8) -> Table:
     return table
 
 
-_PANEL = "Index over some samples"
-Asked = Annotated[
-    str | None,
-    typer.Option(
-        "--index-subset",
-        metavar="30%|N",
-        help="Index only so many samples; every class keeps at least one. Default: all.",
-        rich_help_panel=_PANEL,
-    ),
-]
-Select = Annotated[
-    str | None,
-    typer.Option(
-        metavar="stratified|prototypes|boundary|diverse",
-        help="Which samples: drawn by the seed (default), near k-means centres, of smallest margin, far apart.",
-        rich_help_panel=_PANEL,
-    ),
-]
-SelectFrom = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="RUN",
-        help="Select by this run's features. Default: a class branch alone, trained quickly.",
-        rich_help_panel=_PANEL,
-    ),
-]
-ClassesOn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="all|subset",
-        help="What the class branch learns from. Default: all; for a single branch subset.",
-        rich_help_panel=_PANEL,
-    ),
-]
-
-
-def chosen_subset(
-    data: ImageData,
-    asked: str | None,
-    select: str | None,
-    classes_on: str | None,
-    select_from: Path | None,
-    given: Mapping[str, Any],
-    seed: int,
-) -> IndexSubset | None:
+def chosen_subset(data: ImageData, asked: SubsetOptions, config: TrainConfig, where: RunOptions) -> IndexSubset | None:
     """The samples to index, or None where all are; options that would do nothing are refused."""
-    if asked is None:
+    select, select_from, classes_on = asked.select, asked.select_from, asked.subset_classes_on
+    if asked.index_subset is None:
         for name, value in (("select", select), ("select-from", select_from), ("subset-classes-on", classes_on)):
             if value is not None:
                 raise UsageError(f"--{name} is for --index-subset; give that too, such as --index-subset 30%")
         return None
 
-    from provnet.base.errors import one_of
-    from provnet.tools.subsets import SELECTIONS, index_subset
-
     way = one_of("selection", select or "stratified", SELECTIONS)
-    several = given.get("devices", 1) > 1 or world_size() > 1
+    several = where.devices > 1 or world_size() > 1
     if several and way != "stratified" and select_from is None:
         raise UsageError(f"several processes cannot make features for --select {way}; give a run with --select-from")
-    usual = "subset" if given.get("network") == "single" else "all"
+    usual = "subset" if config.wanted.network == "single" else "all"
     run = None if select_from is None else open_run(select_from)
-    where, shown = given.get("device", "auto"), is_first_process()
+    shown = is_first_process()
     return index_subset(
-        data, asked, way, classes_on=classes_on or usual, run=run, seed=seed, device=where, progress=shown
+        data,
+        asked.index_subset,
+        way,
+        classes_on=classes_on or usual,
+        run=run,
+        seed=config.seed,
+        device=where.device,
+        progress=shown,
     )
 
 
@@ -349,11 +267,6 @@ def subset_record(run: Run, data: ImageData) -> dict[str, Any]:
 
     A key counts as much as a row of an output layer: both are stored, one is trained.
     """
-    import torch
-
-    from provnet.heads.index_map import IndexMap
-    from provnet.models.network import build
-
     config = run.config.network
     every = IndexMap(data.samples.labels, config.classes)
     with torch.device("meta"):

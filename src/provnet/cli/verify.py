@@ -4,53 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
+from rich.text import Text
 
-from provnet.base.errors import IntegrityError, UsageError
+from provnet.base.errors import IntegrityError
 from provnet.base.files import shown
-from provnet.cli.output import AsJson, DataDir, RunFolder, TrainingData, console, emit_json, is_first_process
+from provnet.base.options import Verify
+from provnet.cli.output import console, emit_json, is_first_process
 from provnet.cli.rundata import backbone_for
+from provnet.data.compare import compare, decoding_advice
+from provnet.runs.data import find_data
+from provnet.runs.run import read_samples
+from provnet.runs.verify import Verification
+from provnet.runs.verify import verify as check
 
-if TYPE_CHECKING:
-    from provnet.runs.verify import Verification
 
-EXAMPLE = "Example: [bold]provnet verify runs/mnist --data /mnt/data/mnist[/bold]"
-
-
-def verify(
-    run: RunFolder,
-    data: TrainingData = None,
-    data_dir: DataDir = None,
-    no_data: Annotated[bool, typer.Option("--no-data", help="Check the run's files alone.")] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Fail also where data are re-ordered, moved or not there.")
-    ] = False,
-    json: AsJson = False,
-) -> None:
+def verify(asked: Verify) -> None:
     """Check every hash of a run, and whether its training data are the same, re-ordered, moved, decoded differently,
     edited or others.
-
-    Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
     """
-    if no_data and (data is not None or strict):
-        raise UsageError("--no-data checks the files alone; leave --data and --strict out")
-
-    from provnet.data.compare import compare, decoding_advice
-    from provnet.runs.data import find_data
-    from provnet.runs.run import read_samples
-    from provnet.runs.verify import verify as check
-
-    result = check(run)
-    module = None if result.exit_code else backbone_for(run)
+    result = check(asked.run)
+    module = None if result.exit_code else backbone_for(asked.run)
     if module is not None:
-        result = check(run, backbone=module)
-    why = "--no-data was given" if no_data else "the files are not whole"
+        result = check(asked.run, backbone=module)
+    why = "--no-data was given" if asked.no_data else "the files are not whole"
     left: str | None = why
-    if not result.exit_code and not no_data:
-        config, samples = read_samples(run)
-        found = find_data(config, samples, data, data_dir, progress=True)
+    if not result.exit_code and not asked.no_data:
+        config, samples = read_samples(asked.run)
+        found = find_data(config, samples, asked.data, asked.data_dir, progress=True)
         then = samples if found.rows is None else samples.select(found.rows)
         if found.data is not None and len(then):
             advice = decoding_advice(config.data, found.data.spec)
@@ -61,12 +44,12 @@ def verify(
         why = found.why
         left = f"{missed:,} of {len(samples):,} samples: {why}" if missed else why or None
     code = result.exit_code
-    if strict and (result.verdict != "same" or why or result.unsure):
+    if asked.strict and (result.verdict != "same" or why or result.unsure):
         code = code or IntegrityError.exit_code
-    if json:
+    if asked.json:
         emit_json(_record(result, left, code))
     elif is_first_process():
-        _show(result, None if no_data else left, code)
+        _show(result, None if asked.no_data else left, code)
     if code:
         raise typer.Exit(code)
 
@@ -96,13 +79,12 @@ def _record(result: Verification, left: str | None, code: int) -> dict[str, Any]
 
 
 def _show(result: Verification, left: str | None, code: int) -> None:
-    from rich.text import Text
 
     out = console()
-    for check in result.files:
-        mark = Text("failed  ", "bold red") if check.exit_code else Text("ok      ", "green")
-        why = "" if check.why == "ok" else f"  {shown(check.why).removeprefix('ok ')}"
-        out.print(mark, Text(f"{shown(check.name)}{why}"), sep="", soft_wrap=True)
+    for one in result.files:
+        mark = Text("failed  ", "bold red") if one.exit_code else Text("ok      ", "green")
+        why = "" if one.why == "ok" else f"  {shown(one.why).removeprefix('ok ')}"
+        out.print(mark, Text(f"{shown(one.name)}{why}"), sep="", soft_wrap=True)
     if result.comparison is not None:
         good = result.comparison.holds
         for line in result.comparison.lines():

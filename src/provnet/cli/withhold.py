@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from provnet.base.errors import DataError, UsageError
-from provnet.base.files import shown
+from provnet.base.files import read_file, shown
+from provnet.base.options import Withhold
 from provnet.cli.again import path_word
-from provnet.cli.output import AsJson, RunFolder, emit_json, note, say
+from provnet.cli.output import emit_json, note, say
 from provnet.cli.rundata import open_run
-
-if TYPE_CHECKING:
-    from provnet.runs.run import Run, RunConfig
-    from provnet.samples.identity import SampleTable
+from provnet.runs import bank
+from provnet.runs.card import maybe_trained
+from provnet.runs.fileset import REPORTS
+from provnet.runs.run import Run, RunConfig, has_run, read_samples, write_run
+from provnet.samples.identity import SampleTable
+from provnet.training.session import LOCK, OURS, run_lock, tidy
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +35,6 @@ def change_run(folder: Path, change: Callable[[Run], Run]) -> Change:
     What was made of the run before (figures, report) goes with it, once the new one holds: it may name samples that are
     erased, and it is still right where the change fails.
     """
-    from provnet.runs.fileset import REPORTS
-    from provnet.runs.run import has_run, read_samples, write_run
-    from provnet.training.session import run_lock, tidy
-
     if not has_run(folder):
         read_samples(folder)  # says what is wrong, before a lock is put there
     with run_lock(folder) as held:
@@ -83,8 +79,6 @@ def say_change(folder: Path, found: Change, words: str) -> None:
 
 def note_removed(folder: Path, found: Change) -> None:
     """Name the files that told of the run before, each with the command that makes it."""
-    from provnet.runs.fileset import REPORTS
-
     if found.removed:
         gone = f"{', '.join(found.removed[:-1])} and {found.removed[-1]}".removeprefix(" and ")
         again = "; ".join(f"{name}: {REPORTS[name].replace('RUN', path_word(folder))}" for name in found.removed)
@@ -93,15 +87,12 @@ def note_removed(folder: Path, found: Change) -> None:
 
 def note_strangers(folder: Path) -> None:
     """Files beside the run that are not provnet's to change may still name what was erased."""
-    from provnet.training.session import LOCK, OURS
-
     others = sorted(path.name for path in folder.iterdir() if path.name not in (*OURS, LOCK))
     if others:
         names = ", ".join(shown(name) for name in others[:5]) + (", ..." if len(others) > 5 else "")
         note(f"files beside the run are left as they are and may name what was erased: {names}", "warning")
 
 
-EXAMPLE = "Example: [bold]provnet withhold runs/mnist --id train/12 --id train/40 --erase[/bold]"
 WEIGHTS = (
     "The trained weights still carry what they learned from it, and copies of the run and the data themselves are not "
     "touched; only training again without it removes what was learned"
@@ -113,60 +104,38 @@ MAYBE = (
 )
 
 
-def withhold(
-    run: RunFolder,
-    ids: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="A sample id; may be given again and again.")
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--list", metavar="FILE", help="A text file (UTF-8) with one sample id a line.")
-    ] = None,
-    erase: Annotated[
-        bool,
-        typer.Option("--erase", help="Take key, id, hashes, label, path, source and losses out of all files."),
-    ] = False,
-    restore: Annotated[bool, typer.Option("--restore", help="Name these samples again.")] = False,
-    json: AsJson = False,
-) -> None:
-    """Withhold samples of a run with an exemplar head: explanations no longer name them, and others take their share.
-
-    They stay in the files and can be restored, unless erased. What the network learned from them stays in its weights.
-    """
-    if erase and restore:
-        raise UsageError("--erase takes samples out for good, --restore names them again; give one of them")
-    wanted = [*(ids or ()), *([] if file is None else read_ids(file))]
+def withhold(asked: Withhold) -> None:
+    """Withhold samples of a run with an exemplar head: explanations no longer name them."""
+    wanted = [*(asked.ids or ()), *([] if asked.file is None else read_ids(asked.file))]
     if not wanted:
         raise UsageError("no sample was named; give --id ID, more than once for several, or --list FILE")
 
-    from provnet.runs import bank
-    from provnet.runs.card import maybe_trained
-
-    action = "erase" if erase else "restore" if restore else "withhold"
+    action = "erase" if asked.erase else "restore" if asked.restore else "withhold"
     act = {"erase": bank.erase, "restore": bank.restore, "withhold": bank.withhold}[action]
-    found = change_run(run, lambda loaded: act(loaded, wanted))
+    found = change_run(asked.run, lambda loaded: act(loaded, wanted))
     before, after = found.before.samples, found.after.samples
-    left = [] if restore else still_there(before, wanted, erase)
-    changed = len(before) - len(after) if erase else int((before.withheld != after.withheld).sum())
-    if json:
+    left = [] if asked.restore else still_there(before, wanted, asked.erase)
+    changed = len(before) - len(after) if asked.erase else int((before.withheld != after.withheld).sum())
+    if asked.json:
         counts = bank_counts(found.after.config, after)
-        emit_json({"run": str(run), "action": action, "changed": changed, **counts, "equal_left": left})
-        note_removed(run, found)
+        emit_json({"run": str(asked.run), "action": action, "changed": changed, **counts, "equal_left": left})
+        note_removed(asked.run, found)
     elif changed:
-        say_change(run, found, f"{DONE[action]} {changed:,} {'sample' if changed == 1 else 'samples'}")
+        say_change(asked.run, found, f"{DONE[action]} {changed:,} {'sample' if changed == 1 else 'samples'}")
     else:
-        say(f"nothing to change: {'none of them is' if restore else 'all of them are'} withheld")
+        say(f"nothing to change: {'none of them is' if asked.restore else 'all of them are'} withheld")
     if left:
         more = ", ..." if len(left) > FEW else ""
         names = ", ".join(shown(name) for name in left[:FEW]) + more
         note(f"the same picture stays in the run under other ids; give them, too: {names}", "warning")
-    if erase:
+    if asked.erase:
         were_added = int(before.added.sum()) - int(after.added.sum())
         why = maybe_trained(found.before.config.training, found.before.config.erased)
         if changed > were_added:  # else all were added, which taught the network nothing if it did not know them
             note(WEIGHTS)
         elif changed and why:
             note(MAYBE.format(why=why))
-        note_strangers(run)
+        note_strangers(asked.run)
 
 
 def still_there(samples: SampleTable, ids: Iterable[str], erased: bool) -> list[str]:
@@ -185,8 +154,6 @@ def read_ids(path: Path) -> list[str]:
     ...     read_ids(Path(folder, "ids.txt"))
     ['train/1', 'train/2']
     """
-    from provnet.base.files import read_file
-
     try:
         text = read_file(path, LARGEST).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -6,7 +6,6 @@ Letters: B batch, C classes, D features, N samples.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -16,21 +15,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.base.errors import UsageError, choose, one_of
+from provnet.base.options import check_network, check_number
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.heads import INDEX_HEADS, IndexHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.scores import Equal, Scores
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, branch, custom_design, cut_at, output_shape
-
-HEADS = ("plain", "exemplar", "exemplar-trained")
-KEY_TYPES = ("fp32", "bf16", "int8")
-NUMBERS: dict[str, Any] = {
-    "alpha": numbers.Real,
-    "level": numbers.Integral,
-    "key_width": numbers.Integral,
-    "key_scale": numbers.Real,
-}
 
 
 @dataclass(frozen=True)
@@ -68,15 +59,7 @@ class NetworkConfig:
     key_type: str = "fp32"
 
     def __post_init__(self) -> None:
-        for name, kind in NUMBERS.items():
-            value = getattr(self, name)
-            if not isinstance(value, kind):
-                what = "a whole number" if kind is numbers.Integral else "a number"
-                raise UsageError(f"{name} must be {what}, got {value!r}; leave it out for the usual value")
-        if not isinstance(self.conditional, bool):
-            raise UsageError(f"conditional must be True or False, got {self.conditional!r}")
-        if not 0 <= self.alpha <= 1:
-            raise UsageError(f"alpha must lie in [0, 1], 0 for no label mixing; got {self.alpha}")
+        check_network(self)
         if len(self.input_shape) not in (1, 3) or min(self.input_shape) < 1:
             raise UsageError(f"input_shape must be (C, H, W) or (F,) with positive sizes, got {self.input_shape}")
         if self.classes < 1:
@@ -85,12 +68,7 @@ class NetworkConfig:
             raise UsageError(f"mean and std need one value or {self.input_shape[0]}, got {len(self.mean)}")
         if not all(math.isfinite(v) for v in (*self.mean, *self.std, self.scale)) or min(*self.std, self.scale) <= 0:
             raise UsageError("mean, std and scale must be finite, std and scale above 0")
-        one_of("head", self.head, HEADS)
-        one_of("key_type (--keys)", self.key_type, KEY_TYPES)
-        if not 0 <= self.key_width <= 4096:
-            raise UsageError(
-                f"key_width (--key-width) must be a whole number from 0 to 4096, 0 to choose it; got {self.key_width}"
-            )
+        check_number("key_scale", self.key_scale)
         if not 0 <= self.key_scale <= 64:
             raise UsageError(f"key_scale must lie in 0..64, 0 to have it learned; got {self.key_scale}")
 

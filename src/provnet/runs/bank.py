@@ -111,7 +111,7 @@ def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
     >>> from provnet.training.fit import fit
     >>> import provnet
     >>> data = provnet.open_data("embedded").select(torch.arange(40))
-    >>> run = withhold(fit(data, head="exemplar", config=train_config(epochs=1)), ["train/3"])
+    >>> run = withhold(fit(data, train_config(epochs=1, head="exemplar")), ["train/3"])
     >>> 3 in provnet.explain(run, data.images[3:4], k=40).index
     False
     """
@@ -158,7 +158,7 @@ def add(run: Run | Fitted, data: ImageData, *, skip_known: bool = False, progres
     >>> import provnet
     >>> data = provnet.open_data("embedded")
     >>> first, config = data.select(torch.arange(40)), train_config(epochs=1)
-    >>> run = fit(first, network="single", head="exemplar", config=config)
+    >>> run = fit(first, config.using(network="single", head="exemplar"))
     >>> more = add(run, data.select(torch.arange(40, 42)))
     >>> provnet.explain(more, data.images[40:42], k=1).index.tolist()
     [[40], [41]]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
+from provnet.base.options import HEADS, KEY_TYPES
 from provnet.data.dataset import DataSpec
 from provnet.data.open import READERS
 from provnet.data.rules import OpenOptions, make_options
@@ -26,8 +27,6 @@ from provnet.heads.support import LOOKS, Support
 from provnet.models.backbones import BACKBONES, SHARING, StandIn
 from provnet.models.network import (
     GENERATORS,
-    HEADS,
-    KEY_TYPES,
     NETWORKS,
     NetworkConfig,
     Normalise,

@@ -69,11 +69,12 @@ def verify(folder: str | Path, data: ImageData | None = None, *, backbone: nn.Mo
     The weights of a run whose backbone was given as an object are looked at only where that is given again.
 
     >>> import tempfile, provnet
+    >>> from provnet.base.options import RunOptions
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded", limit=20)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     run = fit(data, config=train_config(epochs=1), out=folder)
+    ...     run = fit(data, train_config(epochs=1), RunOptions(out=folder))
     ...     found = verify(folder, data.select([1, 0, *range(2, 20)]))
     >>> found.verdict, found.ok
     ('re-ordered', True)

@@ -19,6 +19,7 @@ from torch import Tensor
 from provnet.answers.attributor import Answered, Attributor
 from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
+from provnet.base.options import RunOptions
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
 from provnet.runs.inputs import Fitted, run_of, whole
@@ -212,7 +213,7 @@ def quick_run(data: ImageData, *, seed: int = 0, device: str = "auto", progress:
     labels = data.samples.labels
     first = np.unique(labels, return_index=True)[1]
     config = train_config("fast", epochs=QUICK, index_weight=0.0, seed=seed)
-    return fit(data, index_subset=IndexSubset(np.sort(first)), config=config, device=device, progress=progress)
+    return fit(data, config, RunOptions(device=device, progress=progress), index_subset=IndexSubset(np.sort(first)))
 
 
 @torch.inference_mode()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from provnet.base.errors import UsageError, choose, did_you_mean, one_of
+from provnet.base.options import NetworkOptions
 from provnet.data.modalities.augment import POLICIES, auto_policy
 from provnet.models.backbones import MANY
 
@@ -34,6 +35,7 @@ class TrainConfig:
         augment: a name in POLICIES, or `auto` to choose it by the shape of the samples; the copies keep their index.
         seed: order, targets, dropout and initial weights are functions of it.
         asked: the fields that were asked for by name, which `for_samples` leaves as they are.
+        wanted: the network, of which "auto" is resolved by the data.
     """
 
     preset: str = "fast"
@@ -55,6 +57,7 @@ class TrainConfig:
     augment: str = "none"
     seed: int = 0
     asked: tuple[str, ...] = ()
+    wanted: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -85,8 +88,17 @@ class TrainConfig:
         one_of("augment", self.augment, ("auto", *POLICIES))
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary of what decides the result; who asked for it does not."""
-        return {k: v for k, v in asdict(self).items() if k != "asked"} | {"betas": list(self.betas)}
+        """A plain dictionary of the recipe; who asked for it does not count, and the network is kept on its own."""
+        recipe = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("asked", "wanted")}
+        return recipe | {"betas": list(self.betas)}
+
+    def using(self, **wishes: Any) -> TrainConfig:
+        """The same recipe for another network; wishes are fields of `provnet.base.options.NetworkOptions`.
+
+        >>> TrainConfig().using(network="single").wanted.network
+        'single'
+        """
+        return replace(self, wanted=replace(self.wanted, **wishes))
 
 
 def check_batch_size(value: Any) -> int:
@@ -112,21 +124,33 @@ def _is_whole(value: Any) -> bool:
 
 
 def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
-    """A preset with some fields changed; None leaves a field as the preset has it.
+    """A preset with some fields changed, those of the network among them; None leaves a field as the preset has it.
 
-    >>> train_config("paper", epochs=40).batch_size
+    >>> train_config("paper", epochs=40, network="single").batch_size
     128
     """
+    network = {one.name: changes.pop(one.name) for one in fields(NetworkOptions) if one.name in changes}
     if changes.get("batch_size") is not None:
         check_batch_size(changes["batch_size"])
-    known = {f.name for f in fields(TrainConfig)} - {"asked"}
+    known = {f.name for f in fields(TrainConfig)} - {"asked", "wanted"}
     for name in changes:
         if name not in known:
             raise UsageError(
                 f'unknown setting "{name}"; allowed: {", ".join(sorted(known))}.{did_you_mean(name, known)}'
             )
     given: Mapping[str, Any] = {k: v for k, v in changes.items() if v is not None}
-    return replace(choose("preset", preset, PRESETS), **given, asked=tuple(sorted(given)))
+    return replace(choose("preset", preset, PRESETS), **given, asked=tuple(sorted(given))).using(**network)
+
+
+def as_config(given: Any) -> TrainConfig:
+    """What `fit` was given, or the usual recipe; anything else is refused.
+
+    >>> as_config(None).preset
+    'fast'
+    """
+    if not isinstance(given, TrainConfig | None):
+        raise UsageError(f"config must be a TrainConfig, as train_config(...) gives it; got {type(given).__name__}")
+    return given or train_config()
 
 
 def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainConfig:
@@ -141,8 +165,6 @@ def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainCon
     >>> for_samples(train_config("robust"), 50_000, (3, 32, 32)).epochs
     120
     """
-    if not isinstance(config, TrainConfig):
-        raise UsageError(f"config must be a TrainConfig, as train_config(...) gives it; got {type(config).__name__}")
     batch = config.batch_size or max(32, min(512, 2 ** round(math.log2(max(n, 2) / 32))))
     augment = auto_policy(shape) if config.augment == "auto" else config.augment
     many = MANY_SAMPLES.get(augment, {}) if config.preset == "robust" and n >= MANY else {}

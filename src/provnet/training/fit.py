@@ -17,6 +17,7 @@ from torch import nn
 from provnet.base.batches import bounds, carried, fold
 from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
+from provnet.base.options import RunOptions
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
 from provnet.heads.index_map import TargetSampler
@@ -28,8 +29,8 @@ from provnet.tasks.generate import measured, settle
 from provnet.training import session as run_folder
 from provnet.training.calibration import calibrate
 from provnet.training.checkpoint import Checkpoint, Clock, load_checkpoint, restore, save_checkpoint
-from provnet.training.config import TrainConfig, for_samples, train_config
-from provnet.training.loop import TrainingSet, TrainState, fresh_state, logged, train
+from provnet.training.config import TrainConfig, as_config, for_samples
+from provnet.training.loop import Learner, TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.session import Held, run_lock, stop_on_signal
 from provnet.training.setup import (
     available_memory,
@@ -63,82 +64,56 @@ class Session:
 
 def fit(
     data: ImageData,
-    *,
-    network: str = "class-conditional",
-    backbone: str | nn.Module = "auto",
-    conditional: bool = True,
-    alpha: float = 0.0,
-    level: int = 3,
-    head: str = "auto",
-    key_type: str = "fp32",
-    key_width: int = 0,
-    index_subset: IndexSubset | None = None,
     config: TrainConfig | None = None,
-    out: Path | str | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
+    where: RunOptions | None = None,
+    *,
     test: DataSpec | ImageData | None = None,
-    device: str = "auto",
-    devices: int = 1,
-    checkpoint_seconds: float = 60.0,
-    progress: bool = False,
+    index_subset: IndexSubset | None = None,
     on_epoch: EpochCallback | None = None,
-    recorded: bool = True,
 ) -> Run:
-    """Train a provenance network on `data` and return the run; with `out` it is also written there, step by step.
+    """Train a provenance network on `data` and return the run; with `where.out` it is also written there.
 
-    `recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be: on a
-    CPU, in several processes, with data that do not fit the GPU, with a backbone of your own (a copy of it is trained).
+    `where.recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be:
+    on a CPU, in several processes, with data that do not fit the GPU, with a backbone of your own (a copy of it is
+    trained).
     With `index_subset` only some samples are indexed, and the run's table holds those alone (`training.subset`).
 
     >>> import provnet
+    >>> from provnet.training.config import train_config
     >>> data = provnet.open_data("embedded").select(torch.arange(40))
-    >>> run = fit(data, config=train_config("fast", epochs=1))
+    >>> run = fit(data, train_config("fast", epochs=1))
     >>> len(run.samples), run.history.shape
     (40, (1, 40))
     """
-    data, indexed = narrowed(data, index_subset, network)
-    config, test = for_samples(config or train_config(), len(data), data.shape), spec_of(test)
-    custom = own_copy(backbone) if isinstance(backbone, nn.Module) else None
-    shape, index_map = plan(
-        data, network, backbone, config.preset, key_type=key_type, key_width=key_width, conditional=conditional,
-        alpha=alpha, level=level, head=head,
-    )  # fmt: skip
+    config, where, test = as_config(config), where or RunOptions(), spec_of(test)
+    wanted = config.wanted
+    data, indexed = narrowed(data, index_subset, wanted.network)
+    config = for_samples(config, len(data), data.shape)
+    custom = own_copy(wanted.backbone) if isinstance(wanted.backbone, nn.Module) else None
+    shape, index_map = plan(data, wanted, config.preset)
     index_map = indexed.map(index_map)
     refuse_changed("the training data", data)
     with ExitStack() as stack, float32_default(), torch.inference_mode(False), torch.enable_grad():
-        parameters = check_memory(shape, index_map, config, custom, device, devices)
+        parameters = check_memory(shape, index_map, config, custom, where.device, where.devices)
         check_backbone(shape, custom, data)
-        fabric = make_fabric(device, devices, config.precision)
+        fabric = make_fabric(where.device, where.devices, config.precision)
         check_shares(len(data), config.batch_size, fabric.world_size, shape.head)
-        path = None if out is None else as_path("the run's folder", out)
+        path = None if where.out is None else as_path("the run's folder", where.out)
+        if path is not None and fabric.global_rank == 0:
+            check_disk(path, parameters, len(data), config.epochs)
         settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
-        checkpoint, held = None, None
-        if path is not None:
-            if fabric.global_rank == 0:
-                check_disk(path, parameters, len(data), config.epochs)
-                run_folder.prepare(path, overwrite=overwrite)
-                held = stack.enter_context(run_lock(path))
-                run_folder.check_before(path, resume=resume, overwrite=overwrite)
-            fabric.barrier()
-            if resume and run_folder.finished(path):
-                run = read_run(path, backbone=custom)
-                run_folder.refuse_differences(run.config.training, settings)
-                if fabric.global_rank == 0:
-                    run_folder.tidy(run, path)
-                return run
-            checkpoint = load_checkpoint(path) if resume else None
-            if checkpoint is not None:
-                run_folder.refuse_differences(checkpoint.meta["settings"], settings)
+        held, checkpoint, finished = _begin(stack, fabric, path, where, settings)
+        if path is not None and finished:
+            return _finished(fabric, path, settings, custom)
         stack.enter_context(_randomness_put_back(fabric.device))
         stack.enter_context(kept_memory() if fabric.device.type == "cpu" else nullcontext())
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
-        shown = progress and fabric.global_rank == 0
-        session = Session(held, settings, checkpoint_seconds, shown, on_epoch, recorded and custom is None)
+        shown = where.progress and fabric.global_rank == 0
+        session = Session(held, settings, where.checkpoint_seconds, shown, on_epoch, where.recorded and custom is None)
         with _memory_errors_named():
             training = _training_set(data, indexed, fabric.device)
-            sampler = indexed.sampler(index_map, alpha, data.labels)
+            sampler = indexed.sampler(index_map, wanted.alpha, data.labels)
             state = _run(fabric, net, training, sampler, config, session, checkpoint)
             images, bar = training.samples.images, partial(progress_bar, enabled=session.progress)
             refresh(net, images, indexed.table(data.samples), indexed.rows, progress=session.progress)
@@ -156,6 +131,35 @@ def fit(
                 run_folder.clean(held.check())
             fabric.barrier()
         return run
+
+
+def _begin(
+    stack: ExitStack, fabric: Any, path: Path | None, where: RunOptions, settings: Mapping[str, Any]
+) -> tuple[Held | None, Checkpoint | None, bool]:
+    """The run's folder, locked; where training goes on from; and whether there is nothing left to do."""
+    if path is None:
+        return None, None, False
+    held = None
+    if fabric.global_rank == 0:
+        run_folder.prepare(path, overwrite=where.overwrite)
+        held = stack.enter_context(run_lock(path))
+        run_folder.check_before(path, resume=where.resume, overwrite=where.overwrite)
+    fabric.barrier()
+    if where.resume and run_folder.finished(path):
+        return held, None, True
+    checkpoint = load_checkpoint(path) if where.resume else None
+    if checkpoint is not None:
+        run_folder.refuse_differences(checkpoint.meta["settings"], settings)
+    return held, checkpoint, False
+
+
+def _finished(fabric: Any, path: Path, settings: Mapping[str, Any], custom: nn.Module | None) -> Run:
+    """A run that was finished before, if it is the one that is asked for."""
+    run = read_run(path, backbone=custom)
+    run_folder.refuse_differences(run.config.training, settings)
+    if fabric.global_rank == 0:
+        run_folder.tidy(run, path)
+    return run
 
 
 def _run(
@@ -220,14 +224,11 @@ def _run(
             keep(state)
 
         train(
-            fabric,
-            net=net,
-            model=model,
-            optimizer=optimizer,
-            data=training,
-            sampler=sampler,
-            config=config,
-            state=state,
+            Learner(fabric, net, model, optimizer),
+            training,
+            sampler,
+            config,
+            state,
             on_step=on_step,
             on_epoch=on_epoch,
             recorded=session.recorded and cuda and fabric.world_size == 1 and training.samples.resident,

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -161,21 +161,27 @@ class TrainingSet:
     indexed: Indexed = field(default_factory=Indexed)
 
 
+class Learner(NamedTuple):
+    """What is trained; `model` is `net` as set up by Fabric."""
+
+    fabric: Any
+    net: ProvenanceNet
+    model: Any
+    optimizer: Any
+
+
 def train(
-    fabric: Any,
-    *,
-    net: ProvenanceNet,
-    model: Any,
-    optimizer: Any,
+    learner: Learner,
     data: TrainingSet,
     sampler: TargetSampler,
     config: TrainConfig,
     state: TrainState,
+    *,
     on_step: Callable[[TrainState, Mapping[str, float]], None],
     on_epoch: Callable[[TrainState], None],
     recorded: bool = False,
 ) -> None:
-    """Train from `state.step` to the end. `model` is `net` as set up by Fabric.
+    """Train from `state.step` to the end.
 
     With `recorded` whole batches are trained on by a recorded step, see `training.step`; it needs a GPU that holds the
     data, one process, and layers that never look at values.
@@ -183,6 +189,7 @@ def train(
     `on_step` is called whenever losses were checked to be finite (every step on a CPU, every 50 on a GPU);
     `on_epoch` after an epoch's row was added to the log.
     """
+    fabric, net, model, optimizer = learner
     n, device, names = len(data.samples), fabric.device, logged(net)
     objective = ProvenanceObjective(
         config.task_weight, config.index_weight, config.smoothing, config.negatives, config.task_smoothing

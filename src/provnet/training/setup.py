@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import inspect
+import logging
 import os
 import platform
 import shutil
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
+from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
 from provnet.data.dataset import ImageData
 from provnet.heads.index_map import IndexMap
@@ -89,10 +91,16 @@ DEVICES = ("auto", "cpu", "cuda")
 AS_ONE = 2**26  # values whose mean and spread are taken at once; those of more pictures are added up part by part
 
 
+def pick_device(name: str | None) -> str:
+    """`cpu` or `cuda`, whatever was asked for."""
+    wanted = one_of("device", name or "auto", DEVICES)
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise UsageError('device "cuda" was asked for, but no GPU is visible; use --device cpu')
+    return ("cuda" if torch.cuda.is_available() else "cpu") if wanted == "auto" else wanted
+
+
 def make_fabric(device: str, devices: int, precision: str) -> Any:
     """Lightning Fabric for one process, or several under `torchrun` or with `devices` above 1."""
-    import logging
-
     from lightning_fabric import Fabric
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its hints are not for our users
@@ -267,25 +275,14 @@ STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 }
 
 
-def plan(
-    data: ImageData,
-    network: str,
-    backbone: str | nn.Module,
-    preset: str,
-    *,
-    conditional: bool = True,
-    alpha: float = 0.0,
-    level: int = 3,
-    head: str = "auto",
-    key_type: str = "fp32",
-    key_width: int = 0,
-) -> tuple[NetworkConfig, IndexMap]:
-    """The network that these data and names ask for, "auto" resolved.
+def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkConfig, IndexMap]:
+    """The network that is wanted for these data, "auto" resolved.
 
     >>> data = provnet.open_data("embedded")
-    >>> plan(data, "class-conditional", "auto", "paper")[0].backbone
+    >>> plan(data, NetworkOptions(), "paper")[0].backbone
     'paper'
     """
+    network, backbone = wanted.network, wanted.backbone
     choose("network", network, NETWORKS)
     if len(data) == 0:
         raise DataError("there are no samples to train on")
@@ -306,12 +303,12 @@ def plan(
         mean=mean,
         std=std,
         scale=scale,
-        conditional=conditional,
-        alpha=alpha,
-        level=level,
-        head=auto_head(preset) if head == "auto" else head,
-        key_type=key_type,
-        key_width=key_width,
+        conditional=wanted.conditional,
+        alpha=wanted.alpha,
+        level=wanted.level,
+        head=auto_head(preset) if wanted.head == "auto" else wanted.head,
+        key_type=wanted.key_type,
+        key_width=wanted.key_width,
     )
     return config, IndexMap(data.samples.labels, len(data.class_names))
 

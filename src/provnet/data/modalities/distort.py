@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor
 
 from provnet.base.batches import keyed_generator
@@ -100,8 +101,6 @@ def jpeg(images: Tensor, quality: int = 50) -> Tensor:
     >>> jpeg(torch.zeros(1, 3, 8, 8, dtype=torch.uint8)).shape
     torch.Size([1, 3, 8, 8])
     """
-    from PIL import Image
-
     if images.dtype != torch.uint8 or images.ndim != 4:
         raise UsageError(f"JPEG takes uint8 pictures (N, C, H, W), got {images.dtype} of shape {tuple(images.shape)}")
     out = np.empty(tuple(images.shape), np.uint8)

@@ -17,6 +17,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from PIL import Image
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import DataWarning, check_memory, clean_text, read_file, shown
@@ -193,8 +195,6 @@ def bar(what: str, total: int | None, wanted: bool) -> Iterator[Callable[[], Non
     if not wanted or (total is not None and total < _LONG):
         yield lambda: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
     counts = (

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
+
+from provnet.data.dataset import ImageData
+from provnet.data.evidence import Evidence, evidence
 from provnet.report.page import render, with_script
+from provnet.report.pictures import fitted, to_image
 from provnet.report.records import ExemplarCard, NextStep, Picture
 from provnet.report.text import FLOAT, percent
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from provnet.data.dataset import ImageData
-    from provnet.data.evidence import Evidence
-    from provnet.runs.run import Run
-    from provnet.tools.debug.compute import Debugging
+from provnet.runs.run import Run
+from provnet.tools.debug.compute import DROP, Debugging
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,8 +234,6 @@ def debug_page(
     lost: int,
 ) -> bytes:
     """The page as bytes; `review` is the command that writes decisions to edit, none where they are written."""
-    from provnet.report.records import NextStep
-
     maker = _Tiles(run, result, parts)
     suspects = result.suspects(threshold)
     names = result.samples.class_names
@@ -290,11 +286,6 @@ class _Tiles:
 
     def evidence(self, row: int) -> Evidence:
         """The picture of a row, no larger than the page needs, or why there is none."""
-        import numpy as np
-
-        from provnet.data.evidence import Evidence, evidence
-        from provnet.report.pictures import fitted, to_image
-
         if row not in self.known:
             found = evidence(self.result.samples, list(self.parts), [row])[0]
             if found.picture is not None and max(found.picture.shape[:2]) > LONGEST:
@@ -315,15 +306,11 @@ class _Tiles:
 
 def _first(scores: np.ndarray, most: int, least: float) -> list[int]:
     """Rows of the highest scores that are at least `least`."""
-    import numpy as np
-
     best = np.argsort(-scores, kind="stable")[:most]
     return [int(row) for row in best if scores[row] >= least]
 
 
 def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspect:
-    from provnet.report.records import ExemplarCard
-    from provnet.tools.debug.compute import DROP
 
     samples, wrong = result.samples, result.mislabels
     cards = []
@@ -355,7 +342,6 @@ def _signals(result: Debugging, threshold: float) -> tuple[SignalRow, ...]:
 
 
 def _classes(result: Debugging, maker: _Tiles, threshold: float) -> tuple[ClassRow, ...]:
-    import numpy as np
 
     labels, names = result.samples.labels, result.samples.class_names
     flagged = result.flagged(threshold)
@@ -381,7 +367,6 @@ def _classes(result: Debugging, maker: _Tiles, threshold: float) -> tuple[ClassR
 
 
 def _groups(result: Debugging, maker: _Tiles) -> tuple[DuplicateRow, ...]:
-    import numpy as np
 
     group, found = result.duplicates.group, []
     for number in range(int(group.max()) + 1):

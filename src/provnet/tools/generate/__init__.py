@@ -9,7 +9,7 @@ from provnet.tools.generate.compute import (
     rebuild_pictures,
     sources,
 )
-from provnet.tools.generate.recipes import GENERATOR_NAMES, fit_generator, generator_wishes, recipe
+from provnet.tools.generate.recipes import GENERATOR_NAMES, fit_generator, recipe
 
 __all__ = [
     "GENERATOR_NAMES",
@@ -17,7 +17,6 @@ __all__ = [
     "Path",
     "fit_generator",
     "generate",
-    "generator_wishes",
     "interpolate",
     "is_generator",
     "rebuild_pictures",

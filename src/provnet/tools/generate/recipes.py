@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from provnet.base.errors import UsageError, choose, did_you_mean
 from provnet.data.dataset import ImageData
@@ -13,19 +13,10 @@ from provnet.training.config import TrainConfig
 from provnet.training.fit import fit
 
 
-class Recipe(NamedTuple):
-    """What is built, and how it is trained."""
-
-    network: str
-    backbone: str
-    head: str
-    config: TrainConfig
-
-
-def recipe(generator: str = "modern", **changes: Any) -> Recipe:
+def recipe(generator: str = "modern", **changes: Any) -> TrainConfig:
     """A recipe with some settings of its training changed; None leaves a setting as it is.
 
-    >>> recipe("paper").config.epochs, recipe("faces", epochs=3).config.epochs
+    >>> recipe("paper").epochs, recipe("faces", epochs=3).epochs
     (70, 3)
     """
     found = choose("generator", generator, RECIPES)
@@ -33,16 +24,11 @@ def recipe(generator: str = "modern", **changes: Any) -> Recipe:
     for name in changes:
         if name not in known:
             raise UsageError(f'unknown setting "{name}" of a training.{did_you_mean(name, known)}')
-    return found._replace(config=replace(found.config, **{k: v for k, v in changes.items() if v is not None}))
-
-
-def generator_wishes(generator: str = "modern", **changes: Any) -> dict[str, Any]:
-    """The same as arguments of `training.fit.fit`."""
-    return recipe(generator, **changes)._asdict()
+    return replace(found, **{k: v for k, v in changes.items() if v is not None})
 
 
 def fit_generator(data: ImageData, generator: str = "modern", *, changes: Any = None, **how: Any) -> Run:
-    """Train a generator; `changes` are settings of its training, `how` goes to `fit` (out, resume, device, ...).
+    """Train a generator; `changes` are settings of its training, `how` goes to `fit` (where, test, on_epoch).
 
     >>> import provnet
     >>> run = fit_generator(provnet.open_data("embedded", limit=40), "faces", changes={"epochs": 1})
@@ -51,7 +37,7 @@ def fit_generator(data: ImageData, generator: str = "modern", *, changes: Any = 
     """
     if changes is not None and not (isinstance(changes, Mapping) and all(isinstance(name, str) for name in changes)):
         raise UsageError(f'changes must be settings by name, as {{"epochs": 40}}; got {changes!r:.80}')
-    return fit(data, **generator_wishes(generator, **(changes or {})), **how)
+    return fit(data, recipe(generator, **(changes or {})), **how)
 
 
 # Adam at 1e-3 throughout, batches of 128, .6 (reconstruction + divergence) + .4 (class + index)
@@ -80,12 +66,17 @@ _MODERN = TrainConfig(
     task_weight=5.0,
     index_weight=1.0,
 )
-RECIPES: dict[str, Recipe] = {
-    "paper": Recipe("class-conditional-heads", "vae-paper", "plain", _PAPER),
-    "paper-mean": Recipe(
-        "class-conditional-heads", "vae-paper-mean", "plain", replace(_PAPER, preset="paper-mean-vae")
-    ),
-    "faces": Recipe("class-conditional-heads", "vae-faces", "plain", replace(_PAPER, preset="faces-vae", epochs=150)),
-    "modern": Recipe("class-conditional", "vae-modern", "exemplar", _MODERN),
+_LAYERS, _KEYS = ("class-conditional-heads", "plain"), ("class-conditional", "exemplar")
+
+
+def _with(config: TrainConfig, backbone: str, network: str, head: str) -> TrainConfig:
+    return config.using(network=network, backbone=backbone, head=head)
+
+
+RECIPES: dict[str, TrainConfig] = {
+    "paper": _with(_PAPER, "vae-paper", *_LAYERS),
+    "paper-mean": _with(replace(_PAPER, preset="paper-mean-vae"), "vae-paper-mean", *_LAYERS),
+    "faces": _with(replace(_PAPER, preset="faces-vae", epochs=150), "vae-faces", *_LAYERS),
+    "modern": _with(_MODERN, "vae-modern", *_KEYS),
 }
 GENERATOR_NAMES = tuple(RECIPES)

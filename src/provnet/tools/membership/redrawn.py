@@ -125,7 +125,7 @@ def untrained_with_keys(run: Run, members: SampleTable, images: Tensor, seed: in
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded", limit=40)
-    >>> run = fit(data, head="exemplar", config=train_config(epochs=1))
+    >>> run = fit(data, train_config(epochs=1, head="exemplar"))
     >>> untrained_with_keys(run, data.samples, data.images).index_map.n
     40
     """

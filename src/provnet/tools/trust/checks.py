@@ -332,7 +332,7 @@ def dependence(
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded", limit=60)
-    >>> run = fit(data, network="single", config=train_config(epochs=1))
+    >>> run = fit(data, train_config(epochs=1, network="single"))
     >>> found = dependence(run, data.images[:8], data.images, np.arange(60))
     >>> found.control.spearman.value
     1.0

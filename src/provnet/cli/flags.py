@@ -1,0 +1,140 @@
+"""The classes of `provnet.base.options` as flags of the command line, and their objects as words of a command."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from provnet.base.options import Leaf, Options, leaves, parts
+
+Kind = TypeVar("Kind", bound=Options)
+
+
+def callback(kind: type[Options], run: Callable[[Any], None]) -> Callable[..., None]:
+    """A function for typer: its parameters are the options of a class, and it calls `run` with an object of it."""
+
+    def call(**values: Any) -> None:
+        values.pop(_ALL.name, None)
+        run(made(kind, values))
+
+    found = [_parameter(one) for one in leaves(kind)]
+    found += [_ALL] if any(one.option.rare for one in leaves(kind)) else []
+    call.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+    call.__annotations__ = {one.name: one.annotation for one in found}
+    return call
+
+
+def made(kind: type[Kind], values: dict[str, Any]) -> Kind:
+    """An object of a class, with its parts, from values by the names of their fields.
+
+    >>> from provnet.base.options import Train
+    >>> asked = made(Train, {"data": "mnist", "out": Path("runs/a"), "epochs": 3})
+    >>> asked.recipe.epochs, asked.network.head
+    (3, 'auto')
+    """
+    own = {one.name: values[one.name] for one in fields(kind) if one.name in values}  # type: ignore[arg-type]
+    own |= {name: made(part, values) for name, part in parts(kind).items()}
+    return kind(**own)
+
+
+def to_argv(asked: Options) -> list[str]:
+    """The words of a command that ask for the same: `made` the other way round. Defaults are left out.
+
+    >>> from provnet.base.options import DataOptions, Train
+    >>> to_argv(Train(data="my data", out=Path("-a"), opening=DataOptions(size=(64, 48), skip_bad=True)))
+    ['my data', '--out', './-a', '--size', '64x48', '--skip-bad']
+    """
+    words: list[str] = []
+    flags: list[str] = []
+    for one in leaves(type(asked)):
+        value: Any = asked
+        for name in one.path:
+            value = getattr(value, name)
+        if one.option.word:
+            words += [] if value is None else map(_word, value if isinstance(value, list) else [value])
+        elif value != one.default:
+            flags += _flag(one, value)
+    return [*flags, "--", *words] if any(word.startswith("-") for word in words) else [*words, *flags]
+
+
+def _flag(one: Leaf, value: Any) -> Iterable[str]:
+    if isinstance(value, bool):
+        return [one.flag if value else one.flag.replace("--", "--no-", 1)]
+    if isinstance(value, list):
+        return [word for each in value for word in (one.flag, _word(each))]
+    if isinstance(value, tuple) and one.name == "size":
+        return [one.flag, "x".join(map(str, value))]
+    return [one.flag, *map(_word, value if isinstance(value, tuple) else [value])]
+
+
+def _word(value: Any) -> str:
+    """One word; a path that looks like a flag is told from one.
+
+    >>> _word(0.5), _word(255.0), _word(Path("-a"))
+    ('0.5', '255', './-a')
+    """
+    text = f"{value:.15g}" if isinstance(value, float) else str(value)
+    return f"./{text}" if isinstance(value, Path) and text.startswith("-") else text
+
+
+def _parameter(one: Leaf) -> inspect.Parameter:
+    option, needed = one.option, one.default is MISSING
+    more: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
+    more |= {"parser": folder_name} if option.folder else {}
+    if option.word:
+        info = typer.Argument(show_default=False, **more)
+    else:
+        more |= {"show_default": False} if needed else {}
+        info = typer.Option(*_names(one), rich_help_panel=one.panel, hidden=option.rare, **more)
+    hint = str | None if one.hint is Any else one.hint
+    default = inspect.Parameter.empty if needed else one.default
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(one.name, kind, default=default, annotation=Annotated[hint, info])
+
+
+def _names(one: Leaf) -> list[str]:
+    """A flag that is off unless given has no other form; one that is on can be turned off."""
+    if one.default is True:
+        return [f"{one.flag}/{one.flag.replace('--', '--no-', 1)}"]
+    return [one.flag, one.option.short] if one.option.short else [one.flag]
+
+
+def folder_name(text: str | Path) -> Path:
+    """The folder that --out names; an empty name, which would mean the folder that one is in, is refused.
+
+    >>> folder_name("runs/1").parts
+    ('runs', '1')
+    """
+    if text == "":
+        raise typer.BadParameter("the name of the folder is empty; give one, or . for the folder that you are in")
+    return Path(text)
+
+
+def _show_all(context: typer.Context, wanted: bool) -> None:
+    """Help with the options that are rarely needed, too."""
+    if not wanted:
+        return
+    hidden: list[Any] = [one for one in context.command.params if getattr(one, "hidden", False)]
+    for one in hidden:
+        one.hidden = False
+    try:
+        typer.echo(context.get_help())
+    finally:
+        for one in hidden:
+            one.hidden = True
+    raise typer.Exit()
+
+
+_ALL = inspect.Parameter(
+    "help_all",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[
+        bool, typer.Option("--help-all", help="Show all options and exit.", callback=_show_all, is_eager=True)
+    ],
+)
