@@ -41,7 +41,7 @@ from provnet_paper.beside import ends, spread, table
 from provnet_paper.beside import mean as figure_mean
 from provnet_paper.judge import Seen, Sign, apart, findings, told
 from provnet_paper.networks import DATA, MAIN
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, standing
 from provnet_paper.store import resolved
 
@@ -135,7 +135,7 @@ def cost_figures(results: Results) -> dict[str, bytes]:
             axes.bar_label(drawn, labels=[short(value) for value in values], padding=3, fontsize=8)
         axes.set_title(title, fontsize=10)
         axes.margins(x=0.2)
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes)
     first.set_yticks(range(len(there)), [DATA[data] for data in there])
     first.invert_yaxis()
     drawing.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
@@ -157,7 +157,7 @@ def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
     axes.axvline(0, color=GREY, lw=1)
     axes.set_title("class accuracy less that of\nthe class branch alone, points", fontsize=10)
     axes.margins(x=0.2)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 @final

@@ -31,10 +31,10 @@ from provnet.tools.debug.compute import Debugging, debug
 from provnet_paper import networks
 from provnet_paper.beside import DASH, mean, table
 from provnet_paper.judge import Seen, Sign, findings, told
-from provnet_paper.plots import png, pyplot
+from provnet_paper.plots import draw, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told
 from provnet_paper.samples import ODD_KINDS as KINDS
-from provnet_paper.samples import draw, odd_pictures, packed, unpacked, wrong_labels
+from provnet_paper.samples import odd_pictures, packed, unpacked, wrong_labels
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 CASES = {"samples": "as they are", "wrong": "10 % wrong labels", "odd": "1 % odd pictures"}

@@ -30,9 +30,9 @@ from provnet.tools.map.compute import clusters_within, embed, index_features
 from provnet_paper import networks
 from provnet_paper.beside import against, counts, mean, number, percent_of, rate, summary
 from provnet_paper.judge import Seen, Sign, apart, beyond, findings, told
-from provnet_paper.plots import png, pyplot
+from provnet_paper.plots import bare, draw, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, printed
-from provnet_paper.samples import bare, by_chance, draw, nearer, packed, together, unpacked
+from provnet_paper.samples import by_chance, nearer, packed, together, unpacked
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows

@@ -32,7 +32,7 @@ from provnet.models.network import ProvenanceNet
 from provnet_paper import networks
 from provnet_paper.beside import counts, ends, mean, spread, table
 from provnet_paper.judge import findings, told
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
 from provnet_paper.samples import DRAWINGS
 
@@ -107,7 +107,7 @@ def instance_figures(results: Results) -> dict[str, bytes]:
         axes.set_title(
             f"{TITLES[data]}: class of {n:,} unseen samples by a linear probe, %; intervals below", fontsize=10
         )
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes)
         axes.grid(axis="y", alpha=0.25)
         axes.set_axisbelow(True)
     drawing.legend(*every[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)

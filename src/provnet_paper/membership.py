@@ -31,7 +31,7 @@ from provnet_paper import networks
 from provnet_paper.beside import DASH, ends, spread, table
 from provnet_paper.beside import mean as mean_of
 from provnet_paper.judge import findings, told
-from provnet_paper.plots import BLUE, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, ORANGE, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
 
 PAPERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -186,7 +186,7 @@ def _histograms(found: dict[str, Any]) -> Any:
                 label = "members" if side == "members" else "unseen"
                 axes.stairs(counts, places, color=colour, fill=True, alpha=0.45, label=label)
             axes.set_yscale("symlog", linthresh=1)
-            axes.spines[["top", "right"]].set_visible(False)
+            tidy(axes)
             if row == 0:
                 axes.set_title(words.replace(", ", ",\n"), fontsize=9)
             if row == len(found) - 1:

@@ -40,9 +40,9 @@ from provnet_paper.judge import (
     larger_batches,
     told,
 )
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, bare, joined, png, pyplot, tidy
 from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Result, Results, Scale, Told
-from provnet_paper.samples import HEAD, bare, copies_of, copy_figures, joined, packed, unpacked
+from provnet_paper.samples import HEAD, copies_of, copy_figures, packed, unpacked
 
 PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
@@ -208,8 +208,7 @@ def _panel(axes: Any, results: Results, data: str) -> None:
     axes.set_xlabel("label mixing α")
     axes.set_ylabel("accuracy, %")
     axes.set_ylim(-3, 103)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, grid=True)
 
 
 BATCH = 512

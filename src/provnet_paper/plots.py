@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import numpy as np
+
 BLUE, ORANGE, GREY = "#2f5bb7", "#b0560f", "#7a7f87"  # told apart without colour vision; markers differ too
 
 
@@ -24,3 +26,40 @@ def png(drawing: Any) -> bytes:
     drawing.savefig(buffer, format="png", dpi=130)
     pyplot().close(drawing)
     return buffer.getvalue()
+
+
+def tidy(axes: Any, *, grid: bool = False) -> None:
+    """No frame above and to the right, and a pale grid where one is wanted."""
+    if grid:
+        axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def joined(images: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
+    """Pictures (n, C, H, W) as one (H', W') or (H', W', 3), so many a row, white between them.
+
+    >>> joined(np.zeros((3, 1, 4, 4), dtype=np.uint8), 2).shape
+    (9, 9)
+    """
+    n, channels, height, width = images.shape
+    rows = -(-n // columns)
+    whole = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, channels), 255, dtype=np.uint8)
+    for place, image in enumerate(images):
+        top, left = place // columns * (height + gap), place % columns * (width + gap)
+        whole[top : top + height, left : left + width] = image.transpose(1, 2, 0)
+    return whole[:, :, 0] if channels == 1 else whole
+
+
+def draw(axes: Any, images: np.ndarray, columns: int, title: str = "") -> None:
+    """Pictures (n, C, H, W) on axes, without ticks."""
+    axes.imshow(joined(images, columns), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    bare(axes, title)
+
+
+def bare(axes: Any, title: str = "") -> None:
+    """Axes without ticks and frame."""
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    if title:
+        axes.set_title(title, fontsize=9)

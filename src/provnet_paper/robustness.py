@@ -28,7 +28,7 @@ from provnet_paper import networks
 from provnet_paper.beside import counts, mean, percent_of, table
 from provnet_paper.judge import Apart, Seen, counted, difference, findings, told
 from provnet_paper.mixing import BATCH
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, half_width
 from provnet_paper.samples import packed, unpacked
 
@@ -275,8 +275,7 @@ def _figure(results: Results, data: str) -> Any:
         if cnn is not None:
             axes.axhline(100 * cnn[0], color=GREY, ls="--", lw=1.4, label="isolated CNN, top 1")
         axes.set_title(about.words + (" *" if condition in NAMED else ""), fontsize=9)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
+        tidy(axes, grid=True)
     for axes in every[-1]:
         axes.set_xlabel("α")
     for axes in every[:, 0]:

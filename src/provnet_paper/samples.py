@@ -52,36 +52,6 @@ def unpacked(value: Mapping[str, Any]) -> np.ndarray:
     return array.reshape(value["shape"])
 
 
-def joined(images: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
-    """Pictures (n, C, H, W) as one (H', W') or (H', W', 3), so many a row, white between them.
-
-    >>> joined(np.zeros((3, 1, 4, 4), dtype=np.uint8), 2).shape
-    (9, 9)
-    """
-    n, channels, height, width = images.shape
-    rows = -(-n // columns)
-    whole = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, channels), 255, dtype=np.uint8)
-    for place, image in enumerate(images):
-        top, left = place // columns * (height + gap), place % columns * (width + gap)
-        whole[top : top + height, left : left + width] = image.transpose(1, 2, 0)
-    return whole[:, :, 0] if channels == 1 else whole
-
-
-def draw(axes: Any, images: np.ndarray, columns: int, title: str = "") -> None:
-    """Pictures (n, C, H, W) on axes, without ticks."""
-    axes.imshow(joined(images, columns), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
-    bare(axes, title)
-
-
-def bare(axes: Any, title: str = "") -> None:
-    """Axes without ticks and frame."""
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.spines[:].set_visible(False)
-    if title:
-        axes.set_title(title, fontsize=9)
-
-
 DISTANCES_AT_ONCE = 1_000  # samples whose distances to all others are held at a time
 
 

@@ -47,7 +47,7 @@ from provnet_paper.judge import (
     of_results,
     told,
 )
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
 from provnet_paper.records import (
     MISSED,
     Cell,
@@ -486,8 +486,7 @@ def _curves(results: Results, data: str) -> Any:
                 x, y = [one["epoch"] for one in curve], [100 * one[branch] for one in curve]
                 alone = "o" if len(x) == 1 else None  # one point has no line
                 axes.plot(x, y, color=colour, ls=dash, lw=1.6, marker=alone, ms=4, label=f"level {level}")
-            axes.grid(alpha=0.25)
-            axes.spines[["top", "right"]].set_visible(False)
+            tidy(axes, grid=True)
             if branch == "class":
                 axes.set_xlabel("epoch")
             if column == 0:
@@ -558,7 +557,7 @@ def _marks(axes: Any, results: Results, data: str, figure: str) -> None:
     margin = 0.12 * (high - low) + 0.1
     axes.set_ylim(low - margin, min(100 + margin / 2, high + margin))
     axes.set_xticks(range(len(SIZES)), [NAMES[size] for size in SIZES], fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
     axes.grid(axis="y", alpha=0.25)
 
 

@@ -34,7 +34,7 @@ from provnet_paper.judge import (
     larger_batches,
     told,
 )
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, printed
 from provnet_paper.store import resolved
 from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, trained
@@ -260,8 +260,7 @@ def _panel(axes: Any, results: Results, data: str, figures: tuple[str, ...]) -> 
             one = mean(results, f"{data}/{way}-{share}", figures[-1])  # of retrieved classes those of the first
             if one is not None:
                 axes.plot(share, 100 * one[0], marker=marker, color=GREY, ms=8, ls="", label=way)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes, grid=True)
 
 
 SIZE, LEVEL, EPOCHS, RAISED = "medium", 1, 100, 4

@@ -26,7 +26,7 @@ from provnet_paper import networks
 from provnet_paper.beside import DASH, ends, mean, mean_of, percent_of, spread, standings, table, tally, verdict
 from provnet_paper.judge import NOT_TESTED, SEEDS, Finding, Known, Seen, Sign, findings, known, told, with_luck
 from provnet_paper.networks import DATA, FIGURES, MAIN, SETTINGS, Recipe, Setting, recipe_of, words_of
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
 from provnet_paper.pretrained import BACKBONE, missing_package, pretrained
 from provnet_paper.records import (
     MET,
@@ -292,7 +292,7 @@ def _panel(axes: Any, found: dict[Printed, Standing], rows: list[tuple[str, str]
     axes.xaxis.set_major_formatter(lambda value, place: f"{value:+g}" if value else "0")
     axes.margins(x=0.08)
     axes.grid(axis="x", alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    tidy(axes)
 
 
 # about how long on an H200: an epoch of the single branch takes 1.7 s there (docs/speed.md), the smaller ones by their

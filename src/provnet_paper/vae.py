@@ -38,9 +38,9 @@ from provnet.training.fit import fit
 from provnet_paper import networks
 from provnet_paper.beside import ends, mean, rate, spread, table
 from provnet_paper.judge import Seen, beyond, findings, told
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot
+from provnet_paper.plots import BLUE, GREY, ORANGE, draw, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Standing, Told, standing
-from provnet_paper.samples import draw, packed, unpacked
+from provnet_paper.samples import packed, unpacked
 from provnet_paper.store import resolved
 
 CELLS = {
@@ -216,8 +216,7 @@ def _curves(courses: dict[str, Any]) -> Any:
                 if all(name in row for row in course):
                     values = [factor * row[name] for row in course]
                     axes.plot(epochs, values, color=colour, ls=style, lw=1.5, marker=alone, ms=4, label=words)
-            axes.grid(alpha=0.25)
-            axes.spines[["top", "right"]].set_visible(False)
+            tidy(axes, grid=True)
         every[0][column].set_yscale("log")
         every[0][column].set_title(CELLS[cell].replace(", ", ",\n"), fontsize=8.5)
         every[1][column].set_ylim(-3, 103)

@@ -15,8 +15,9 @@ from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.models.backbones import cut_at
 from provnet.models.network import parameter_count
 from provnet_paper import mixing, vae
+from provnet_paper.plots import joined
 from provnet_paper.records import SCALES, Job
-from provnet_paper.samples import DRAWINGS, joined, packed, unpacked
+from provnet_paper.samples import DRAWINGS, packed, unpacked
 from provnet_paper.two_cnns import (
     BACKENDS,
     BRANCHES,
