@@ -116,7 +116,7 @@ def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monk
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("provnet.runs.data.find_data", fail)
+    monkeypatch.setattr("provnet.cli.verify.find_data", fail)
     found = call("verify", run)
     assert found.code == code
     assert len(found.err.strip().splitlines()) == 1
