@@ -124,8 +124,8 @@ FAULTS = (
     ),
     fault(
         "evidence from memory is shown unhashed",
-        "if not bool((hash_pixels(image[None].numpy())[0] == samples.pixel_sha256[i]).all()):",
-        "if image is None:",
+        "return bool((hash_pixels(image[None])[0] == samples.pixel_sha256[i]).all())",
+        "return True",
         "evidence_from_arrays_is_hashed_again",
     ),
     # data on their way in
@@ -174,8 +174,8 @@ FAULTS = (
     ),
     fault(
         "decisions are applied after a holdout",
-        'if "holdout" in data.spec.options or KEY in data.spec.options:',
-        "if KEY in data.spec.options:",
+        'if "holdout" in data.spec.options or DECISIONS in data.spec.options:',
+        "if DECISIONS in data.spec.options:",
         "decisions_come_before_a_holdout_and_once",
     ),
     fault(
@@ -393,8 +393,8 @@ FAULTS = (
     ),
     fault(
         "the bar of support is set at the other end",
-        "torch.quantile(support.double(), level)",
-        "torch.quantile(support.double(), 1 - level)",
+        '"threshold": float(torch.quantile(support.double(), level))',
+        '"threshold": float(torch.quantile(support.double(), 1 - level))',
         "the_level_is_the_share_turned_away",
     ),
     fault(
@@ -554,8 +554,8 @@ FAULTS = (
     ),
     fault(
         "routes of the app need no token",
-        'if not scope["path"].startswith("/api/") or scope["path"] == SESSION:',
-        'if scope["path"].startswith("/") or scope["path"] == SESSION:',
+        'if not scope["path"].startswith("/api/"):\n            return None',
+        'if scope["path"].startswith("/"):\n            return None',
         "every_route_needs_the_token",
     ),
     fault(
