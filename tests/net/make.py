@@ -119,7 +119,8 @@ def normalise(value: Any, under: str = "") -> Any:
 
 def normalise_text(text: str) -> str:
     """The same for Markdown, where versions stand in rows of tables."""
-    text = text.replace(str(Path.cwd()), "<here>")
+    here = str(Path.cwd())
+    text = text.replace(here.replace("_", r"\_"), "<here>").replace(here, "<here>")  # Markdown escapes underscores
     for name, version in VERSIONS.items():
         text = re.sub(
             rf"^(\| (?:machine\.)?{name} \| ){re.escape(version)} \|$", rf"\1<{name}> |", text, flags=re.MULTILINE
