@@ -13,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from provnet.answers import explanation
+from provnet.answers import attributor
 from provnet.answers.attributor import explain
 from provnet.answers.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation
 from provnet.report.notebook import cards_html
@@ -171,5 +171,5 @@ def test_inputs_are_kept_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     before = found.show().html
     given.zero_()
     assert found.show().html == before
-    monkeypatch.setattr(explanation, "MOST_BYTES", 100)
+    monkeypatch.setattr(attributor, "MOST_BYTES", 100)
     assert explain(trained(), unseen().images[:2]).images is None

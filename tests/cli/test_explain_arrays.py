@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.answers import explanation
+from provnet.answers import attributor
 from provnet.base.errors import DataError
 from provnet.cli.inputs import as_batch
 from provnet.data.open import open_data
@@ -41,7 +41,7 @@ def test_the_file_trained_from_is_explained(
     np.save(tmp_path / "one.npy", images[3:4] if shape[1] == 3 else images[3])  # not to be taken for three
     assert call("train", tmp_path / "d.npz", *options, "--out", tmp_path / "run", *FAST).code == 0
     seen: list[np.ndarray] = []
-    real = explanation.explain
+    real = attributor.explain
 
     def seeing(run: Any, given: np.ndarray, **more: Any) -> Any:
         seen.append(given)

@@ -30,8 +30,8 @@ from provnet.tools.map.compute import sample_map
 from provnet.tools.membership.audit import audit
 from provnet.tools.subsets import index_subset
 from provnet.training.config import train_config
-from provnet.training.fit import fit
 from tests.cli.conftest import write_digits
+from tests.fitting import fit
 
 ONE = train_config(epochs=1, batch_size=8)
 N = 24  # pictures in the folder
