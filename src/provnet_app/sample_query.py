@@ -162,18 +162,20 @@ def _record(state: State, row: int, scores: Scores | None, sizes: np.ndarray | N
     found |= {"group_size": 1, "exact": False, "conflict": False}
     if scores is not None and known:
         group = int(scores.group[row])
-        suggested = int(scores.suggested[row])
+        dropped = int(scores.suggested[row]) == DROP
+        other = None if dropped or scores.cannot_tell else int(scores.suggested[row])
+        wrong = bool(scores.mislabel[row] >= FLAGGED)
         found = {
             **{name: rounded(float(getattr(scores, name)[row]), 4) for name in SCORED},
-            "suggested": names[suggested] if suggested != DROP else None,
-            "suggested_class": suggested if suggested != DROP else None,
-            "advised": "drop" if suggested == DROP else "relabel" if scores.mislabel[row] >= FLAGGED else "keep",
+            "suggested": None if other is None else names[other],
+            "suggested_class": other,
+            "advised": "drop" if dropped else "relabel" if wrong and other is not None else "keep",
             "group": group if group >= 0 else None,
             "group_size": int(sizes[group]) if sizes is not None and group >= 0 else 1,
             "exact": bool(scores.exact[row]),
             "conflict": bool(scores.conflict[row]),
         }
-        marks = (scores.mislabel[row] >= FLAGGED, scores.anomaly[row] >= ODD, group >= 0, scores.conflict[row])
+        marks = (wrong, scores.anomaly[row] >= ODD, group >= 0, scores.conflict[row])
         named = zip(("mislabel", "anomaly", "duplicate", "conflict"), marks, strict=True)
         flags = [name for name, is_so in named if is_so] + flags
     return SampleRecord(

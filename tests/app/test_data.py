@@ -86,6 +86,17 @@ def test_pictures_under_two_labels_come_first(live: Live) -> None:
     assert pair and all(item["advised"] == "drop" and item["suggested"] is None for item in pair)
 
 
+def test_where_it_cannot_tell_no_label_is_suggested(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = live.state.jobs.results["scores"]
+    sure = replace(scores, mislabel=np.ones_like(scores.mislabel))
+    for cannot_tell, advised in ((scores.cannot_tell, "keep"), ("", "relabel")):
+        monkeypatch.setitem(live.state.jobs.results, "scores", replace(sure, cannot_tell=cannot_tell))
+        items = [item for item in live.get("/samples?limit=500").json()["items"] if not item["conflict"]]
+        assert items and {item["advised"] for item in items} == {advised}
+        assert all("mislabel" in item["flags"] for item in items)
+        assert all((item["suggested"] is None) == (advised == "keep") for item in items)
+
+
 def test_scores_that_are_not_there_are_said_to_be_missing(fresh: Live) -> None:
     assert fresh.get("/samples").json()["items"][0]["mislabel"] is None
     for path in (

@@ -70,6 +70,12 @@ def write_more(folder: Path) -> None:
             Image.fromarray(data.images[row, 0].numpy()).save(path)
 
 
+@pytest.fixture
+def telling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`debug` takes any run for one that can tell, so that flags lead to suggestions: runs of tests learn little."""
+    monkeypatch.setattr("provnet.tools.debug.mislabels.BAR", 0.0)
+
+
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """(data, run), made once; copy before changing."""

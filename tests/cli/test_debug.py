@@ -55,8 +55,41 @@ def test_an_idle_terminal_gets_a_summary(call: Call, run: Path, tmp_path: Path) 
     found = call("debug", run, "--out", tmp_path / "d")
     assert "labels flagged         0 of 24, which does not say how many are wrong" in found.out
     assert "next:" not in found.out  # the same labels once more would change nothing
+
+
+@pytest.mark.usefixtures("telling")
+def test_a_run_that_can_tell_suggests_to_train_again(call: Call, run: Path, tmp_path: Path) -> None:
     found = call("debug", run, "--out", tmp_path / "d", "--threshold", LOW)
     assert "next: provnet train" in found.out
+
+
+def test_where_it_cannot_tell_no_flag_leads_to_a_relabel(call: Call, run: Path, own_data: Path, tmp_path: Path) -> None:
+    """Training on the suggestions would train on guesses."""
+    found = call("debug", run, "--data", own_data, "--out", tmp_path / "d", "--threshold", LOW)
+    assert found.code == 0, found.err
+    assert "24 of 24, which does not say how many are wrong" in found.out
+    assert "next:" not in found.out and ", probably " not in found.out
+    out = tmp_path / "e"
+    reviewed = call("debug", run, "--data", own_data, "--out", out, "--threshold", LOW, "--review")
+    assert "as it is it relabels nothing" in reviewed.out
+    samples = rows(out / "samples.csv")
+    given = {row["sample_id"]: row["label"] for row in samples}
+    assert [row["suggested_label"] for row in samples] == list(given.values())
+    assert {row["id"]: row["label"] for row in rows(out / "corrected.csv")} == given
+    assert not (tmp_path / "d" / "relabel.csv").exists()
+    decided = rows(out / "decisions.csv")
+    assert len(decided) == 24 and {row["decision"] for row in decided} == {"keep"}
+    page = (out / "report.html").read_text("utf-8")
+    assert page.count('value="keep" checked') == 24 and " struck " not in page and "<small>suggested" not in page
+    assert "Labels that may be wrong: this run cannot tell" in page and "probably wrong</span>" not in page
+    assert "of 24, which does not say that they are wrong" in page and "No label is suggested." in page
+
+
+def test_the_contributions_add_up_to_the_score(call: Call, run: Path, tmp_path: Path) -> None:
+    assert call("debug", run, "--out", tmp_path / "d").code == 0
+    for row in rows(tmp_path / "d" / "samples.csv"):
+        odds = sum(float(value) for name, value in row.items() if name.startswith("from_"))
+        assert 1 / (1 + np.exp(-odds)) == pytest.approx(float(row["mislabel"]), abs=1e-5)
 
 
 def test_what_cannot_be_told_is_said_everywhere(call: Call, run: Path, tmp_path: Path) -> None:
@@ -66,6 +99,7 @@ def test_what_cannot_be_told_is_said_everywhere(call: Call, run: Path, tmp_path:
     told = call("debug", run, "--out", tmp_path / "e", "--json").json
     assert told["expected_wrong"] is None and told["cannot_tell"].startswith("the signals have a power of")
     assert (told["flagged"]["low"], told["flagged"]["high"], told["certainly_wrong"]) == (None, None, 0)
+    assert told["memorised"] is None
     page = (tmp_path / "d" / "report.html").read_text("utf-8")
     assert "Cannot tell how many labels are wrong." in page and told["cannot_tell"].split(";")[0] in page
     assert "the sum of all probabilities" not in page
@@ -91,8 +125,16 @@ def test_equal_pictures_under_two_labels_are_not_both_kept(call: Call, own_data:
     page = (tmp_path / "d" / "report.html").read_text("utf-8")
     assert set(re.findall(r'class="suspect"[^>]* data-id="([^"]+)"', page)[:2]) == names
     assert page.count('value="drop" checked') == 2
+    cards = [card for card in page.split('<article class="suspect"')[1:] if 'value="drop" checked' in card]
+    for card in cards:  # one picture: neither label is struck, none is suggested, and the copy is no evidence
+        card = card.split("</article>")[0]
+        assert " struck " not in card and "<small>suggested" not in card and "<small>or else" not in card
+        assert 'class="exemplars"' not in card and "nothing says which is right" in card
+    corrected = {row["id"]: row["label"] for row in rows(tmp_path / "d" / "corrected.csv")}
+    assert (corrected["train/digit-0/0.png"], corrected["train/digit-1/same.png"]) == ("digit-0", "digit-1")
 
 
+@pytest.mark.usefixtures("telling")
 def test_the_next_command_opens_the_data_as_they_were(call: Call, tmp_path: Path) -> None:
     train = ["train", "embedded", "--limit", "60", "--holdout", "0.2", "--epochs", "1", "--out", tmp_path / "r"]
     assert call(*train).code == 0
@@ -104,6 +146,7 @@ def test_the_next_command_opens_the_data_as_they_were(call: Call, tmp_path: Path
     assert call(*again).code == 0
 
 
+@pytest.mark.usefixtures("telling")
 def test_decisions_on_decisions_are_not_suggested(call: Call, tmp_path: Path) -> None:
     """Applied to the data as they were before, they would make right labels wrong."""
     data = provnet.open_data("embedded", limit=60)
@@ -122,6 +165,7 @@ def test_decisions_on_decisions_are_not_suggested(call: Call, tmp_path: Path) ->
     assert "train again with the suggested labels" not in (tmp_path / "d" / "report.html").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("telling")
 def test_a_corrected_manifest_trains(call: Call, data: Path, tmp_path: Path) -> None:
     assert call("train", data / "train", "--out", tmp_path / "run", "--epochs", 2, "--batch-size", 8).code == 0
     found = call("debug", tmp_path / "run", "--out", tmp_path / "d", "--threshold", LOW)
@@ -269,6 +313,7 @@ def test_withheld_samples_appear_nowhere_but_where_they_are_dropped(call: Call, 
         assert name["sha256"] not in text, path.name
 
 
+@pytest.mark.usefixtures("telling")
 def test_arrays_and_names_get_decisions_instead_of_a_manifest(call: Call, tmp_path: Path) -> None:
     where = tmp_path / "run"
     assert call("train", "embedded", "--limit", 60, "--epochs", 2, "--out", where).code == 0

@@ -23,6 +23,7 @@ from .conftest import CLASSES, PER_CLASS, Call
 from .test_debug_again import LOW, WISHES, suggested, unseen
 
 COUNT = 40
+pytestmark = pytest.mark.usefixtures("telling")
 WAYS = [pytest.param(["--erase"], id="erased"), pytest.param([], id="withheld")]
 
 

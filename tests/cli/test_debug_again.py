@@ -21,6 +21,7 @@ from provnet.tools.debug.mislabels import Anomalies, anomalies
 
 from .conftest import CLASSES, PER_CLASS, Call
 
+pytestmark = pytest.mark.usefixtures("telling")
 WISHES = ("--network", "class-independent", "--head", "exemplar", "--epochs", "2", "--batch-size", "8", "--seed", "3")
 LOW = ("--threshold", "0.000001")  # flags every label
 
@@ -186,7 +187,7 @@ def test_decisions_that_are_edited_are_what_is_applied(
     assert call("train", source, *WISHES, "--out", tmp_path / "first").code == 0
     found = call("debug", tmp_path / "first", "--out", tmp_path / "d", "--review", "--device", "cpu")
     assert found.code == 0, found.err
-    assert "labels flagged         0 of 24" in found.out
+    assert "labels flagged         0 " in found.out
     doubt = f"{PER_CLASS * CLASSES} samples are odd, and a network can memorise wrong labels"
     assert doubt in found.err
     assert f"No label reaches 50 %. Still, {doubt}" in (tmp_path / "d" / "report.html").read_text("utf-8")

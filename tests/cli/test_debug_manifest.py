@@ -12,6 +12,7 @@ from provnet.runs.run import read_run
 
 from .conftest import CLASSES, PER_CLASS, Call
 
+pytestmark = pytest.mark.usefixtures("telling")
 ALL = PER_CLASS * CLASSES
 
 

@@ -25,6 +25,7 @@ def text_of(page: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", "", page).split())
 
 
+@pytest.mark.usefixtures("telling")
 def test_one_percentage_everywhere(call: Call, run: Path, tmp_path: Path) -> None:
     found = call("debug", run, "--out", tmp_path / "d", "--review", "--threshold", "0.000001")
     page = (tmp_path / "d" / "report.html").read_text("utf-8")
@@ -61,6 +62,7 @@ def test_where_nothing_is_flagged_the_most_suspicious_are_shown_in_their_order(
     assert "come nearest to" not in (tmp_path / "e" / "report.html").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("telling")
 def test_nearly_certain_is_as_near_on_terminal_and_page(
     call: Call, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_the_corrected_manifest_trains_on_the_same_samples(tmp_path: Path, call:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such file names")
+@pytest.mark.usefixtures("telling")
 def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path, call: Call, data: Path) -> None:
     own = tmp_path / "data"
     for number in range(3):

@@ -106,6 +106,7 @@ def test_a_finished_run_keeps_its_test_data(data: Path, tmp_path: Path, call: Ca
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
+@pytest.mark.usefixtures("telling")
 def test_debug_suggests_the_same_test_data(own_data: Path, tmp_path: Path, call: Call, kind: str) -> None:
     (train, test), run = given(own_data, kind), tmp_path / "run"
     assert call("train", train, "--test", test, "--out", run, *QUICK).code == 0
@@ -115,6 +116,7 @@ def test_debug_suggests_the_same_test_data(own_data: Path, tmp_path: Path, call:
     assert unseen(tmp_path / "again") == unseen(run) != set()
 
 
+@pytest.mark.usefixtures("telling")
 def test_a_manifest_is_tested_on_the_split_that_the_data_have(data: Path, tmp_path: Path, call: Call) -> None:
     run = tmp_path / "run"
     wishes = ("--network", "class-independent", "--head", "exemplar", *QUICK)

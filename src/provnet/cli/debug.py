@@ -40,7 +40,9 @@ from provnet.tools.debug.page import debug_page, probability
 from provnet.training.setup import pick_device
 
 SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
-CANNOT_TELL = "few flags do not mean few wrong labels, but the order in samples.csv may still help"
+CANNOT_TELL = (
+    "few flags do not mean few wrong labels, and no label is suggested; samples.csv sorted by mislabel may still help"
+)
 FEW = 20  # samples of a class, below which its neighbours know little (docs/debugging.md, Limits)
 
 
@@ -174,7 +176,7 @@ def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
         "cannot_tell": wrong.cannot_tell or None,
         "power": round(wrong.power, 4),
         "signals_off": dict(wrong.off),
-        "memorised": round(wrong.fitted, 4),
+        "memorised": None if wrong.cannot_tell else round(wrong.fitted, 4),
         "odd": int((result.anomalies.score >= 0.5).sum()),
         "duplicate_groups": int(groups.max()) + 1 if len(groups) else 0,
         "exact_duplicates": int(result.duplicates.exact.sum()),
@@ -210,17 +212,20 @@ def _show(
     whole = not len(suspects) or result.expected is None  # the order says more than the flags
     rows_shown = (result.ranking() if whole else suspects)[:5].tolist()
     scores = [probability(float(result.mislabels.score[row])) for row in rows_shown]
-    advised, flags = result.advised(threshold), result.flagged(threshold)
+    advised, suggested = result.advised(threshold), result.suggested(threshold)
     for row, score in zip(rows_shown, scores, strict=True):
         label, other = (names[int(of[row])] for of in (result.samples.labels, result.mislabels.suggested))
         words = f"{result.samples.sample_ids[row]}  {brief(label)}"
         if advised[row] == DROP:
             words += f"; the same picture has the label {brief(other)}, and at least one of the two is wrong"
         elif other != label:  # of one class there is no other
-            words += f", {'probably' if flags[row] else 'or else'} {brief(other)}"
+            words += f", {'probably' if suggested[row] != result.samples.labels[row] else 'or else'} {brief(other)}"
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
     say(f"written to {out}: {', '.join(sorted(files))}", "bold")
     if DECISIONS in how:
-        say(f"edit {out / DECISIONS} first: keep, drop, or relabel with a new_label; as it is it holds the suggestions")
+        as_it_is = "as it is it holds the suggestions"
+        if result.mislabels.cannot_tell:
+            as_it_is = "as it is it relabels nothing and drops only equal pictures under several labels"
+        say(f"edit {out / DECISIONS} first: keep, drop, or relabel with a new_label; {as_it_is}")
     if how:
         say(f"next: {how}")

@@ -309,8 +309,14 @@ class Debugging:
         )
 
     def suggested(self, threshold: float = FLAGGED) -> np.ndarray:
-        """(N,) int64: the suggested class of flagged samples, the given label of all others."""
-        return np.where(self.flagged(threshold), self.mislabels.suggested, self.samples.labels)
+        """(N,) int64: the suggested class of flagged samples, the given label of all others.
+
+        Where it cannot tell, and where no label of a picture is known to be right, there is no suggestion.
+        """
+        if self.mislabels.cannot_tell:
+            return self.samples.labels.copy()
+        there_is = self.flagged(threshold) & (self.advised(threshold) != DROP)
+        return np.where(there_is, self.mislabels.suggested, self.samples.labels)
 
     def advised(self, threshold: float = FLAGGED) -> np.ndarray:
         """(N,) int64: the label that each sample should have, or `DROP`.
@@ -318,7 +324,12 @@ class Debugging:
         That is the suggested class of a flagged sample, if most of the votes for other labels than its own are for it.
         Of one picture under several labels it is the one label that is probably right; where there is none, no sample
         of the picture should be used with the label that it has.
+
+        Where it cannot tell, flags are guesses, and nothing is relabelled. What is certain without them remains: of
+        equal pixels under several labels at least one label is wrong.
         """
+        if self.mislabels.cannot_tell:
+            return np.where(self.duplicates.certain, DROP, self.samples.labels)
         sure = self.flagged(threshold) & (self.mislabels.agreement >= SURE)
         found = np.where(sure, self.mislabels.suggested, self.samples.labels)
         conflict = self.duplicates.conflict
@@ -363,9 +374,12 @@ class Debugging:
         return np.lexsort((-self.mislabels.odds, group, ~(first & self.duplicates.certain), ~first))
 
     def witnesses(self, row: int, k: int = 5) -> list[tuple[int, float]]:
-        """Rows of the nearest trusted samples that carry the suggested label, and each one's share of all votes."""
-        near = self.near.row[row]
-        real = near >= 0
+        """Rows of the nearest trusted samples that carry the suggested label, and each one's share of all votes.
+
+        Copies of the picture itself are no evidence and have no vote here.
+        """
+        near, group = self.near.row[row], self.duplicates.group
+        real = (near >= 0) & ((group[row] < 0) | (group[np.maximum(near, 0)] != group[row]))
         trust = 1 - self.mislabels.score[np.maximum(near, 0)]
         weight = np.where(real, self.near.weight[row] * trust, 0.0)
         says = real & (self.samples.labels[np.maximum(near, 0)] == self.mislabels.suggested[row])
@@ -391,6 +405,7 @@ class Debugging:
             "conflict": self.duplicates.conflict.astype(np.int64),
             "best_other_label": list(names[self.mislabels.suggested]),
             "agreement": self.mislabels.agreement,
+            "from_prior": np.full(len(self), self.mislabels.base),
             **{f"from_{name}": part for name, part in self.mislabels.contributions.items()},
             "index_entropy": self.signals.entropy,
         }

@@ -45,12 +45,13 @@ class Suspect:
 
     Attributes:
         sample: picture, id and given label; its score is the probability that the label is wrong.
-        suggested: the label that is suggested instead.
-        agreement: share of the other votes that the suggestion has.
+        suggested: the best other label.
+        agreement: share of the other votes that it has.
         contributions: what each signal adds.
-        exemplars: trusted training samples with the suggested label that are most like it.
+        exemplars: trusted training samples with that label that are most like it.
         decision: what is filled in: keep, relabel (as suggested) or drop.
         conflict: whether the same picture is there under another label.
+        suggests: whether the other label is suggested; else nothing says which is right.
     """
 
     sample: SampleTile
@@ -60,6 +61,7 @@ class Suspect:
     exemplars: tuple[ExemplarCard, ...] = ()
     decision: str = "relabel"
     conflict: bool = False
+    suggests: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,10 +112,11 @@ class DebugReport:
         flagged, expected: how many labels reach it, and the sum of all probabilities; None where that says nothing.
         cannot_tell: why it says nothing; else empty.
         certain, most: the least number of wrong labels, of equal pictures under several, and about the largest.
+        copies: how many of the flagged have copies under other labels.
         odd: how many samples have an anomaly score of at least .5.
         suspects: the first of the flagged, most suspicious first.
         nearest: where none is flagged or it cannot tell, the samples that come nearest to it.
-        confusions: (given, suggested, how often) among the flagged.
+        confusions: (given, suggested, how often) among the flagged, where a label is suggested.
         signals, base, fitted: see `applications.mislabels`.
         classes, anomalies, duplicates: findings; `groups`, `conflicts` count all of them.
         class_names: for choosing another label.
@@ -151,6 +154,7 @@ class DebugReport:
     cannot_tell: str = ""
     certain: int = 0
     most: int = 0
+    copies: int = 0
 
 
 def debug_html(report: DebugReport) -> str:
@@ -162,7 +166,7 @@ def debug_html(report: DebugReport) -> str:
         report=report,
         strongest=max(strongest, 1e-9),
         given=_counted(one.sample.label for one in report.suspects),
-        wanted=_counted(one.suggested for one in report.suspects),
+        wanted=_counted(one.suggested for one in report.suspects if one.suggests),
         probability=probability,
         signed=signed,
         largest=max((signal_size(row) for row in report.signals), default=1.0) or 1.0,
@@ -237,7 +241,8 @@ def debug_page(
     maker = _Tiles(run, result, parts)
     suspects = result.suspects(threshold)
     names = result.samples.class_names
-    labels, other, advised = result.samples.labels, result.mislabels.suggested, result.advised(threshold)
+    labels, other, advised = result.samples.labels, result.suggested(threshold), result.advised(threshold)
+    changed = suspects[other[suspects] != labels[suspects]]
     ranking = result.ranking() if not len(suspects) or result.expected is None else suspects
     nearest = ranking[~result.flagged(threshold)[ranking]]
     labels_of = "decisions.csv, once you have edited it" if "decisions.csv" in how else "the suggested labels"
@@ -253,10 +258,11 @@ def debug_page(
         cannot_tell=result.mislabels.cannot_tell,
         certain=result.certainly_wrong,
         most=result.most_wrong,
+        copies=int(result.duplicates.conflict[suspects].sum()),
         odd=int((result.anomalies.score >= 0.5).sum()),
         suspects=tuple(_suspect(result, maker, row, int(advised[row])) for row in suspects[:top].tolist()),
         nearest=maker.tiles(nearest[:NEAREST], result.mislabels.score),
-        confusions=confusions([names[c] for c in labels[suspects]], [names[c] for c in other[suspects]]),
+        confusions=confusions([names[c] for c in labels[changed]], [names[c] for c in other[changed]]),
         signals=_signals(result, threshold),
         base=float(result.mislabels.base),
         fitted=result.mislabels.fitted,
@@ -270,7 +276,7 @@ def debug_page(
         no_command=why,
         unsure=unsure,
         next_steps=(
-            *([NextStep(review, "write decisions.csv with suggestions to edit")] if review else []),
+            *([NextStep(review, "write decisions.csv to edit")] if review else []),
             *([NextStep(how, f"train again with {labels_of}")] if how else []),
         ),
     )
@@ -312,9 +318,10 @@ def _first(scores: np.ndarray, most: int, least: float) -> list[int]:
 
 def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspect:
 
-    samples, wrong = result.samples, result.mislabels
+    samples, wrong, conflict = result.samples, result.mislabels, bool(result.duplicates.conflict[row])
+    suggests = advised != DROP and not wrong.cannot_tell
     cards = []
-    for other, share in result.witnesses(row, FIVE):
+    for other, share in result.witnesses(row, FIVE) if suggests or not conflict else []:
         found = maker.evidence(other)
         label = samples.class_names[int(samples.labels[other])]
         cards.append(
@@ -327,7 +334,8 @@ def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspec
         contributions=tuple(Contribution(name, float(part[row])) for name, part in wrong.contributions.items()),
         exemplars=tuple(cards),
         decision="drop" if advised == DROP else "keep" if advised == samples.labels[row] else "relabel",
-        conflict=bool(result.duplicates.conflict[row]),
+        conflict=conflict,
+        suggests=suggests,
     )
 
 
