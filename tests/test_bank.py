@@ -18,6 +18,8 @@ from provnet.answers.explanation import Explanation
 from provnet.api.estimator import _probabilities
 from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.image import BYTES
+from provnet.data.open import open_data
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.keys import unit
 from provnet.models.keys import features_of
@@ -25,6 +27,7 @@ from provnet.runs import bank
 from provnet.runs.run import Run, read_run, write_run
 from tests.banked import BASE, CLASSES, LAST, MORE, RUNS, banked_run, ids, pieces, vectors
 from tests.counts import count, grows
+from tests.data.made import noise, write_folder
 
 KINDS = st.sampled_from(sorted(RUNS))
 
@@ -204,3 +207,17 @@ def test_the_losses_of_an_added_sample_are_minus_one_and_an_erased_one_has_none(
     assert old is not None and again.history is not None
     assert np.array_equal(again.history[:, :11], np.delete(old, 2, axis=1))
     assert (again.history[:, 11:] == -1).all()
+
+
+def test_known_bytes_decoded_by_other_rules_are_refused_with_the_options_of_training(tmp_path: Path) -> None:
+    """One file would be two samples."""
+    for i, name in enumerate("abc"):
+        see_through = np.dstack([noise((6, 6, 3), i), np.full((6, 6), 90, np.uint8)])
+        write_folder(tmp_path, {f"{name}/{i}.png": see_through})
+    run = banked_run(open_data(tmp_path), scale=BYTES)
+    write_folder(tmp_path, {"a/new.png": noise((6, 6, 3), 9)})
+    words = r"\(3 of 4 samples\); open them .* background='white' instead of .*'black'"
+    for skip in (False, True):
+        with pytest.raises(UsageError, match=words):
+            bank.add(run, open_data(tmp_path, background="black"), skip_known=skip)
+    assert len(bank.add(run, open_data(tmp_path), skip_known=True).samples) == 4

@@ -78,8 +78,9 @@ class DecisionBook:
         if self._unreadable:
             return f"{FILE}.json cannot be read: new decisions are kept only until provnet app ends. Export them."
         aside = ", ".join(self.keeping.aside(FILE))
-        advice = f"decide again, or copy the rows that are whole to {FILE}.json; then remove it"
-        return f"Damaged decisions were set aside as {aside} and are not used: {advice}." if aside else ""
+        advice = f"decide again what is missing, or copy the rows that are whole to {FILE}.json; then remove it"
+        used = f"Decisions in use: {len(self.choices):,}; {advice}"
+        return f"Damaged decisions were set aside as {aside}. {used}." if aside else ""
 
     def refresh(self) -> None:
         """Take over what another app of this run has kept since."""

@@ -132,6 +132,7 @@ def test_a_damaged_file_is_set_aside_and_told(own: Served, caplog: pytest.LogCap
         kept(own).write_bytes(b"{")  # while the app runs: what it knows is written again
         assert decided(live) == {0: "keep"} and len(rows(own)) == 1
         assert len(list(kept(own).parent.glob("decisions.json.damaged-*"))) == 2
+        assert "Decisions in use: 1; decide again what is missing" in live.get("/run/state").json()["decisions"]
     assert book_of(own).trouble, "as long as they are there"
 
 

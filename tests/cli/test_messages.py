@@ -164,7 +164,22 @@ def test_garbage_in_place_of_a_port_is_refused_where_processes_meet(
         assert (found.code, "MASTER_PORT" in found.last_line) == (2, True)
 
 
-@pytest.mark.parametrize("width", ["0", "-3", "wide", ""])
+@pytest.mark.parametrize(("name", "count"), [("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")])
+def test_the_number_of_a_process_that_is_none_of_them_is_refused_before_data_are_read(
+    name: str, count: str, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad" / "a").mkdir(parents=True)
+    (tmp_path / "bad" / "a" / "1.png").write_bytes(b"none")
+    monkeypatch.setenv(name, "5")
+    monkeypatch.setenv(count, "2")
+    found = call("train", tmp_path / "bad", "--out", tmp_path / "run", *FAST)
+    assert found.code == 2
+    assert f"the environment variable {name} must be a whole number from 0 to 1 ({count} less one)" in found.last_line
+    monkeypatch.setenv(count, "x")
+    assert f"the environment variable {count}" in call("train", tmp_path / "bad", "--out", tmp_path / "run").last_line
+
+
+@pytest.mark.parametrize("width", ["0", "1", "19", "0" * 5_000 + "1", "-3", "wide", ""])
 def test_a_width_that_is_none_is_ignored(width: str, run: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", width)
     assert call("info", "nowhere").err == "error: no run at nowhere: there is no such folder\n"

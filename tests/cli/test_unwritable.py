@@ -9,7 +9,7 @@ import pytest
 
 from provnet.base.atomic import refuse_unwritable
 from provnet.base.errors import DiskError
-from tests.bad.made import plain_user
+from tests.bad.made import plain_user, small_files
 
 from .conftest import Call
 
@@ -99,3 +99,11 @@ def test_an_output_below_a_file_is_refused_before_long_work(
     found = call(command, tmp_path / "run", *asked, "--out", tmp_path / "file" / "x")
     assert found.code == 2
     assert f"{tmp_path / 'file'} is a file, not a folder" in found.last_line
+
+
+def test_a_full_disk_leaves_nothing_behind(run: Path, tmp_path: Path, call: Call) -> None:
+    for command, place in (("debug", ["--out", "looked"]), ("explain", ["test:0", "--log", "made.jsonl"])):
+        with small_files(200):
+            found = call(command, run, *place[:-1], tmp_path / place[-1])
+        assert (found.code, place[-1] in found.last_line) == (4, True)
+        assert list(tmp_path.iterdir()) == []

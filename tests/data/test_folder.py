@@ -220,17 +220,84 @@ LAYOUTS = {
     "YOLO layout": ("images/train/1.png", "labels/train/1.txt", "data.yaml"),
     "YOLO layout by split": ("train/images/1.png", "train/labels/1.txt", "valid/images/2.png", "valid/labels/2.txt"),
     "segmentation set (masks": ("images/1.png", "masks/1.png"),
+    "detection set in the Pascal VOC layout (JPEGImages/, Annotations/) in VOCdevkit/VOC2007/": (
+        "VOCdevkit/VOC2007/JPEGImages/1.png",
+        "VOCdevkit/VOC2007/Annotations/1.xml",
+    ),
+    "boxes as XML (*.xml beside the pictures) in test/": ("train/1.png", "train/1.xml", "test/2.png", "test/2.xml"),
+    "YOLO layout (*.txt beside the pictures) in test/": ("train/1.png", "test/2.png", "test/2.txt"),
+    "boxes as XML (annotations/*.xml beside images/)": ("images/1.png", "annotations/1.xml"),
+    "YOLO layout (Labels/*.txt beside Images/)": ("Images/1.png", "Labels/1.txt"),
+    "YOLO layout (label/*.txt beside image/)": ("image/train/1.png", "label/train/1.txt"),
+    "segmentation set (Masks/*.png beside Images/)": ("Images/1.png", "Masks/1.png"),
+    "CamVid layout (TRAINANNOT/ beside TRAIN/)": ("TRAIN/1.png", "TRAINANNOT/1.png"),
+    **{
+        f"segmentation set ({masks}/*.png beside {images}/)": (f"{images}/{a}.png", f"{masks}/{b}.png")
+        for images, masks, a, b in (
+            ("img", "mask", "1", "1"),
+            ("image", "label", "1", "1"),
+            ("imgs", "gt", "1", "1"),
+            ("pictures", "segmentation", "1", "1_mask"),
+            ("leftImg8bit", "gtFine", "train/ulm/1_leftImg8bit", "train/ulm/1_gtFine_labelIds"),
+            ("701_StillsRaw_full", "LabeledApproved_full", "01TP_1", "01TP_1_L"),
+        )
+    },
 }
+BOXES = {"xml": b"<annotation><object><name>a</name></object></annotation>", "txt": b"0 0.5 0.5 0.25 1\n3 0 0 1 1e-2\n"}
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_sets_of_masks_and_boxes_are_refused_by_name(name: str, tmp_path: Path) -> None:
     """Their folders would become classes: pictures would be told from masks."""
-    files = {each: noise((6, 5), i) if each.endswith("png") else b"{}" for i, each in enumerate(LAYOUTS[name])}
+    given = enumerate(LAYOUTS[name])
+    files = {each: noise((6, 5), i) if each.endswith("png") else BOXES.get(each[-3:], b"{}") for i, each in given}
     root = write_folder(tmp_path, files)
     words = re.escape(name.split(" without", maxsplit=1)[0].split(" by split", maxsplit=1)[0])
     with pytest.raises(UsageError, match=f"{words}.*; provnet trains classifiers, on pictures with one label each"):
         open_data(root)
+
+
+CLASSES = {
+    "names of pictures and labels": ("images/1.png", "labels/2.jpg"),
+    "images and masks as classes": ("images/1.png", "masks/2.jpg"),
+    "worn or not": ("mask/1.png", "no_mask/1.png"),
+    "numbered alike": ("gt/1.png", "suv/1.png"),
+    "a bus and a train": ("train/1.png", "bus/1.png"),
+    "formats": ("JPEGImages/1.jpg", "PNGImages/1.png"),
+    "photographs and drawings": ("photo/1.jpg", "sketch/1.png"),
+    "captions": ("train/a.png", "train/a.txt", "bus/b.png"),
+    "boxes of classes": ("cat/1.png", "cat/1.xml", "dog/2.png", "dog/2.xml"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*left out, not pictures")
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_are_not_taken_for_masks_and_boxes(name: str, tmp_path: Path) -> None:
+    files = {each: b"a red bus" if each.endswith("txt") else BOXES["xml"] for each in CLASSES[name]}
+    shown = {each: noise((6, 5), i) for i, each in enumerate(files) if each.endswith(("png", "jpg"))}
+    data = open_data(write_folder(tmp_path, files | shown))
+    assert data.class_names == tuple(sorted({each.split("/")[0] for each in files}))
+
+
+def test_pictures_of_a_set_of_masks_or_boxes_are_refused_alone(tmp_path: Path) -> None:
+    """One folder around them would not make them classes."""
+    write_folder(tmp_path, pictures("a/train/1.png", "a/trainannot/1.png", "b/JPEGImages/1.png"))
+    write_folder(tmp_path, {"b/Annotations/1.xml": BOXES["xml"], "c/train/1.png": noise((6, 5)), "c/labels/1": b""})
+    for part, words in (("a/train", "CamVid"), ("b/JPEGImages", "Pascal VOC")):
+        with pytest.raises(UsageError, match=rf"pictures of a \w+ set in the {words} layout .* cut those out first"):
+            open_data(tmp_path / part)
+    with pytest.raises(UsageError, match="one folder of any name around them will do"):
+        open_data(tmp_path / "c/train")
+
+
+def test_annotations_of_coco_are_named_where_they_are_given_as_data(tmp_path: Path) -> None:
+    place = tmp_path / "instances_train.json"
+    place.write_text('{"images": [{"file_name": "a.jpg", "id": 1}], "annotations": []}')
+    with pytest.raises(UsageError, match=r"instances_train\.json: annotations of .* in the COCO layout; .*CSV"):
+        open_data(place)
+    place.write_text('{"runs": 1}')
+    with pytest.raises(UsageError, match="not a data set"):
+        open_data(place)
 
 
 def test_class_folders_with_boxes_beside_them_are_no_set_of_boxes(tmp_path: Path) -> None:

@@ -164,3 +164,18 @@ def test_concurrent_writers_keep_one_chain(tmp_path):
     records = [json.loads(line) for line in path.read_text().splitlines()]
     for name in range(3):
         assert [r["number"] for r in records if r["writer"] == name] == list(range(times))
+
+
+def test_a_log_taken_away_while_its_writer_waits_is_begun_again(log, monkeypatch):
+    """As by another process that made the file and could not write its first line."""
+    real, waited = fcntl.flock, []
+
+    def lock(number, mode):
+        if not waited:
+            waited.append(mode)
+            log.unlink()
+        real(number, mode)
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    append_decision(log, {"input": "x"})
+    assert verify_chain(log) == 1

@@ -29,6 +29,15 @@ def test_write_bytes_makes_the_folders_it_needs(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b" / "file").read_bytes() == b"x"
 
 
+def test_a_full_disk_leaves_no_folder_that_was_made_for_the_file(tmp_path: Path) -> None:
+    for step in range(4):
+        with pytest.MonkeyPatch.context() as patch:
+            Faults(patch, at=step, errno=errno.ENOSPC)
+            with pytest.raises(DiskError, match="disk full"):
+                atomic.write_bytes(tmp_path / "a" / "b" / "file", b"x")
+        assert names(tmp_path) == []
+
+
 def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     for name in ("write", "fsync", "replace"):
@@ -119,7 +128,7 @@ def test_sweep_leaves_a_temporary_that_is_being_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "kind", "code", "words"),
     [
-        (errno.ENOSPC, DiskError, 4, r"disk full writing .*: needs 0\.0 MB, [\d,.]+ MB free"),
+        (errno.ENOSPC, DiskError, 4, r"disk full writing .*: needs 3 B, [\d,.]+ [kMG]B free"),
         (errno.EDQUOT, DiskError, 4, "disk full"),
         (errno.EFBIG, DiskError, 4, "disk full"),
         (errno.EIO, DiskError, 4, "cannot write"),

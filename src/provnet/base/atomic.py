@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from provnet.base.errors import DiskError, ProvnetError, UsageError
+from provnet.base.files import file_size
 
 Content = bytes | Callable[[Path], None]
 
@@ -88,13 +89,23 @@ def temporary_name(goal: Path) -> Path:
 @contextlib.contextmanager
 def _temporary(goal: Path) -> Iterator[Path]:
     """A temporary name that is gone at the end, whatever happened."""
-    goal.parent.mkdir(parents=True, exist_ok=True)
+    made = [folder for folder in goal.parents if not folder.exists()]
     temp = temporary_name(goal)
     with in_use(temp):
         try:
+            goal.parent.mkdir(parents=True, exist_ok=True)
             yield temp
         finally:
             remove(temp)
+            if not os.path.lexists(goal):
+                _remove_empty(made)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove folders, inner ones first, as far as they are empty."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 @contextlib.contextmanager
@@ -199,7 +210,7 @@ def explain_disk(path: Path, needs: int) -> Iterator[None]:
         if code is None:
             raise
         if code in _FULL:
-            figures = f"needs {_mb(needs)} MB, {_free(path)} MB free"
+            figures = f"needs {file_size(needs)}, {_free(path)} free"
             raise DiskError(f"disk full writing {path}: {figures}; make room or choose another folder") from error
         reason = os.strerror(code)
         if code in _FORBIDDEN:
@@ -237,11 +248,7 @@ def _errno(error: Exception) -> int | None:
 
 def _free(path: Path) -> str:
     there = next(p for p in (path, *path.absolute().parents) if p.exists())
-    return _mb(shutil.disk_usage(there).free)
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.1f}"
+    return file_size(shutil.disk_usage(there).free)
 
 
 _IN_USE: set[str] = set()

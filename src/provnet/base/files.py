@@ -88,6 +88,18 @@ def brief(name: str) -> str:
     return text if len(text) <= _BRIEF else f"{text[: _BRIEF - 31]}…{text[-30:]}"
 
 
+def file_size(number: int) -> str:
+    """A number of bytes in the unit that fits.
+
+    >>> file_size(812), file_size(20_480), file_size(8_808_038), file_size(51_300_000_000)
+    ('812 B', '20.5 kB', '8.8 MB', '51.3 GB')
+    """
+    if number < 1000:
+        return f"{number} B"
+    unit, name = next((unit, name) for unit, name in _UNITS if number >= unit)
+    return f"{number / unit:,.1f} {name}"
+
+
 def check_memory(needed: int, what: str) -> None:
     """Refuse a job whose pictures would not fit into the memory that is free."""
     free = _free_memory()
@@ -119,6 +131,7 @@ def _free_memory() -> int | None:
 
 
 _BRIEF = 100  # characters
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _REASONS = {
     errno.ENOENT: "it is not there, or vanished meanwhile",
     errno.EACCES: "permission denied",

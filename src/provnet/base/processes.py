@@ -30,22 +30,25 @@ def local_world_size(usual: int) -> int:
 
 
 def check_environment(*, several: bool) -> None:
-    """Refuse what cannot be a number of a process, or of the port where `several` meet, before Lightning reads it."""
+    """Refuse what cannot be a number of a process, or of the port where `several` meet: they would wait for ever."""
     for name in RANKS:
         _number(name, 0)
     for name in COUNTS:
         _number(name, 1, least=1)
+    for name, count in (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE")):
+        if name in os.environ and count in os.environ:
+            _number(name, 0, most=_number(count, 1, least=1) - 1, why=f" ({count} less one)")
     if several:
         _number("MASTER_PORT", 0, most=65_535)
 
 
-def _number(name: str, usual: int, *, least: int = 0, most: int = 1_000_000) -> int:
+def _number(name: str, usual: int, *, least: int = 0, most: int = 1_000_000, why: str = "") -> int:
     given = os.environ.get(name)
     if given is None:
         return usual
     if not (given.isascii() and given.isdigit() and len(given) < 20 and least <= int(given) <= most):
         raise UsageError(
-            f"the environment variable {name} must be a whole number from {least} to {most:,}, got {given!r:.80}; "
+            f"the environment variable {name} must be a whole number from {least} to {most:,}{why}, got {given!r:.80}; "
             "torchrun sets it, so unset it where you start one process"
         )
     return int(given)

@@ -156,9 +156,12 @@ def _make_encodable() -> None:
 
 
 def _drop_width() -> None:
-    """COLUMNS says how wide a terminal is; 0 and what is no number would leave no room for any text."""
+    """COLUMNS says how wide a terminal is; below NARROWEST, and what is no number, leaves no room for any text."""
     given = os.environ.get("COLUMNS")
-    if given is not None and not (given.isascii() and given.isdigit() and 0 < len(given.lstrip("0")) < 6):
+    if given is None:
+        return
+    digits = given.lstrip("0") if given.isascii() and given.isdigit() else ""
+    if not (0 < len(digits) < 6 and int(digits) >= NARROWEST):
         del os.environ["COLUMNS"]
 
 
@@ -186,6 +189,7 @@ def _flushed(code: int) -> int:
     return code
 
 
+NARROWEST = 20  # characters that COLUMNS may say
 INTERRUPTED = 130
 MAKING = ("demo", "train", "reproduce")  # commands that make networks of their own
 PIPE_CLOSED = 141  # as of a program that the closed pipe ends

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.base.errors import DiskError, UsageError
+from provnet.base.errors import UsageError
 from provnet.base.files import brief
 from provnet.base.options import Debug
 from provnet.cli.again import path_word
@@ -95,7 +95,8 @@ def debug(asked: Debug) -> None:
         ),
         **to_edit,  # last: once it is there the command is not repeated, as it may hold edits
     }
-    _write(asked.out, files, asked.run, [asked.data, None if loaded.config.data is None else loaded.config.data.source])
+    inputs = [asked.data, None if loaded.config.data is None else loaded.config.data.source]
+    write_outputs({asked.out / name: content for name, content in files.items()}, [asked.run], inputs)
     summary = _summary(result, asked.threshold, found.kept)
     summary["corrected_left_out"] = sum(count for count, _ in corrected.left_out)
     what, rest = ("leaves out", "on it") if corrected.is_manifest else ("drops", "with it")
@@ -133,15 +134,6 @@ def _warn_of_edits(*, passed_over: bool, why: str) -> None:
         note(f"the suggested command takes {CORRECTED} alone, without what you change in {DECISIONS}", "warning")
     if why:
         note(f"{DECISIONS} cannot keep all of them out: {why}", "warning")
-
-
-def _write(out: Path, files: dict[str, bytes], run: Path, inputs: list[str | None]) -> None:
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DiskError(f"cannot make the folder {out}: {error.strerror}") from None
-    write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
 
 
 def _reviewed(

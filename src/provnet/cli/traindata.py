@@ -17,7 +17,7 @@ from provnet.base.atomic import refuse_unwritable
 from provnet.base.errors import DataError, UsageError, one_of
 from provnet.base.files import brief, read_file
 from provnet.base.options import DECISIONS, SUBSET, DataOptions, RunOptions, SubsetOptions, Train, parse_size
-from provnet.base.processes import world_size
+from provnet.base.processes import check_environment, world_size
 from provnet.base.stats import wilson
 from provnet.cli.again import path_word
 from provnet.cli.output import interval_cells, is_first_process, note, say, show
@@ -45,6 +45,7 @@ from provnet.training.subset import IndexSubset
 
 def check_early(asked: Train) -> None:
     """Refuse what is wrong whatever the data are, before hours of reading pictures."""
+    check_environment(several=asked.where.devices > 1 or world_size() > 1)
     one_of("network", asked.network.network, tuple(NETWORKS))
     one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
     one_of("device", asked.where.device, DEVICES)

@@ -31,6 +31,7 @@ from provnet.data.sources.binary import (
 )
 from provnet.data.sources.folder import folder_has_test, open_folder
 from provnet.data.sources.known import NAMES, data_folder, locate, open_digits, open_embedded
+from provnet.data.sources.layouts import refuse_coco
 from provnet.data.sources.manifest import open_manifest
 
 ARRAYS_ONLY = (
@@ -222,6 +223,7 @@ def detect(path: Path) -> tuple[str, Path]:
         folder = find_idx(path.parent)
         if folder is not None:
             return "idx", folder
+    refuse_coco(path, start)
     is_text = b"\x00" not in start and sniff(start) is None
     if path.suffix.lower() == ".csv" or (is_text and path.suffix.lower() in (".txt", "")):
         return "csv", path

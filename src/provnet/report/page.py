@@ -16,6 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from provnet.base.errors import UsageError
+from provnet.base.files import file_size
 from provnet.report import pictures, text
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import carried
@@ -101,7 +102,7 @@ def _environment() -> jinja2.Environment:
         exact=_exact,
         percent=text.percent,
         seconds=text.seconds,
-        size=text.size,
+        size=file_size,
         width=text.width,
     )
     environment.tests["small"] = pictures.is_small

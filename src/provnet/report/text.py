@@ -73,17 +73,6 @@ def seconds(value: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def size(number: int) -> str:
-    """Write a number of bytes.
-
-    >>> size(812), size(20480), size(8_808_038)
-    ('812 B', '20.5 kB', '8.8 MB')
-    """
-    if number < 1000:
-        return f"{number} B"
-    return f"{number / 1e3:.1f} kB" if number < 1e6 else f"{number / 1e6:.1f} MB"
-
-
 def _shown(character: str) -> str:
     code = ord(character)
     if code < 0x20 or code == 0x7F:

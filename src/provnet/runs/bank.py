@@ -18,6 +18,7 @@ from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, shown
 from provnet.base.progress import progress_bar
+from provnet.data.compare import decoding_advice
 from provnet.data.dataset import ImageData, image_data, refuse_changed
 from provnet.data.modalities.image import BYTES
 from provnet.data.select import data_name, free_ids, together, with_classes
@@ -33,11 +34,12 @@ def newcomers(run: Run, data: ImageData, *, skip_known: bool = False) -> ImageDa
     """The samples of `data` that can be added to a run, with its class numbers; what does not fit it is refused.
 
     A sample whose pixels the run has is refused by name, or left out with `skip_known`; so is the second of two equal
-    ones.
+    ones. Bytes that the run has, decoded to other pixels, are always refused: the data were opened by other rules.
     """
     _check_values(run, data)
     named = with_classes(data, run.samples.class_names)
     _refuse_untrained(run, named)
+    _refuse_decoded(run, named)
     fresh = _unknown(run.samples, named, skip_known=skip_known)
     if len(run.samples) + len(fresh) > SAMPLES:
         raise UsageError(f"a run holds at most {SAMPLES:,} samples, these would be {len(run.samples) + len(fresh):,}")
@@ -73,6 +75,20 @@ def _refuse_untrained(run: Run, data: ImageData) -> None:
     if len(found):
         name = brief(data.class_names[int(data.samples.labels[found[0]])])
         raise UsageError(f'class "{name}" had no samples in training: the run cannot tell it from others; train again')
+
+
+def _refuse_decoded(run: Run, data: ImageData) -> None:
+    """Refuse samples whose bytes the run has, but not their pixels: one file would be two samples."""
+    pixels = {row.tobytes() for row in run.samples.pixel_sha256}
+    owners = {row.tobytes(): name for name, row in zip(run.samples.sample_ids, run.samples.sha256, strict=True)}
+    pairs = zip(data.samples.sha256, data.samples.pixel_sha256, strict=True)
+    found = [i for i, (raw, seen) in enumerate(pairs) if raw.tobytes() in owners and seen.tobytes() not in pixels]
+    if found:
+        name, owner = data.samples.sample_ids[found[0]], owners[data.samples.sha256[found[0]].tobytes()]
+        raise UsageError(
+            f'"{shown(name)}" has the bytes of "{shown(owner)}", which is in the run, decoded to other pixels '
+            f"({len(found):,} of {len(data):,} samples); {decoding_advice(run.config.data, data.spec)}"
+        )
 
 
 def _unknown(samples: SampleTable, data: ImageData, *, skip_known: bool) -> ImageData:
@@ -150,7 +166,8 @@ def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
 def add(run: Run | Fitted, data: ImageData, *, skip_known: bool = False, progress: bool = False) -> Run:
     """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
 
-    Pixels that are in the bank already are refused by name, or left out with `skip_known`. An id that is taken gets
+    Pixels that are in the bank already are refused by name, or left out with `skip_known`; known bytes that were
+    decoded to other pixels are refused. An id that is taken gets
     the name of the data in front. The losses of an added sample are -1: it was in no epoch.
 
     >>> from provnet.training.config import train_config

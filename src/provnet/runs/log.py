@@ -40,15 +40,27 @@ def append_decisions(path: str | Path, records: Iterable[Mapping[str, Any]]) -> 
     (2, 2)
     """
     bodies = [_checked(record) for record in records]
+    is_new = not os.path.lexists(path)
     with _locked(Path(path), write=True) as file:
-        _, previous = _walk(file, Path(path))
-        hashes: list[str] = []
-        lines: list[bytes] = []
-        for body in bodies:
-            previous, line = _sealed(body, previous)
-            hashes.append(previous)
-            lines.append(line)
-        _append(file, b"".join(lines), Path(path))
+        if not _is_gone(file, Path(path)):
+            try:
+                return _appended(file, bodies, Path(path))
+            except DiskError:
+                if is_new and os.fstat(file.fileno()).st_size == 0:
+                    Path(path).unlink()
+                raise
+    return append_decisions(path, bodies)
+
+
+def _appended(file: BinaryIO, bodies: Iterable[Mapping[str, Any]], path: Path) -> list[str]:
+    _, previous = _walk(file, path)
+    hashes: list[str] = []
+    lines: list[bytes] = []
+    for body in bodies:
+        previous, line = _sealed(body, previous)
+        hashes.append(previous)
+        lines.append(line)
+    _append(file, b"".join(lines), path)
     return hashes
 
 
@@ -127,6 +139,14 @@ def _locked(path: Path, *, write: bool) -> Iterator[BinaryIO]:
     with os.fdopen(number, "r+b" if write else "rb") as file:
         fcntl.flock(number, fcntl.LOCK_EX if write else fcntl.LOCK_SH)  # released when the file is closed
         yield file
+
+
+def _is_gone(file: BinaryIO, path: Path) -> bool:
+    """Whether the name of an open file was taken away, as by a process that could not write the first line."""
+    try:
+        return not os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return True
 
 
 def _append(file: BinaryIO, data: bytes, path: Path) -> None:

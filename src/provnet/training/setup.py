@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
+from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
 from provnet.data.dataset import ImageData
@@ -257,7 +258,7 @@ def check_disk(folder: Path, parameters: int, n: int, epochs: int) -> None:
     free = shutil.disk_usage(there).free
     if need > free:
         raise DiskError(
-            f"{folder} needs about {need / 2**20:.0f} MB for the model and its checkpoints, {free / 2**20:.0f} MB free"
+            f"{folder} needs about {file_size(need)} for the model and its checkpoints, {file_size(free)} free"
         )
 
 

@@ -26,7 +26,7 @@ from provnet.data.assemble import Opened, evenly
 from provnet.data.cache import Picture, PictureCache, open_cache, read_stamped
 from provnet.data.modalities.image import decode_frame, sniff
 from provnet.data.rules import DecodeRule, OpenOptions, check_names, class_order, warn_alike
-from provnet.data.sources.layouts import refuse_layout
+from provnet.data.sources.layouts import refuse_layout, refuse_part
 from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
 
 
@@ -467,6 +467,7 @@ def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Wal
         return
     looked = f"looked for {', '.join(ENDINGS)} in one folder a class"
     if not has_classes and loose_pictures(root):
+        refuse_part(root)
         raise UsageError(
             f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png; "
             "where no label is asked for, one folder of any name around them will do"
