@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 import provnet
+from provnet.base.atomic import write_bytes
 from provnet.cli.debug import _summary
 from provnet.runs.data import Kept
 from tests.cli.conftest import CLASSES, PER_CLASS, Call
@@ -195,7 +196,7 @@ def test_a_review_that_was_killed_is_done_again(
     def killed(path: Path, content: bytes) -> None:
         if path.name == "report.html":
             raise KeyboardInterrupt
-        path.write_bytes(content)
+        write_bytes(path, content)
 
     with monkeypatch.context() as patch:
         patch.setattr("provnet.cli.targets.write_bytes", killed)
