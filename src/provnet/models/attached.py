@@ -1,0 +1,215 @@
+"""AttachedNet: a provenance network around a finished or foreign model, whose weights are its owner's.
+
+The class scores are the model's own, bit for bit, in one forward pass. Samples are compared by the features that a tap
+reads; a few more than 512 of them are projected on 128 fixed orthogonal directions. Nothing here has parameters.
+
+Letters: B batch, C classes, D features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from provnet.base.batches import keyed_generator
+from provnet.base.errors import IntegrityError, UsageError
+from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.index_map import IndexMap
+from provnet.heads.support import Support, looks_of
+from provnet.models.backbones import only_asked
+from provnet.models.network import NARROW_KEY, WIDEST_KEY, IndexTrunk, ProvenanceNet, ProvenanceOutput
+from provnet.models.tap import Tap
+
+SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
+Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
+_PASS = threading.Lock()  # hooks are the model's: two passes at once would read each other's features
+
+
+class Prepare(nn.Module):
+    """From stored samples to the model's input: one deterministic function of each sample.
+
+    By default pictures become float32 in 0..1 and everything else stays as it is. What is of another type than the
+    stored samples is taken as the model's own input, and goes through as it is.
+
+    >>> Prepare(torch.uint8, 255.0)(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8)).tolist()
+    [[[[1.0]]]]
+    """
+
+    def __init__(self, stored: torch.dtype, scale: float, transform: Transform | None = None) -> None:
+        super().__init__()
+        self.stored, self.scale, self.transform = stored, scale, transform
+
+    def forward(self, inputs: Any) -> Any:
+        """(B, ...) stored -> what the model takes."""
+        if not isinstance(inputs, Tensor) or inputs.dtype != self.stored:
+            return inputs
+        if self.transform is None:
+            return inputs.float() / self.scale if self.scale != 1 else inputs
+        return moved(stacked([self.transform(one) for one in inputs.cpu()]), inputs.device)
+
+
+def stacked(inputs: list[Any]) -> Any:
+    """Inputs of single samples as one batch; samples of different shapes are refused.
+
+    >>> stacked([{"a": torch.zeros(2)}, {"a": torch.ones(2)}])["a"].shape
+    torch.Size([2, 2])
+    """
+    first = inputs[0]
+    if isinstance(first, Mapping):
+        return {name: stacked([one[name] for one in inputs]) for name in first}
+    tensors = [one if isinstance(one, Tensor) else torch.as_tensor(one) for one in inputs]
+    if len({one.shape for one in tensors}) > 1:
+        shapes = ", ".join(sorted({str(tuple(one.shape)) for one in tensors})[:3])
+        raise UsageError(f"transform= gives samples of different shapes ({shapes}); all must have one")
+    return torch.stack(tensors)
+
+
+def moved(inputs: Any, device: torch.device | str) -> Any:
+    """A tensor, or tensors by name, on a device."""
+    if isinstance(inputs, Mapping):
+        return {name: one.to(device) for name, one in inputs.items()}
+    return inputs.to(device)
+
+
+class Projection(nn.Module):
+    """(B, D) -> (B, width): on fixed orthogonal directions, the same for every model of this width.
+
+    >>> Projection(600, 4)(torch.zeros(2, 600)).shape
+    torch.Size([2, 4])
+    """
+
+    weight: Tensor
+
+    def __init__(self, features: int, width: int) -> None:
+        super().__init__()
+        drawn = torch.randn(features, width, dtype=torch.float64, generator=keyed_generator(features, width, 7))
+        self.register_buffer("weight", torch.linalg.qr(drawn).Q.t().float().contiguous())
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Products of its own precision, whatever autocast says."""
+        with torch.autocast(features.device.type, enabled=False):
+            return F.linear(features, self.weight.to(features.dtype))
+
+
+def index_trunk(features: int) -> tuple[IndexTrunk, int]:
+    """What leads from features to keys, and their width.
+
+    >>> index_trunk(512)[1], index_trunk(2048)[1]
+    (512, 128)
+    """
+    if features <= WIDEST_KEY:
+        return IndexTrunk(nn.Identity()), features
+    return IndexTrunk(Projection(features, NARROW_KEY)), NARROW_KEY
+
+
+class AttachedNet(ProvenanceNet):
+    """Somebody's model with a tap and a head of keys. The model itself is never written, copied or changed.
+
+    While one of its passes lasts the model is in evaluation mode; then it is as it was before.
+    """
+
+    index_head: ExemplarHead
+
+    def __init__(
+        self, tap: Tap, features: int, index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
+    ) -> None:
+        trunk, width = index_trunk(features)
+        super().__init__(
+            normalise=prepare,  # type: ignore[arg-type]
+            backbone=tap.model,
+            task_head=nn.Identity(),  # the model's own
+            index_trunk=trunk,
+            index_head=ExemplarHead(width, index_map, conditional=conditional, scale=SCALE),
+            index_map=index_map,
+            support=Support(index_map.classes, features),
+        )
+        self.tap = tap
+        self.has_empty = self.has_empty and conditional
+        self._weights: tuple[str, tuple[int, ...]] | None = None
+
+    def freeze(self, sha256: str | None = None) -> str:
+        """From here on the model must have the weights of now; their SHA-256."""
+        found = sha256 or weights_sha256(self.tap.model)
+        self._weights = found, _versions(self.tap.model)
+        return found
+
+    def train(self, mode: bool = True) -> AttachedNet:
+        """The mode of all but the model, which is its owner's."""
+        self.training = mode
+        for name, part in self.named_children():
+            if name != "backbone":
+                part.train(mode)
+        return self
+
+    def forward(self, inputs: Any, classes: Tensor | None = None) -> ProvenanceOutput:
+        """Stored samples or the model's own inputs -> outputs."""
+        features, logits, looks = self._seen(inputs)
+        given = logits.argmax(1) if classes is None else classes
+        index_features = self.index_trunk(features, given)
+        return ProvenanceOutput(features, logits, given, index_features, None, looks)
+
+    def _seen(self, inputs: Any) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Features, class scores and looks: one pass of the model."""
+        self._same_weights()
+        device = next((one.device for one in self.tap.model.parameters()), torch.device("cpu"))
+        given = moved(self.normalise(inputs), device)
+        with _PASS, only_asked(self.tap.model):
+            taken = self.tap.read(given)
+        logits = taken.logits
+        if logits.shape[1] != self.index_map.classes:
+            raise UsageError(
+                f"the model gives {logits.shape[1]} class scores, the training samples have {self.index_map.classes}"
+            )
+        pictures = isinstance(given, Tensor) and given.ndim == 4 and given.is_floating_point()
+        looks = looks_of(given) if pictures else None
+        return taken.features.float(), self._without_empty(logits), looks
+
+    def _same_weights(self) -> None:
+        """Refuse a model that was trained on since: the keys are of the weights of then."""
+        if self._weights is None:
+            return
+        then, versions = self._weights
+        now = _versions(self.tap.model)
+        if now == versions:
+            return
+        if weights_sha256(self.tap.model) != then:
+            raise IntegrityError(
+                "the model's weights have changed since its samples were indexed: its keys are those of the weights of "
+                "then; load these again, or index the samples anew: provnet.index(model, data)"
+            )
+        self._weights = then, now
+
+
+def _versions(model: nn.Module) -> tuple[int, ...]:
+    """What changes whenever weights are written to; it costs nothing."""
+    return tuple(part for one in model.state_dict(keep_vars=True).values() for part in _version(one))
+
+
+def _version(value: Any) -> tuple[int, ...]:
+    return (id(value), value._version) if isinstance(value, Tensor) and not value.is_inference() else ()
+
+
+def weights_sha256(model: nn.Module) -> str:
+    """SHA-256 over the names, types, shapes and bytes of a model's weights and buffers.
+
+    >>> a, b = nn.Linear(2, 3), nn.Linear(2, 3)
+    >>> _ = b.load_state_dict(a.state_dict())
+    >>> weights_sha256(a) == weights_sha256(b), len(weights_sha256(a))
+    (True, 64)
+    """
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        if not isinstance(value, Tensor):
+            continue
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        flat = value.detach().contiguous().reshape(-1)
+        raw = flat.view(torch.uint8) if flat.numel() else flat.to(torch.uint8)
+        digest.update(np.ascontiguousarray(raw.cpu().numpy()).data)
+    return digest.hexdigest()
