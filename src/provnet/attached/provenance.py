@@ -190,6 +190,18 @@ class Provenance:
         """
         return IndexedSamples(self.data, self.prepare, augment)
 
+    def for_trainer(self, collator: Any = None, augment: Augment | None = None) -> dict[str, Any]:
+        """Arguments for a Hugging Face `Trainer`: train_dataset, data_collator (around yours) and callbacks."""
+        from provnet.attached.huggingface import trainer_arguments
+
+        return trainer_arguments(self, collator, augment)
+
+    def for_lightning(self) -> Any:
+        """A callback for a Lightning `Trainer`."""
+        from provnet.attached.lightning import ProvenanceCallback
+
+        return ProvenanceCallback(self)
+
     @torch.compiler.disable
     def loss(self, index: Any) -> Tensor:
         """The index loss of the batch that the model has just seen, times `weight`; () float32, on the model's device.
@@ -325,6 +337,8 @@ class Provenance:
     def _same_input(self, numbers: Tensor, given: Any) -> None:
         """Refuse a model that is fed otherwise than the dataset yields: `finish` would ask it about something else."""
         wanted = self.prepare(stored(self.data, numbers[:64]))
+        if isinstance(wanted, Tensor) and isinstance(given, Mapping):
+            given = next((one for one in given.values() if isinstance(one, Tensor) and one.ndim == wanted.ndim), None)
         if not isinstance(wanted, Tensor) or not isinstance(given, Tensor):
             if isinstance(wanted, Mapping) and isinstance(given, Mapping) and not set(wanted) <= set(given):
                 raise UsageError(
