@@ -67,7 +67,9 @@ class Bank:
         with torch.autocast(features.device.type, enabled=False):
             if 0 < negatives < len(self.keys) and not head.conditional:
                 device = features.device
-                generator = torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index]
+                generator = (
+                    torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index]
+                )
                 found = sampled_cross_entropy(
                     queries, self.keys, rows, rate=negatives / len(self.keys), generator=generator,
                     chunk=CHUNK[device.type],

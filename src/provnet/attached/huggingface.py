@@ -150,6 +150,8 @@ class ProvenanceCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         if isinstance(output, tuple):
             return (output[0] + own.to(output[0].device), *output[1:])
         if getattr(output, "loss", None) is None:
-            raise UsageError("the model gives no loss: the batches need labels, or add prov.loss(index) to a loss of yours")
+            raise UsageError(
+                "the model gives no loss: the batches need labels, or add prov.loss(index) to a loss of yours"
+            )
         output["loss"] = output["loss"] + own.to(output["loss"].device)
         return output

@@ -1,8 +1,8 @@
 """Lightning: a callback that takes the index out of each batch and adds the index loss before the backward pass.
 
-    prov = provnet.attach(module.model, data)
-    trainer = L.Trainer(callbacks=[prov.for_lightning()])
-    trainer.fit(module, DataLoader(prov.dataset(), batch_size=64, shuffle=True))
+prov = provnet.attach(module.model, data)
+trainer = L.Trainer(callbacks=[prov.for_lightning()])
+trainer.fit(module, DataLoader(prov.dataset(), batch_size=64, shuffle=True))
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class ProvenanceCallback(Callback):  # type: ignore[misc, unused-ignore]
         """Add the index loss to the loss that Lightning is about to go back through."""
         index, self.index = self.index, None
         if index is None:
-            raise UsageError("a second backward pass of one batch: attach reads one; add prov.loss(index) by hand instead")
+            raise UsageError(
+                "a second backward pass of one batch: attach reads one; add prov.loss(index) by hand instead"
+            )
         own = self.prov.loss(index)
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         own = own / trainer.accumulate_grad_batches

@@ -306,7 +306,9 @@ class Provenance:
                 "attached; name a layer of one width"
             )
         if taken.logits.shape[1] != self._net.index_map.classes:
-            raise UsageError(f"the model gives {taken.logits.shape[1]} class scores, {self._net.index_map.classes} before")
+            raise UsageError(
+                f"the model gives {taken.logits.shape[1]} class scores, {self._net.index_map.classes} before"
+            )
         if self.weight > 0 and not torch.is_grad_enabled():
             raise UsageError("gradients are switched off (torch.no_grad): call prov.loss where you train, or weight=0")
         if self.weight > 0 and not features.requires_grad:
@@ -362,9 +364,7 @@ class Provenance:
             here, wide = float(seen.float().mean()), float(seen.float().std())
             other = not wide / FAR <= spread <= wide * FAR or abs(here - mean) > FAR * max(spread, wide)
             if other and max(spread, wide) > 0:
-                problem = (
-                    f"of mean {here:.3g} and spread {wide:.3g}, prov.dataset() yields mean {mean:.3g} and spread {spread:.3g}"
-                )
+                problem = f"of mean {here:.3g} and spread {wide:.3g}, prov.dataset() yields mean {mean:.3g} and spread {spread:.3g}"
         if problem:
             raise UsageError(
                 f"the model was fed input {problem}: it would be asked about other input than it learned; say with "
@@ -391,7 +391,9 @@ class Provenance:
                 output = net(values.to(self.device))
                 features = output.index_features
                 if not bool(torch.isfinite(features).all()):
-                    raise NonFiniteError("the features of some training samples hold NaN or infinity; check the weights")
+                    raise NonFiniteError(
+                        "the features of some training samples hold NaN or infinity; check the weights"
+                    )
                 if learned is not None:
                     labels = net.index_map.labels[rows.to(self.device)]
                     hits += int((head.best(features, labels, 1).index[:, 0].cpu() == rows).sum())

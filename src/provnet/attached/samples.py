@@ -37,7 +37,9 @@ def policy_of(given: Augment | None, shape: tuple[int, ...]) -> Policy | Callabl
         return choose("augment policy", name, POLICIES | {ROBUST: POLICIES["none"]})
     if given is None or isinstance(given, Policy) or callable(given):
         return given
-    raise UsageError(f"augment must be {ROBUST}, {', '.join(POLICIES)} or a function of a stored sample, got {given!r:.80}")
+    raise UsageError(
+        f"augment must be {ROBUST}, {', '.join(POLICIES)} or a function of a stored sample, got {given!r:.80}"
+    )
 
 
 def stored(data: ImageData, rows: Tensor) -> Tensor:

@@ -262,7 +262,9 @@ def pooled(features: Tensor, pool: str | Reader, mask: Tensor | None, where: str
     if callable(pool):
         features = pool(features)
         if not isinstance(features, Tensor) or features.ndim != 2:
-            raise UsageError(f"pool= must give one row of features for each sample, (B, D); it gives {_shown(features)}")
+            raise UsageError(
+                f"pool= must give one row of features for each sample, (B, D); it gives {_shown(features)}"
+            )
         return features
     if features.ndim == 2:
         return features
@@ -317,7 +319,9 @@ def unwrapped(model: Any) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise UsageError(f"a model is an nn.Module that was made, got {model!r:.80}")
     if isinstance(model, nn.DataParallel):
-        raise UsageError("DataParallel copies the model for every batch; use DistributedDataParallel, or the model alone")
+        raise UsageError(
+            "DataParallel copies the model for every batch; use DistributedDataParallel, or the model alone"
+        )
     if isinstance(model, nn.parallel.DistributedDataParallel):
         return unwrapped(model.module)
     return unwrapped(model._orig_mod) if hasattr(model, "_orig_mod") else model
@@ -381,7 +385,7 @@ def _last_layer(model: nn.Module, inputs: Any, pool: str) -> Place:
     handles = [part.register_forward_hook(keep(name)) for name, part in model.named_modules() if _linear(part)]
     handles.append(model.register_forward_pre_hook(look, with_kwargs=True))
     try:
-        with only_asked(model):
+        with _taken(model, inputs):
             logits = class_scores(ask(model, inputs))
     finally:
         for handle in handles:
@@ -410,13 +414,31 @@ def _giving(call: tuple[str, Tensor, Tensor], logits: Tensor, mask: Tensor | Non
 
 
 def _linear(part: nn.Module) -> bool:
-    return isinstance(part, nn.Linear) or type(part).__name__ == "Conv1D" or isinstance(vars(part).get("in_features"), int)
+    return (
+        isinstance(part, nn.Linear) or type(part).__name__ == "Conv1D" or isinstance(vars(part).get("in_features"), int)
+    )
+
+
+@contextmanager
+def _taken(model: nn.Module, inputs: Any) -> Iterator[None]:
+    """In evaluation mode; a model that does not take these inputs is refused."""
+    try:
+        with only_asked(model):
+            yield
+    except UsageError:
+        raise
+    except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, AttributeError) as error:
+        first = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"the model does not take {_shown(inputs)} ({first}); say with transform= how a stored sample becomes its input"
+        ) from error
 
 
 def _check(tap: Tap, inputs: Any) -> None:
     """Refuse features that are the class scores, or that tell more of a sample than the sample itself does."""
-    with only_asked(tap.model):
+    with _taken(tap.model, inputs):
         together = tap.read(inputs)
+    with _taken(tap.model, rows_of(inputs, slice(0, 1))):
         alone = tap.read(rows_of(inputs, slice(0, 1)))
     features = together.features
     if features.ndim != 2 or not features.is_floating_point() or features.shape[1] == 0:
