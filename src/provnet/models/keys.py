@@ -14,14 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import at_once
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import PackedKeys
 from provnet.heads.sharding import sum_over
-from provnet.models.network import ProvenanceNet
+from provnet.models.network import Inputs, ProvenanceNet, features_at_once
 from provnet.samples.identity import SampleTable
 
 
@@ -111,7 +110,6 @@ def _with_head(net: ProvenanceNet, head: ExemplarHead, index_map: IndexMap) -> P
     return made.train(net.training)
 
 
-SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: features alone, without scores
 MEASURED = 10_000
 
 
@@ -208,15 +206,11 @@ def share_keys(head: ExemplarHead, groups: np.ndarray) -> None:
     head.keys[head.rows[here]] = head.keys[head.rows[there]]
 
 
-def features_at_once(images: Tensor, device: torch.device) -> int:
-    """How many of these go through a backbone at a time when nothing but features is asked for."""
-    return at_once(images.shape[1:], device.type, SMALL[device.type])
-
-
-def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
-    """(B, ...) raw -> (B, D) features that are compared with keys; no scores are made."""
-    none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
-    features: Tensor = net.index_trunk(net.backbone(net.normalise(images)), none)
+def features_of(net: ProvenanceNet, inputs: Inputs) -> Tensor:
+    """Raw inputs -> (B, D) features that are compared with keys; no scores are made."""
+    pooled = net.pooled(net.features(inputs), None)
+    none = torch.zeros(len(pooled), dtype=torch.int64, device=pooled.device)
+    features: Tensor = net.index_trunk(pooled, none)
     return features
 
 
