@@ -99,9 +99,9 @@ def fit(
         fabric = make_fabric(where.device, where.devices, config.precision)
         check_shares(len(data), config.batch_size, fabric.world_size, shape.head)
         path = None if where.out is None else as_path("the run's folder", where.out)
+        settings = settings_of(data, shape, config, fabric) | about
         if path is not None and fabric.global_rank == 0:
             check_disk(path, parameters, len(data), config.epochs)
-        settings = settings_of(data, shape, config, fabric) | about
         held, checkpoint, finished = _begin(stack, fabric, path, where, settings)
         if path is not None and finished:
             return _finished(fabric, path, settings, custom)
@@ -117,16 +117,9 @@ def fit(
             refresh(net, training.samples.images, samples, rows, progress=shown)
             bar, labels = partial(progress_bar, enabled=shown), training.samples.labels
             support = calibrate(net, training.samples.images, config.seed, labels=labels, progress=bar)
-        history = np.stack(state.history)
-        history = history if rows is None else np.ascontiguousarray(history[:, rows.numpy()])
-        told = RunConfig(shape, data.spec, test, settings, support, versions(), None)
-        run = Run(_plain(net), told, samples, history, path)
-        if path is not None:
-            if held is not None:
-                write_run(run, held.check())
-                run_folder.clean(held.check())
-            fabric.barrier()
-        return run
+        history = np.ascontiguousarray(np.stack(state.history)[:, slice(None) if rows is None else rows.numpy()])
+        run_config = RunConfig(shape, data.spec, test, settings, support, versions(), None)
+        return _written(Run(_plain(net), run_config, samples, history, path), fabric, held)
 
 
 def _begin(
@@ -147,6 +140,15 @@ def _begin(
     if checkpoint is not None:
         run_folder.refuse_differences(checkpoint.meta["settings"], settings)
     return held, checkpoint, False
+
+
+def _written(run: Run, fabric: Any, held: Held | None) -> Run:
+    """The run, in its folder where it has one, when every process is done."""
+    if held is not None:
+        write_run(run, held.check())
+        run_folder.clean(held.check())
+    fabric.barrier()
+    return run
 
 
 def _finished(fabric: Any, path: Path, settings: Mapping[str, Any], custom: nn.Module | None) -> Run:

@@ -254,40 +254,53 @@ def train(
     places, replay, begun = step.places, None, state.step
     recent: list[Tensor] = []  # losses and norms of gradients not yet checked
     _train_mode(net, model)
+    with _plain_averages(net) as (settled, average):
+        for epoch in range(state.step // len(batches), config.epochs):
+            permutation = order(n, config.seed, epoch).to(data.samples.images.device)
+            drawn = sampler.draw(config.seed, epoch)
+            places.targets.copy_(drawn if data.indexed is None else drawn[data.indexed.own.cpu()])
+            places.salt.fill_(epoch_salt(config.seed, epoch))
+            left = batches[state.step % len(batches) :]
+            chosen = [_share(permutation[start:end], fabric) for start, end in left]
+            ready = itertools.repeat(None) if data.samples.resident else data.samples.batches(chosen)
+            for (start, end), index, batch in zip(left, chosen, ready, strict=False):
+                index = index.to(device)
+                torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
+                for group in optimizer.param_groups:
+                    _set_rate(group, learning_rate(config, state.step, len(batches)))
+                average(state.step)
+                if recorded and len(index) == config.batch_size and state.step >= max(begun + WARM, settled):
+                    replay = replay or record(step, index)
+                    recent.append(replay(index))
+                else:
+                    # DDP averages over processes: weigh uneven shares
+                    share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
+                    recent.append(step(index, batch, share))
+                state.step += 1
+                if len(recent) >= check_every or end == n:
+                    _check_finite(fabric, recent, state.step, batches, data, config)
+                    recent.clear()
+                    if end < n:
+                        seen = max(end / fabric.world_size, 1)
+                        on_step(state, dict(zip(names, (state.sums / seen).tolist(), strict=True)))
+            _finish_epoch(fabric, state, epoch, n, names)
+            _share_statistics(fabric, net)
+            on_epoch(state)
+
+
+@contextmanager
+def _plain_averages(net: ProvenanceNet) -> Iterator[tuple[int, Callable[[int], None]]]:
+    """BatchNorm takes plain averages at first, as the values that it starts with are far off.
+
+    Gives the step from which on it takes its usual ones, and what is to be called before each step.
+    """
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
-    settled = max((math.ceil(1 / momentum) for _, momentum in norms if momentum), default=0)
-    for epoch in range(state.step // len(batches), config.epochs):
-        permutation = order(n, config.seed, epoch).to(data.samples.images.device)
-        drawn = sampler.draw(config.seed, epoch)
-        places.targets.copy_(drawn if data.indexed is None else drawn[data.indexed.own.cpu()])
-        places.salt.fill_(epoch_salt(config.seed, epoch))
-        left = batches[state.step % len(batches) :]
-        chosen = [_share(permutation[start:end], fabric) for start, end in left]
-        ready = itertools.repeat(None) if data.samples.resident else data.samples.batches(chosen)
-        for (start, end), index, batch in zip(left, chosen, ready, strict=False):
-            index = index.to(device)
-            torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
-            for group in optimizer.param_groups:
-                _set_rate(group, learning_rate(config, state.step, len(batches)))
-            for norm, momentum in norms:  # plain averages at first: the values that BatchNorm starts with are far off
-                norm.momentum = max(momentum, 1 / (state.step + 1))
-            if recorded and len(index) == config.batch_size and state.step >= max(begun + WARM, settled):
-                replay = replay or record(step, index)
-                recent.append(replay(index))
-            else:
-                # DDP averages over processes: weigh uneven shares
-                share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
-                recent.append(step(index, batch, share))
-            state.step += 1
-            if len(recent) >= check_every or end == n:
-                _check_finite(fabric, recent, state.step, batches, data, config)
-                recent.clear()
-                if end < n:
-                    seen = max(end / fabric.world_size, 1)
-                    on_step(state, dict(zip(names, (state.sums / seen).tolist(), strict=True)))
-        _finish_epoch(fabric, state, epoch, n, names)
-        _share_statistics(fabric, net)
-        on_epoch(state)
+
+    def average(step: int) -> None:
+        for norm, momentum in norms:
+            norm.momentum = max(momentum, 1 / (step + 1))
+
+    yield max((math.ceil(1 / momentum) for _, momentum in norms if momentum), default=0), average
     for norm, momentum in norms:
         norm.momentum = momentum
 
