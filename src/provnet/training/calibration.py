@@ -77,11 +77,12 @@ def calibrate(
             support = seen if rows is None else unseen[rows]
             if looks:
                 support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
+    support = support.cpu()
     kinds = "distorted training samples (noise, shift)" if len(copiers) == 2 else "noisy training samples"
     return {
         "statistic": "minus the Mahalanobis distance from the training samples of the predicted class"
         + (", or that of the picture's looks from all of them where it is larger" if looks else ""),
-        "threshold": float(torch.quantile(support.cpu().double(), level)),
+        "threshold": float(torch.quantile(support.double(), level)),
         "level": level,
         "calibrated_on": kinds + (", each held out" if rows is not None else ""),
         "n": len(support),
