@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.data.dataset import ImageData
-from provnet.models.network import Made
-from provnet.models.vae import ProvenanceVAE, build_generator, sample
-from provnet.tasks.objective import generative_loss
+from provnet.models.network import ProvenanceVAE, build
+from provnet.models.vae import sample
+from provnet.tasks.generate import Generate, Made
 from provnet.tools.generate import recipe
 from provnet.training.setup import plan
 
@@ -36,7 +36,8 @@ def loop_epoch(data: ImageData, name: str, device_name: str) -> float:
     """Seconds of one epoch with a loop over heads, after one that warms up; all else as in our own training."""
     device, wanted = torch.device(device_name), recipe(name)
     shape, index_map = plan(data, wanted.wanted, "fast")
-    net = build_generator(shape, index_map).to(device).train()
+    net = build(shape, index_map).to(device).train()
+    assert isinstance(net, ProvenanceVAE)
     heads = LoopHeads(net.vae.features, index_map.sizes.tolist()).to(device)
     weights = [p for part in (net.vae, net.task_head, heads) if part is not None for p in part.parameters()]
     optimizer = torch.optim.Adam(weights, wanted.lr, fused=True)
@@ -65,7 +66,7 @@ def _loop_loss(net: ProvenanceVAE, heads: LoopHeads, images: Tensor, labels: Ten
     assert net.task_head is not None
     made = Made(x, vae.paint(hidden, labels), posterior, vae.prior(labels), 0 * one, one, vae.weight)
     told = F.cross_entropy(net.task_head(features).float(), labels) + heads(features, labels, local)
-    return generative_loss(made)[0] + 0.4 * told
+    return Generate().extra(made)[0] + 0.4 * told
 
 
 def _wait(device: torch.device) -> None:

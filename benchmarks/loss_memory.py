@@ -43,7 +43,7 @@ def measure(name: str, kind: str, given: argparse.Namespace) -> dict[str, object
         if name == "plain":
             loss = F.cross_entropy(16 * features @ keys.T, target)
         else:
-            loss = index_cross_entropy(features, keys, target, scale=16.0, chunk=given.chunk).loss.mean()
+            loss = index_cross_entropy(16 * features, keys, target, chunk=given.chunk).loss.mean()
         loss.backward()
         return loss.detach()
 

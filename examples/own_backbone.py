@@ -19,8 +19,8 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.support import Support
 from provnet.models.network import IndexTrunk, NetworkConfig, Normalise, ProvenanceNet
 from provnet.runs.run import Run, RunConfig
-from provnet.tasks.objective import ProvenanceObjective
 from provnet.training.calibration import calibrate
+from provnet.training.loop import ProvenanceObjective
 
 
 class Backbone(nn.Module):

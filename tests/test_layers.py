@@ -12,7 +12,7 @@ import provnet
 SOURCE = Path(provnet.__file__).parent
 SIBLINGS = ("provnet_paper", "provnet_app")
 ROOMS = (
-    *("base", "samples", "data", "heads", "models", "tasks", "runs"),
+    *("base", "samples", "data", "heads", "tasks", "models", "runs"),
     *("report", "answers", "training", "tools", "api"),
     *(*SIBLINGS, "cli"),
 )

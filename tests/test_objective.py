@@ -15,7 +15,7 @@ from provnet.base.errors import UsageError
 from provnet.heads.index_map import IndexMap
 from provnet.heads.losses import index_loss
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
-from provnet.tasks.objective import Losses, ProvenanceObjective
+from provnet.training.loop import Losses, ProvenanceObjective
 from tests.models.made import LAWS, NETWORKS, UNEVEN, scores_of, vectors
 
 TARGETS = torch.tensor([8, 3, 0, 6, 2, 5])

@@ -16,7 +16,7 @@ _EXPORTS = {
     "IndexMap": "provnet.heads.index_map",
     "ProvenanceClassifier": "provnet.api.estimator",
     "ProvenanceNet": "provnet.models.network",
-    "ProvenanceVAE": "provnet.models.vae",
+    "ProvenanceVAE": "provnet.models.network",
     "SampleTable": "provnet.samples.identity",
     "evaluate": "provnet.answers.evaluation",
     "explain": "provnet.answers.attributor",
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from provnet.data.dataset import DataSpec, ImageData
     from provnet.data.open import open_data
     from provnet.heads.index_map import IndexMap
-    from provnet.models.network import ProvenanceNet
-    from provnet.models.vae import ProvenanceVAE
+    from provnet.models.network import ProvenanceNet, ProvenanceVAE
     from provnet.samples.identity import SampleTable
 
 __all__ = [

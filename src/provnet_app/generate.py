@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from provnet.answers.attributor import explain
 from provnet.base.batches import keyed_generator
-from provnet.models.vae import vae_of
+from provnet.models.network import vae_of
 from provnet.report.pictures import to_image
 from provnet.tools.generate.compute import explain_latents, generate, is_generator, paint
 from provnet.tools.generate.measures import latent_means

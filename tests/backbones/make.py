@@ -19,8 +19,7 @@ import torch
 
 from provnet.data.dataset import DataSpec
 from provnet.heads.index_map import IndexMap
-from provnet.models.network import NetworkConfig, ProvenanceNet, build
-from provnet.models.vae import ProvenanceVAE
+from provnet.models.network import NetworkConfig, ProvenanceNet, ProvenanceVAE, build
 from provnet.runs.run import Run, RunConfig, write_run
 from tests.golden.make import K, exemplars, samples, scores_of
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from provnet.models.backbones import BACKBONES, SHARING
-from provnet.models.network import GENERATORS
+from provnet.models.vae import GENERATORS
 from provnet.runs.run import read_run
 from tests.golden.make import LABELS
 

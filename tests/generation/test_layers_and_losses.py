@@ -13,9 +13,10 @@ from provnet.base.errors import UsageError
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.heads import PerClassHead
 from provnet.heads.index_map import IndexMap
-from provnet.models.network import Made, NetworkConfig, Normal, build
-from provnet.models.vae import ModernVAE, ProvenanceVAE, answer_at, posterior_of, sample
-from provnet.tasks.objective import PARTS, ProvenanceObjective, generative_loss
+from provnet.models.network import NetworkConfig, ProvenanceVAE, answer_at, build, posterior_of
+from provnet.models.vae import ModernVAE, sample
+from provnet.tasks.generate import Generate, Made, Normal
+from provnet.training.loop import ProvenanceObjective
 
 
 def built(backbone: str, labels: list[int], shape: tuple[int, ...] = (1, 28, 28), **more: object) -> ProvenanceVAE:
@@ -102,7 +103,7 @@ def test_the_paper_weighs_its_losses_6_to_4() -> None:
     torch.testing.assert_close(losses.total, wanted, rtol=1e-5, atol=1e-3)
     assert losses.parts is not None
     torch.testing.assert_close(losses.parts, torch.stack([bce, kl, torch.zeros(())]).detach(), rtol=1e-5, atol=1e-3)
-    assert PARTS == ("reconstruction", "divergence", "feature")
+    assert Generate.parts == ("reconstruction", "divergence", "feature")
 
 
 def test_divergence_from_a_prior_of_the_class_is_that_of_two_normals() -> None:
@@ -110,7 +111,7 @@ def test_divergence_from_a_prior_of_the_class_is_that_of_two_normals() -> None:
     one, other = (Normal(torch.randn(4, 6), torch.randn(4, 6)) for _ in range(2))
     x = torch.rand(4, 1, 2, 2)
     made = Made(x, torch.zeros(4, 1, 2, 2), one, other, torch.tensor(3.0), torch.tensor(0.5), 2.0)
-    total, parts = generative_loss(made)
+    total, parts = Generate().extra(made)
     wanted = kl_divergence(*(Gaussian(n.mean, (n.log_variance / 2).exp()) for n in (one, other))).sum(1).mean()
     torch.testing.assert_close(parts[1], wanted)
     torch.testing.assert_close(total, 2 * (parts[0] + 0.5 * wanted + 3))

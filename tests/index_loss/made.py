@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from provnet.heads.losses import IndexLoss, index_cross_entropy, sampled_cross_entropy
 
+SCALE = 6.0
 WEIGHT = 2.0  # of the last row's loss, when gradients are compared
 
 RTOL = {torch.float32: 1e-6, torch.float64: 1e-10}
@@ -29,19 +29,13 @@ class Case:
     features: Tensor
     keys: Tensor
     target: Tensor
-    bias: Tensor | None
-    scale: Tensor
     span: tuple[Tensor, Tensor] | None = None
     smoothing: float = 0.0
 
     @property
     def tensors(self) -> list[Tensor]:
         """What can have a gradient."""
-        return [x for x in (self.features, self.keys, self.bias, self.scale) if x is not None]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"bias": self.bias, "scale": self.scale, "smoothing": self.smoothing}
+        return [self.features, self.keys]
 
     def to(self, device: str) -> Case:
         moved = {name: x.to(device) for name, x in vars(self).items() if isinstance(x, Tensor)}
@@ -55,35 +49,32 @@ def make(
     d: int = 3,
     *,
     span: bool = False,
-    bias: bool = True,
     smoothing: float = 0.0,
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> Case:
-    """Random unit features and keys, so that scores are of the size that the head makes."""
+    """Random features of length SCALE and unit keys, so that scores are of the size that the head makes."""
     torch.manual_seed(seed)
     target = torch.randint(n, (b,))
     first = (torch.rand(b) * (target + 1)).long()  # 0..target
     end = target + 1 + (torch.rand(b) * (n - target)).long()  # target + 1..n
     return Case(
-        F.normalize(torch.randn(b, d, dtype=dtype), dim=1),
+        SCALE * F.normalize(torch.randn(b, d, dtype=dtype), dim=1),
         F.normalize(torch.randn(n, d, dtype=dtype), dim=1),
         target,
-        torch.randn(n, dtype=dtype) if bias else None,
-        torch.tensor(6.0, dtype=dtype),
         (first, end) if span else None,
         smoothing,
     )
 
 
 def ours(case: Case, chunk: int = 4) -> IndexLoss:
-    return index_cross_entropy(case.features, case.keys, case.target, **case.options, span=case.span, chunk=chunk)
+    how = {"smoothing": case.smoothing, "span": case.span, "chunk": chunk}
+    return index_cross_entropy(case.features, case.keys, case.target, **how)
 
 
 def plain(case: Case) -> IndexLoss:
     """The same from the whole (B, N) scores, each row cut to its span."""
-    scores = case.scale * case.features @ case.keys.T
-    scores = scores if case.bias is None else scores + case.bias
+    scores = case.features @ case.keys.T
     first, end = case.span or (torch.zeros_like(case.target), torch.full_like(case.target, len(case.keys)))
     losses, hits = [], []
     for row, target, low, high in zip(scores, case.target, first.tolist(), end.tolist(), strict=True):
@@ -95,9 +86,7 @@ def plain(case: Case) -> IndexLoss:
 def with_gradients(loss: Callable[[Case], IndexLoss], case: Case) -> Found:
     """The losses, the hits and the gradients of everything, each row weighted differently."""
     leaves = [x.clone().requires_grad_() for x in case.tensors]
-    rest = iter(leaves)
-    names = ("features", "keys", "bias", "scale")
-    found = loss(replace(case, **{name: next(rest) for name in names if getattr(case, name) is not None}))
+    found = loss(replace(case, features=leaves[0], keys=leaves[1]))
     weights = torch.linspace(0.5, WEIGHT, len(case.features), dtype=found.loss.dtype, device=found.loss.device)
     return found, list(torch.autograd.grad((found.loss * weights).sum(), leaves))
 
@@ -110,5 +99,5 @@ def assert_near(got: Found, wanted: Found, tolerance: float) -> None:
 
 
 def sampled(case: Case, rate: float, seed: int = 0) -> IndexLoss:
-    drawing = {"rate": rate, "generator": torch.Generator().manual_seed(seed)}
-    return sampled_cross_entropy(case.features, case.keys, case.target, **case.options, **drawing)
+    drawing = {"rate": rate, "generator": torch.Generator().manual_seed(seed), "smoothing": case.smoothing}
+    return sampled_cross_entropy(case.features, case.keys, case.target, **drawing)

@@ -15,16 +15,16 @@ from torch import Tensor
 
 from provnet.heads.losses import index_cross_entropy
 from tests.counts import count, grows
-from tests.index_loss.made import RTOL, WEIGHT, Case, assert_near, make, ours, plain, with_gradients
+from tests.index_loss.made import RTOL, SCALE, WEIGHT, Case, assert_near, make, ours, plain, with_gradients
 
 
 def assert_equal(case: Case, chunk: int) -> None:
     """Losses to RTOL of the scores, gradients to RTOL of the terms that they sum up chunk by chunk; the same hits."""
-    rtol, scale = RTOL[case.features.dtype], float(case.scale)
+    rtol = RTOL[case.features.dtype]
     (loss, hit), gradients = with_gradients(lambda c: ours(c, chunk), case)
     (wanted, wanted_hit), wanted_gradients = with_gradients(plain, case)
-    torch.testing.assert_close(loss, wanted, rtol=rtol, atol=rtol * scale)
-    terms = WEIGHT * scale * math.sqrt(math.ceil(len(case.keys) / chunk))
+    torch.testing.assert_close(loss, wanted, rtol=rtol, atol=rtol * SCALE)
+    terms = WEIGHT * SCALE * math.sqrt(math.ceil(len(case.keys) / chunk))
     torch.testing.assert_close(gradients, wanted_gradients, rtol=rtol, atol=rtol * terms)
     assert hit.dtype == torch.bool
     assert not hit.requires_grad
@@ -39,7 +39,6 @@ def assert_equal(case: Case, chunk: int) -> None:
     d=st.integers(1, 8),
     chunk=st.integers(1, 50),
     span=st.booleans(),
-    bias=st.booleans(),
     smoothing=st.sampled_from([0.0, 0.1, 1.0]),
     dtype=st.sampled_from([torch.float32, torch.float64]),
     seed=st.integers(0, 2**16),
@@ -64,8 +63,8 @@ def test_equals_plain_cross_entropy_in_a_real_size(dtype: torch.dtype, span: boo
 def test_gradients_are_those_of_the_loss(smoothing: float, span: bool, chunk: int) -> None:
     case = make(span=span, smoothing=smoothing)
 
-    def loss(features: Tensor, keys: Tensor, bias: Tensor, scale: Tensor) -> Tensor:
-        return ours(replace(case, features=features, keys=keys, bias=bias, scale=scale), chunk).loss
+    def loss(features: Tensor, keys: Tensor) -> Tensor:
+        return ours(replace(case, features=features, keys=keys), chunk).loss
 
     assert torch.autograd.gradcheck(loss, [x.clone().requires_grad_() for x in case.tensors])
 
@@ -78,12 +77,6 @@ def test_a_tie_is_a_hit_whichever_of_the_equal_keys_is_meant() -> None:
         assert found.hit.tolist() == [True, False, True, False]
 
 
-def test_a_plain_number_is_a_scale_too() -> None:
-    case = make(smoothing=0.1)
-    found = index_cross_entropy(case.features, case.keys, case.target, bias=case.bias, scale=6.0, smoothing=0.1)
-    torch.testing.assert_close(found.loss, ours(case).loss)
-
-
 def test_a_small_loss_under_large_scores_keeps_its_digits() -> None:
     features, keys, target = torch.tensor([[1.0]]), torch.tensor([[100.0], [90.0], [0.0]]), torch.tensor([0])
     exact = F.cross_entropy((features @ keys.T).double(), target, reduction="none")
@@ -93,25 +86,16 @@ def test_a_small_loss_under_large_scores_keeps_its_digits() -> None:
     )  # scores of 100 round to 64 eps
 
 
-def test_a_bias_of_minus_infinity_takes_a_key_out() -> None:
-    case = make(3, 5, 2)
-    bias = torch.tensor([-torch.inf, -torch.inf, 0.0, 0.0, 0.0], dtype=torch.float64)
-    case = replace(case, target=torch.tensor([2, 3, 4]), bias=bias)
-    without = replace(case, target=case.target - 2, bias=bias[2:], keys=case.keys[2:])
-    for chunk in (1, 2, 5):
-        torch.testing.assert_close(ours(case, chunk), ours(without))
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_summed_in_full_on_a_cpu(dtype: torch.dtype) -> None:
-    case = make(8, 200, 16, bias=False, dtype=torch.float32)
+    case = make(8, 200, 16, dtype=torch.float32)
     half = replace(case, features=case.features.to(dtype), keys=case.keys.to(dtype))
     full = replace(case, features=half.features.float(), keys=half.keys.float())
     (loss, hit), gradients = with_gradients(lambda c: ours(c, 30), half)
     (wanted, wanted_hit), wanted_gradients = with_gradients(plain, full)
     torch.testing.assert_close(loss, wanted)
     assert torch.equal(hit, wanted_hit)
-    assert [x.dtype for x in gradients] == [dtype, dtype, torch.float32]
+    assert [x.dtype for x in gradients] == [dtype, dtype]
     torch.testing.assert_close(gradients, [x.to(g.dtype) for x, g in zip(wanted_gradients, gradients, strict=True)])
 
 

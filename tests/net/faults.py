@@ -263,7 +263,7 @@ FAULTS = (
     ),
     fault(
         "the index branch is told the predicted class, not the one given",
-        "given = logits.argmax(1) if classes is None else classes",
+        "given = self._groups(logits) if classes is None else classes",
         "given = logits.argmax(1)",
         "the_class_given_reaches_the_index_branch_only_where_it_is_concatenated",
     ),

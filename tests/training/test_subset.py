@@ -14,12 +14,12 @@ from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.index_map import IndexMap
+from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.runs.bank import erase
 from provnet.runs.run import read_run, write_run
 from provnet.runs.verify import verify
 from provnet.training.session import refuse_differences
-from provnet.training.subset import Counted, Indexed, IndexSubset, narrowed
+from provnet.training.subset import IndexSubset, indexed_among, narrowed
 from tests.fitting import fit
 
 from .made import NETWORKS, SAMPLES, pictures, recipe, same_bits
@@ -102,25 +102,27 @@ def test_keys_of_indexed_samples_move_and_no_other() -> None:
         head = ExemplarHead(5, IndexMap(labels[rows]), conditional=False)
         head.set_keys(torch.arange(4), torch.arange(20.0).view(4, 5).sin())
         made.append(head)
-    counted = Indexed(rows).counted(8, torch.device("cpu"))
-    assert isinstance(counted, Counted)
-    assert (counted.weight.tolist(), counted.scale) == ([1, 0, 0, 1, 1, 0, 0, 1], 2.0)
+    index_map = IndexMap(labels[rows])
+    indexed = indexed_among(rows, torch.from_numpy(labels), index_map, torch.device("cpu"))
+    assert (indexed.weight.tolist(), indexed.scale) == ([1, 0, 0, 1, 1, 0, 0, 1], 2.0)
     index, features = torch.tensor([7, 1, 2, 3, 5]), torch.randn(5, 5)
-    made[0].observe(counted.own[index], features, counted.weight[index])
+    made[0].observe(indexed.own[index], features, indexed.weight[index])
     made[1].observe(torch.tensor([3, 1]), features[[0, 3]])
     assert torch.allclose(made[0].keys, made[1].keys, atol=1e-6)
     others = torch.tensor([1, 2, 5, 6])
-    made[0].observe(counted.own[others], torch.randn(4, 5), counted.weight[others])
+    made[0].observe(indexed.own[others], torch.randn(4, 5), indexed.weight[others])
     assert torch.allclose(made[0].keys, made[1].keys, atol=1e-6)
 
 
 def test_targets_of_the_others_are_valid_and_mixing_stays_among_the_indexed() -> None:
     labels = torch.arange(SAMPLES) % 3
     index_map = IndexMap(labels[ROWS])
-    sampler = Indexed(torch.from_numpy(ROWS)).sampler(index_map, 0.7, labels)
+    indexed = indexed_among(torch.from_numpy(ROWS), labels, index_map, torch.device("cpu"))
+    sampler = TargetSampler(index_map, 0.7)
     for epoch in range(5):
-        targets = sampler.draw(0, epoch)
+        targets = sampler.draw(0, epoch)[indexed.own]
         assert len(targets) == SAMPLES
+        assert torch.equal(targets[ROWS], sampler.draw(0, epoch))
         assert torch.equal(index_map.labels[targets], labels)
 
 

@@ -55,10 +55,10 @@ def attribute(
     found = scores.best(min(k, net.index_map.n))
     weight = found.log_share.exp().where(found.index >= 0, 0.0)
     _refuse_not_finite(torch.isfinite(weight).all(1))
-    predicted = output.logits.argmax(1)  # as the index branch was told; probabilities may tie where scores do not
+    answers = net.task.answer(output.logits)
     return Attribution(
-        predicted=predicted,
-        confidence=torch.log_softmax(output.logits.float(), 1).gather(1, predicted.unsqueeze(1)).squeeze(1).exp(),
+        predicted=answers.what,
+        confidence=answers.sure,
         index=found.index,
         weight=weight,
         support=support,

@@ -29,7 +29,7 @@ from provnet.cli.rundata import open_run, picture_data, with_state
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.cli.traindata import read_course
 from provnet.data.dataset import ImageData
-from provnet.models.vae import vae_of
+from provnet.models.network import vae_of
 from provnet.report.pictures import to_image
 from provnet.report.records import ExplanationCard
 from provnet.runs.run import Run

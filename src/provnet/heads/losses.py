@@ -1,4 +1,4 @@
-"""What the index losses refuse, in one line each.
+"""Index losses: cross-entropy over the samples of a class or of all, exact or over a share of them.
 
 Letters: B batch, D features, N samples (one key each).
 """
@@ -17,20 +17,14 @@ from torch.autograd.function import once_differentiable
 
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
-from provnet.heads.sharding import Shard, max_over, sum_over
+from provnet.heads.keys import Shard, max_over, sum_over
 
+Span = tuple[Tensor, Tensor]  # first key and end of each row, both (B,) int64
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_given(
-    features: Tensor,
-    keys: Tensor,
-    target: Tensor,
-    bias: Tensor | None,
-    scale: float | Tensor,
-    smoothing: float,
-    chunk: int,
-    total: int | None = None,
+    features: Tensor, keys: Tensor, target: Tensor, smoothing: float, chunk: int, total: int | None = None
 ) -> None:
     """Refuse what cannot be, in one line each."""
     if features.ndim != 2 or keys.ndim != 2 or features.shape[1] != keys.shape[1] or len(keys) == 0:
@@ -39,22 +33,16 @@ def check_given(
     if target.shape != features.shape[:1] or target.dtype != torch.int64:
         given = f"{tuple(target.shape)} {target.dtype}"
         raise UsageError(f"target must be one int64 key number a row, shape ({len(features)},), got {given}")
-    if bias is not None and bias.shape != keys.shape[:1]:
-        raise UsageError(f"bias must be one value a key, shape ({len(keys)},), got {tuple(bias.shape)}")
-    if isinstance(scale, Tensor) and scale.numel() != 1:
-        raise UsageError(f"scale must be one number, got a tensor of shape {tuple(scale.shape)}")
     if not 0 <= smoothing <= 1:
         raise UsageError(f"label smoothing must lie in [0, 1], got {smoothing}")
     if chunk < 1:
         raise UsageError(f"chunk must be 1 key or more, got {chunk}")
-    named = {"features": features, "keys": keys, "bias": bias, "scale": scale, "target": target}
-    tensors = {name: x for name, x in named.items() if isinstance(x, Tensor)}
-    for name, x in tensors.items():
-        if name != "target" and x.dtype not in FLOATS:
+    for name, x in (("features", features), ("keys", keys)):
+        if x.dtype not in FLOATS:
             allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in FLOATS)
             raise UsageError(f"{name} must be one of {allowed}, got {x.dtype}; convert it first")
-    if len({x.device for x in tensors.values()}) > 1:
-        devices = ", ".join(f"{name} on {x.device}" for name, x in tensors.items())
+    if len({x.device for x in (features, keys, target)}) > 1:
+        devices = f"features on {features.device}, keys on {keys.device}, target on {target.device}"
         raise UsageError(f"all tensors must be on one device, got {devices}; move them with .to(device)")
     if target.device.type == "cpu" and len(target) > 0:
         low, high = (int(x) for x in target.aminmax())
@@ -63,7 +51,7 @@ def check_given(
             raise UsageError(f"targets must lie in [0, {n}), got {low if low < 0 else high}")
 
 
-def check_span(span: tuple[Tensor, Tensor], target: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
+def check_span(span: Span, target: Tensor, n: int) -> tuple[Tensor, Tensor | None]:
     """Targets, -1 where one lies outside its span on a GPU, and on a CPU the order of the rows by first key."""
     for name, x in zip(("first", "end"), span, strict=True):
         if x.shape != target.shape or x.dtype != torch.int64 or x.device != target.device:
@@ -113,20 +101,18 @@ def index_cross_entropy(
     keys: Tensor,
     target: Tensor,
     *,
-    bias: Tensor | None = None,
-    scale: float | Tensor = 1.0,
     smoothing: float = 0.0,
-    span: tuple[Tensor, Tensor] | None = None,
+    span: Span | None = None,
     shard: Shard | None = None,
     chunk: int = 8192,
 ) -> IndexLoss:
-    """Exact cross-entropy of `scale * features @ keys.T + bias`: (B, D), (N, D), (B,) -> loss and hit, both (B,).
+    """Exact cross-entropy of `features @ keys.T`: (B, D), (N, D), (B,) -> loss and hit, both (B,).
 
     Equal to F.cross_entropy, smoothing included, up to rounding. Scores, sums and losses are float32 (float64 for
     float64); bfloat16 and autocast to it only round the factors of the products, and that only on a GPU. Gradients are
     made for what asks for one, so keys that are a plain buffer cost no (N, D) gradient; change such keys after the
-    backward pass, not before. A bias of -inf takes a key out (with smoothing the loss is then infinite). `chunk` is how
-    many keys are scored at a time: a GPU with millions of keys is faster with more than the default.
+    backward pass, not before. `chunk` is how many keys are scored at a time: a GPU with millions of keys is faster with
+    more than the default.
 
     `span` is (first, end), both (B,) int64: row b looks only at the keys first[b] <= row < end[b], as if the others
     scored -inf; smoothing spreads over the span. For keys sorted by class and queries that look within one class. On a
@@ -138,40 +124,50 @@ def index_cross_entropy(
     `hit` carries no gradient. A tie counts as a hit, and a loss of NaN never does. On a GPU nothing is read back to be
     checked: a target that names no key, or none of its span, gives NaN as loss and as gradient; on a CPU it is refused.
 
-    >>> features, keys = torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> found = index_cross_entropy(features, keys, torch.tensor([0, 2]), scale=2.0, chunk=2)
+    >>> features, keys = 2 * torch.eye(2), torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> found = index_cross_entropy(features, keys, torch.tensor([0, 2]), chunk=2)
     >>> [round(loss, 4) for loss in found.loss.tolist()], found.hit.tolist()
     ([0.7586, 0.7586], [True, True])
     >>> span = torch.tensor([0, 1]), torch.tensor([2, 3])
-    >>> found = index_cross_entropy(features, keys, torch.tensor([1, 2]), scale=2.0, span=span)
+    >>> found = index_cross_entropy(features, keys, torch.tensor([1, 2]), span=span)
     >>> [round(loss, 4) for loss in found.loss.tolist()], found.hit.tolist()
     ([2.1269, 0.6931], [False, True])
     """
     total = len(keys) if shard is None else shard.total
-    check_given(features, keys, target, bias, scale, smoothing, chunk, total)
+    check_given(features, keys, target, smoothing, chunk, total)
     order = None
     if span is not None:
         target, order = check_span(span, target, total)
     if shard is not None and shard.processes > 1:
         target = target - shard.first
         span = None if span is None else (span[0] - shard.first, span[1] - shard.first)
-    factors = torch.promote_types(features.dtype, keys.dtype)
-    sums = torch.promote_types(factors, torch.float32)
-    if features.is_cuda and torch.is_autocast_enabled("cuda") and sums == torch.float32:
-        factors = torch.get_autocast_dtype("cuda")
-    if factors != torch.bfloat16 or not features.is_cuda:  # float16 would lose the small gradients
-        factors = sums
-    if not isinstance(scale, Tensor):
-        scale = features.new_full((), scale, dtype=sums)
-    first, end = span or (None, None)
-    if order is not None and first is not None and end is not None:
-        features, target, first, end = features[order], target[order], first[order], end[order]
-    given = features, keys, bias, scale, target, first, end, smoothing, chunk, factors, shard
-    loss, hit = _IndexCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    if span is not None and order is not None:
+        features, target, span = features[order], target[order], (span[0][order], span[1][order])
+    way = _Way(smoothing, chunk, _factors(features, keys), shard)
+    loss, hit = _IndexCrossEntropy.apply(features, keys, target, span, way)  # type: ignore[no-untyped-call]
     if order is None:
         return IndexLoss(loss, hit)
     back = order.argsort()
     return IndexLoss(loss[back], hit[back])
+
+
+def _factors(features: Tensor, keys: Tensor) -> torch.dtype:
+    """What the factors of the products are rounded to."""
+    factors = torch.promote_types(features.dtype, keys.dtype)
+    sums = torch.promote_types(factors, torch.float32)
+    if features.is_cuda and torch.is_autocast_enabled("cuda") and sums == torch.float32:
+        factors = torch.get_autocast_dtype("cuda")
+    # float16 would lose the small gradients
+    return factors if factors == torch.bfloat16 and features.is_cuda else sums
+
+
+class _Way(NamedTuple):
+    """How a loss is computed."""
+
+    smoothing: float
+    chunk: int
+    factors: torch.dtype
+    shard: Shard | None
 
 
 class _IndexCrossEntropy(torch.autograd.Function):
@@ -179,27 +175,17 @@ class _IndexCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        features: Tensor,
-        keys: Tensor,
-        bias: Tensor | None,
-        scale: Tensor,
-        target: Tensor,
-        first: Tensor | None,
-        end: Tensor | None,
-        smoothing: float,
-        chunk: int,
-        factors: torch.dtype,
-        shard: Shard | None,
+        ctx: Any, features: Tensor, keys: Tensor, target: Tensor, span: Span | None, way: _Way
     ) -> tuple[Tensor, Tensor]:
-        sums = torch.promote_types(factors, torch.float32)
-        scaled = scale.reshape(()).to(sums) * features.to(sums)
-        # finite, so that a chunk of keys that are all taken out (-inf) does not give inf - inf
-        top = scaled.new_full((len(features),), torch.finfo(sums).min)
+        smoothing, shard = way.smoothing, way.shard
+        sums = torch.promote_types(way.factors, torch.float32)
+        queries = features.to(sums)
+        # finite, so that a chunk of scores that are all masked (-inf) does not give inf - inf
+        top = queries.new_full((len(features),), torch.finfo(sums).min)
         total, mean = torch.zeros_like(top), torch.zeros_like(top)
         own = torch.full_like(top, torch.nan)  # stays so where the target names no key
-        sizes = _sizes(top, keys, first, end, shard)
-        for rows, start, scores, _, outside in _chunks(scaled, keys, bias, first, end, chunk, factors):
+        sizes = _sizes(top, keys, span, shard)
+        for rows, start, scores, _, outside in _chunks(queries, keys, span, way):
             local, inside = _locate(target[rows], start, scores.shape[1])
             torch.where(inside, scores.gather(1, local).squeeze(1), own[rows], out=own[rows])
             if smoothing:
@@ -219,32 +205,30 @@ class _IndexCrossEntropy(torch.autograd.Function):
         if smoothing:
             losses = (1 - smoothing) * losses + smoothing * (total.log() + (top - mean))
         hit = (own >= top) & ~losses.isnan()
-        ctx.save_for_backward(features, keys, bias, scale, target, first, end, top, total)
-        ctx.settings = smoothing, chunk, factors, shard
+        ctx.save_for_backward(features, keys, target, *(span or (None, None)), top, total)
+        ctx.way = way
         ctx.mark_non_differentiable(hit)
         return losses, hit
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        features, keys, bias, scale, target, first, end, top, total = ctx.saved_tensors
-        smoothing, chunk, factors, shard = ctx.settings
-        sums = torch.promote_types(factors, torch.float32)
-        needs_features, needs_keys, needs_bias, needs_scale = ctx.needs_input_grad[:4]
-        factor = scale.reshape(()).to(sums)
-        scaled = factor * features.to(sums)
+        features, keys, target, first, end, top, total = ctx.saved_tensors
+        span = None if first is None else (first, end)
+        way: _Way = ctx.way
+        smoothing, shard = way.smoothing, way.shard
+        queries = features.to(torch.promote_types(way.factors, torch.float32))
+        needs_features, needs_keys = ctx.needs_input_grad[:2]
         # the gradient of the scores is weight * (E - total * wanted); the weight goes to the smaller factor
         # each process was asked for the gradients of its own rows: all need all
         asked = grads[0] if shard is None else sum_over(grads[0], shard)
-        weight = asked.to(sums) / total
-        weighted = (weight.unsqueeze(1) * scaled).to(factors)
-        spread = smoothing * total / _sizes(top, keys, first, end, shard)
-        mixed = torch.zeros_like(scaled)
+        weight = asked.to(queries.dtype) / total
+        weighted = (weight.unsqueeze(1) * queries).to(way.factors)
+        spread = smoothing * total / _sizes(top, keys, span, shard)
+        mixed = torch.zeros_like(queries)
         # zeros: a chunk outside every span is not visited
         keys_grad = torch.zeros_like(keys, memory_format=torch.contiguous_format) if needs_keys else None
-        bias_grad = torch.zeros_like(bias, memory_format=torch.contiguous_format) if needs_bias else None
-        for rows, start, scores, part, outside in _chunks(scaled, keys, bias, first, end, chunk, factors):
-            stop = start + scores.shape[1]
+        for rows, start, scores, part, outside in _chunks(queries, keys, span, way):
             local, inside = _locate(target[rows], start, scores.shape[1])
             scores.sub_(top[rows].unsqueeze(1)).exp_()
             if smoothing:
@@ -252,17 +236,13 @@ class _IndexCrossEntropy(torch.autograd.Function):
             if outside is not None:
                 scores.masked_fill_(outside, 0)
             scores.scatter_add_(1, local, torch.where(inside, (smoothing - 1) * total[rows], 0).unsqueeze(1))
-            if bias_grad is not None:
-                bias_grad[start:stop] = _product(weight[rows].unsqueeze(0), scores).squeeze(0)
-            scores = scores.to(factors)
-            if needs_features or needs_scale:
+            scores = scores.to(way.factors)
+            if needs_features:
                 mixed[rows].add_(_product(scores, part))
             if keys_grad is not None:
-                keys_grad[start:stop] = _product(scores.T, weighted[rows])
+                keys_grad[start : start + scores.shape[1]] = _product(scores.T, weighted[rows])
         mixed *= weight.unsqueeze(1)
-        features_grad = (factor * mixed).to(features.dtype) if needs_features else None
-        scale_grad = (features * mixed).sum().to(scale.dtype).reshape(scale.shape) if needs_scale else None
-        return features_grad, keys_grad, bias_grad, scale_grad, None, None, None, None, None, None, None
+        return mixed.to(features.dtype) if needs_features else None, keys_grad, None, None, None
 
 
 class _Chunk(NamedTuple):
@@ -275,37 +255,27 @@ class _Chunk(NamedTuple):
     outside: Tensor | None  # (b, n), True where the key is not in the row's span
 
 
-def _chunks(
-    scaled: Tensor,
-    keys: Tensor,
-    bias: Tensor | None,
-    first: Tensor | None,
-    end: Tensor | None,
-    chunk: int,
-    factors: torch.dtype,
-) -> Iterator[_Chunk]:
-    """Score the keys, `chunk` at a time; on a CPU the rows are sorted by the first key of their span."""
-    left = scaled.to(factors)
-    buffer = scaled.new_empty(len(scaled) * min(chunk, len(keys)))
-    rows, outside = slice(0, len(scaled)), None
+def _chunks(queries: Tensor, keys: Tensor, span: Span | None, way: _Way) -> Iterator[_Chunk]:
+    """Score the keys, a chunk at a time; on a CPU the rows are sorted by the first key of their span."""
+    left = queries.to(way.factors)
+    buffer = queries.new_empty(len(queries) * min(way.chunk, len(keys)))
+    rows, outside = slice(0, len(queries)), None
     starts = reach = None
-    if first is not None and end is not None and first.device.type == "cpu":
-        starts, reach = first.tolist(), end.cummax(0).values.tolist()
-    for some in pieces(len(keys), chunk):
+    if span is not None and span[0].device.type == "cpu":
+        starts, reach = span[0].tolist(), span[1].cummax(0).values.tolist()
+    for some in pieces(len(keys), way.chunk):
         start, stop = some.start, some.stop
         if starts is not None and reach is not None:
             rows = slice(bisect_right(reach, start), bisect_left(starts, stop))  # all others miss this chunk
             if rows.start >= rows.stop:
                 continue
-        part = keys[start:stop].to(factors)
+        part = keys[start:stop].to(way.factors)
         scores = buffer[: (rows.stop - rows.start) * len(part)].view(-1, len(part))
         _product(left[rows], part.T, out=scores)
-        if bias is not None:
-            scores += bias[start:stop]
-        if first is not None and end is not None:
+        if span is not None:
             numbers = torch.arange(start, stop, device=keys.device)
-            outside = numbers < first[rows].unsqueeze(1)
-            outside |= numbers >= end[rows].unsqueeze(1)
+            outside = numbers < span[0][rows].unsqueeze(1)
+            outside |= numbers >= span[1][rows].unsqueeze(1)
         yield _Chunk(rows, start, scores, part, outside)
 
 
@@ -318,11 +288,11 @@ def _together(top: Tensor, total: Tensor, own: Tensor, mean: Tensor, shard: Shar
     return highest, whole, own.where(found > 0, torch.nan), sum_over(mean, shard)
 
 
-def _sizes(like: Tensor, keys: Tensor, first: Tensor | None, end: Tensor | None, shard: Shard | None) -> Tensor:
+def _sizes(like: Tensor, keys: Tensor, span: Span | None, shard: Shard | None) -> Tensor:
     """How many keys each row looks at, (B,)."""
-    if first is None or end is None:
+    if span is None:
         return torch.full_like(like, len(keys) if shard is None else shard.total)
-    return (end - first).to(like.dtype)
+    return (span[1] - span[0]).to(like.dtype)
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
@@ -346,8 +316,6 @@ def sampled_cross_entropy(
     *,
     rate: float,
     generator: torch.Generator,
-    bias: Tensor | None = None,
-    scale: float | Tensor = 1.0,
     smoothing: float = 0.0,
     chunk: int = 8192,
 ) -> IndexLoss:
@@ -369,15 +337,14 @@ def sampled_cross_entropy(
     """
     if not 0 < rate <= 1:
         raise UsageError(f"rate must lie in (0, 1], got {rate}; 1 uses every key")
-    check_given(features, keys, target, bias, scale, smoothing, chunk)
+    check_given(features, keys, target, smoothing, chunk)
     count = max(math.ceil(rate * len(keys)), min(len(target), len(keys)))
     if count < len(keys):
         known = (target >= 0) & (target < len(keys))  # on a GPU not checked: an unknown one stays so and gives NaN
         rows = _sample_rows(len(keys), count, target.clamp(0, len(keys) - 1), generator)
         target = torch.where(known, torch.searchsorted(rows, target), -1)
         keys = keys.index_select(0, rows)
-        bias = None if bias is None else bias.index_select(0, rows)
-    return index_cross_entropy(features, keys, target, bias=bias, scale=scale, smoothing=smoothing, chunk=chunk)
+    return index_cross_entropy(features, keys, target, smoothing=smoothing, chunk=chunk)
 
 
 def _sample_rows(n: int, count: int, target: Tensor, generator: torch.Generator) -> Tensor:

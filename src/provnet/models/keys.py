@@ -14,14 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import at_once
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
-from provnet.heads.keys import PackedKeys
-from provnet.heads.sharding import sum_over
-from provnet.models.network import ProvenanceNet
+from provnet.heads.keys import PackedKeys, sum_over
+from provnet.models.network import Inputs, ProvenanceNet, features_at_once
 from provnet.samples.identity import SampleTable
 
 
@@ -70,7 +68,7 @@ def with_keys(net: ProvenanceNet, labels: Tensor, keys: PackedKeys) -> Provenanc
     2
     """
     index_map = _index_map(net, labels)
-    return _with_head(net, _new_head(net, index_map, keys), index_map)
+    return net.with_head(_new_head(net, index_map, keys), index_map)
 
 
 def restricted(net: ProvenanceNet, index: Tensor) -> ProvenanceNet:
@@ -81,7 +79,7 @@ def restricted(net: ProvenanceNet, index: Tensor) -> ProvenanceNet:
     """
     labels = net.index_map.labels[index.to(net.index_map.labels.device)]
     head = _new_head(net, _index_map(net, labels), keys_of(exemplar_head(net), index))
-    return _with_head(net, head, net.index_map)
+    return net.with_head(head, net.index_map)
 
 
 def _index_map(net: ProvenanceNet, labels: Tensor) -> IndexMap:
@@ -98,20 +96,6 @@ def _new_head(net: ProvenanceNet, index_map: IndexMap, keys: PackedKeys) -> Exem
     return made
 
 
-def _with_head(net: ProvenanceNet, head: ExemplarHead, index_map: IndexMap) -> ProvenanceNet:
-    made = ProvenanceNet(
-        normalise=net.normalise,
-        backbone=net.backbone,
-        task_head=net.task_head,
-        index_trunk=net.index_trunk,
-        index_head=head,
-        index_map=index_map,
-        support=net.support,
-    )
-    return made.train(net.training)
-
-
-SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: features alone, without scores
 MEASURED = 10_000
 
 
@@ -208,15 +192,11 @@ def share_keys(head: ExemplarHead, groups: np.ndarray) -> None:
     head.keys[head.rows[here]] = head.keys[head.rows[there]]
 
 
-def features_at_once(images: Tensor, device: torch.device) -> int:
-    """How many of these go through a backbone at a time when nothing but features is asked for."""
-    return at_once(images.shape[1:], device.type, SMALL[device.type])
-
-
-def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
-    """(B, ...) raw -> (B, D) features that are compared with keys; no scores are made."""
-    none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
-    features: Tensor = net.index_trunk(net.backbone(net.normalise(images)), none)
+def features_of(net: ProvenanceNet, inputs: Inputs) -> Tensor:
+    """Raw inputs -> (B, D) features that are compared with keys; no scores are made."""
+    pooled = net.pooled(net.features(inputs), None)
+    none = torch.zeros(len(pooled), dtype=torch.int64, device=pooled.device)
+    features: Tensor = net.index_trunk(pooled, none)
     return features
 
 

@@ -7,21 +7,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from provnet.base.batches import at_once, keyed_generator
 from provnet.base.errors import UsageError, choose, one_of
 from provnet.base.options import check_network, check_number
+from provnet.data.dataset import ResidentData
 from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import INDEX_HEADS, IndexHead
+from provnet.heads.heads import INDEX_HEADS, IndexHead, PerClassHead
 from provnet.heads.index_map import IndexMap
+from provnet.heads.losses import IndexLoss
 from provnet.heads.scores import Equal, Scores
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, branch, custom_design, cut_at, output_shape
+from provnet.models.vae import GENERATORS, VAE, sample
+from provnet.tasks import TASKS
+from provnet.tasks.generate import Made, Normal
+from provnet.tasks.task import Task
+
+Inputs = Tensor | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,11 @@ class NetworkConfig:
         if not 0 <= self.key_scale <= 64:
             raise UsageError(f"key_scale must lie in 0..64, 0 to have it learned; got {self.key_scale}")
 
+    @property
+    def task(self) -> str:
+        """What it is trained to say: a name in TASKS."""
+        return "generate" if self.backbone in GENERATORS else "classify"
+
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json."""
         return asdict(self)
@@ -102,29 +117,6 @@ def shape_words(shape: tuple[int, ...], given: tuple[int, ...]) -> str:
     return f"this network takes samples of shape {shape}, got {given}; {way}"
 
 
-# backbones that also make pictures, see `models.generators`
-GENERATORS = ("vae-paper", "vae-paper-mean", "vae-faces", "vae-modern")
-
-
-class Normal(NamedTuple):
-    """A normal distribution of latents, independent in each: mean and log of the variance, (B, L) or () for all."""
-
-    mean: Tensor
-    log_variance: Tensor
-
-
-class Made(NamedTuple):
-    """A batch rebuilt through sampled latents: everything that the generative losses need."""
-
-    target: Tensor  # (B, C, H, W) pixels in [0, 1]
-    logits: Tensor  # (B, C, H, W) of the rebuilt pixels
-    posterior: Normal  # q(z | x)
-    prior: Normal  # p(z), or p(z | class)
-    feature: Tensor  # () distance of the features of both pictures; 0 where there is none
-    warmth: Tensor  # () what the divergence counts now, 0..1
-    weight: float  # what all of this counts beside class and index
-
-
 WIDEST_KEY, NARROW_KEY = 512, 128
 NEVER = -1e4  # the score of a class that cannot be, or less: finite, and its probability is exactly zero
 
@@ -137,13 +129,21 @@ class ProvenanceOutput(NamedTuple):
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
     index_scores: Tensor | None  # (B, slots), only the head knows what a slot is; None where keys stand for outputs
-    looks: Tensor | None = None  # (B, 3) of pictures, see `models.support`; not in training
+    looks: Tensor | None = None  # (B, 3) of pictures, see `heads.support`; not in training
     made: Made | None = None  # what a generator made, while it is trained
 
     @property
     def support_features(self) -> Tensor:
         """(B, D) features that `Support` measures: the backbone's, or the index branch's where those are maps."""
         return self.features if self.features.ndim == 2 else self.index_features
+
+
+class Seen(NamedTuple):
+    """What a network sees in a batch before its index branch is asked."""
+
+    features: Tensor  # (B, D), or feature maps
+    logits: Tensor | None  # (B, C) class scores; None: they are made of the index scores
+    looks: Tensor | None = None  # (B, 3) of pictures, see `heads.support`; not in training
 
 
 class Normalise(nn.Module):
@@ -154,8 +154,8 @@ class Normalise(nn.Module):
 
     def __init__(self, config: NetworkConfig, *, own: bool = True) -> None:
         super().__init__()
-        # another's backbone may take the pixels in the order they usually have
-        self.channels_last = own and len(config.input_shape) == 3
+        self.pictures = len(config.input_shape) == 3
+        self.channels_last = own and self.pictures  # another's backbone may take pixels in the order they usually have
         shape = (1, -1) + (1,) * (len(config.input_shape) - 1)
         self.input_shape = config.input_shape
         self.scale = config.scale
@@ -167,8 +167,10 @@ class Normalise(nn.Module):
         """The standard deviation of each channel or feature in raw units, to broadcast over one sample."""
         return self.std[0] * self.scale
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Inputs) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
+        if not isinstance(images, Tensor):
+            raise UsageError(f"this network takes one tensor a batch, got {type(images).__name__}")
         if tuple(images.shape[1:]) != self.input_shape:
             raise UsageError(shape_words(self.input_shape, tuple(images.shape[1:])))
         values = (images.float() / self.scale - self.mean) / self.std
@@ -197,13 +199,16 @@ class ProvenanceNet(nn.Module):
     """A network that answers and names the training samples behind the answer.
 
     Without a task head (single branch) the class scores are the log-sum-exp of the index scores per class; they
-    carry no gradient, since the paper trains that network on indices alone.
+    carry no gradient, since the paper trains that network on indices alone. A network with features and class scores of
+    its own has another `see` and `features`, and any module as `task_head`: it says that there are class scores.
 
     >>> index_map = IndexMap([0, 0, 1])
     >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), index_map).eval()
     >>> net(torch.zeros(5, 4)).index_scores.shape
     torch.Size([5, 3])
     """
+
+    task: Task = TASKS["classify"]
 
     def __init__(
         self,
@@ -221,33 +226,81 @@ class ProvenanceNet(nn.Module):
         self.backbone = backbone
         self.task_head = task_head
         self.index_trunk = index_trunk
-        self.index_head = index_head
-        self.index_map = index_map
+        self._know_samples(index_head, index_map)
         self.support = support
+
+    def _know_samples(self, index_head: IndexHead, index_map: IndexMap) -> None:
+        self.index_head, self.index_map = index_head, index_map
         self.has_empty = bool((index_map.sizes == 0).any())
-        if task_head is None:
+        if self.task_head is None:
             index_head.prepare_members()
 
-    def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
-        """Raw images (B, ...) -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
-        values = self.normalise(images)
-        output = self.answer(self.backbone(values), classes)
-        return output if self.training or values.ndim != 4 else output._replace(looks=looks_of(values))
+    def with_head(self, index_head: IndexHead, index_map: IndexMap) -> Self:
+        """The same network with another head, and the map of the samples that may be predicted; all else is shared."""
+        made = copy(self)
+        made._modules = dict(self._modules)
+        made._know_samples(index_head, index_map)
+        return made.train(self.training)
 
-    def answer(self, features: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
-        """The same from the backbone's features (B, D)."""
-        if self.task_head is None:
+    def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
+        """Raw inputs -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
+        seen = self.see(inputs)
+        output = self.answer(seen.features, seen.logits, classes)
+        return output._replace(looks=seen.looks)
+
+    def see(self, inputs: Inputs) -> Seen:
+        """Features, class scores and looks of raw inputs (B, ...): all that depends on what an input is."""
+        values = self.normalise(inputs)
+        features = self.backbone(values)
+        pictures = self.normalise.pictures and not self.training
+        return Seen(features, self.class_scores(features), looks_of(values) if pictures else None)
+
+    def features(self, inputs: Inputs) -> Tensor:
+        """Those that `see` sees, alone."""
+        found: Tensor = self.backbone(self.normalise(inputs))
+        return found
+
+    def class_scores(self, features: Tensor) -> Tensor | None:
+        """(B, C) of the class branch, (B, D) -> logits; None without one."""
+        return None if self.task_head is None else self._without_empty(self.task_head(features))
+
+    def answer(self, features: Tensor, logits: Tensor | None, classes: Tensor | None = None) -> ProvenanceOutput:
+        """From features and class scores to the samples behind them."""
+        pooled = self.pooled(features, logits)
+        if logits is None:
             none = torch.zeros(len(features), dtype=torch.int64, device=features.device)
-            index_features = self.index_trunk(features, none)
+            index_features = self.index_trunk(pooled, none)
             scores = self.index_head.output(index_features, none)
-            seen = None if scores is None else scores.detach()
-            logits = self.index_head.scores(index_features.detach(), none, seen).by_class()
-            return ProvenanceOutput(features, logits, logits.argmax(1), index_features, scores)
-        logits = self._without_empty(self.task_head(features))
-        given = logits.argmax(1) if classes is None else classes
-        index_features = self.index_trunk(features, given)
+            known = None if scores is None else scores.detach()
+            logits = self.index_head.scores(index_features.detach(), none, known).by_class()
+            return ProvenanceOutput(features, logits, self._groups(logits), index_features, scores)
+        given = self._groups(logits) if classes is None else classes
+        index_features = self.index_trunk(pooled, given)
         scores = self.index_head.output(index_features, given)
         return ProvenanceOutput(features, logits, given, index_features, scores)
+
+    def pooled(self, features: Tensor, logits: Tensor | None) -> Tensor:
+        """(B, D) features that the index branch looks at; a key of this network stands for a whole sample."""
+        found = self.task.pool(features, logits)
+        assert found.owner is None, "this network has one key for each sample, not for parts of it"
+        return found.features
+
+    def _groups(self, logits: Tensor) -> Tensor:
+        """(B,) the groups to look in; one for all samples where the task has none."""
+        group = self.task.answer(logits).group
+        return torch.zeros(len(logits), dtype=torch.int64, device=logits.device) if group is None else group
+
+    def after_epoch(self, samples: ResidentData, seed: int, epoch: int) -> dict[str, float]:
+        """Figures for the log that take passes of their own over the training samples; none here."""
+        return {}
+
+    def after_training(self, images: Tensor, labels: Tensor) -> None:
+        """What is learned of the training samples once the weights are; nothing here."""
+
+    def index_loss(self, output: ProvenanceOutput, index: Tensor, smoothing: float, negatives: int = 0) -> IndexLoss:
+        """Cross-entropy of each target index (B,), and whether it was found; see `IndexHead.loss`."""
+        given = output.index_features, output.classes, output.index_scores
+        return self.index_head.loss(*given, index, smoothing, negatives)
 
     def scores(self, output: ProvenanceOutput, *, joint: bool = False, equal: Equal | None = None) -> Scores:
         """The scores behind an output: what can be asked about the samples that this network knows."""
@@ -262,6 +315,117 @@ class ProvenanceNet(nn.Module):
         return torch.where(self.index_map.sizes == 0, never, logits)
 
 
+class ProvenanceVAE(ProvenanceNet):
+    """A provenance network whose backbone is a generator. While it is trained, latents are sampled.
+
+    >>> config = NetworkConfig("class-conditional-heads", "vae-paper", (1, 28, 28), classes=2)
+    >>> net = build(config, IndexMap([0, 1, 1])).eval()
+    >>> net.picture(torch.zeros(4, 128), torch.zeros(4, dtype=torch.int64)).shape
+    torch.Size([4, 1, 28, 28])
+    """
+
+    task = TASKS["generate"]
+
+    @property
+    def vae(self) -> VAE:
+        """The generator itself."""
+        return vae_of(self)
+
+    def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
+        """Raw images (B, C, H, W) -> outputs; in training also the pictures rebuilt through sampled latents."""
+        if not self.training:
+            return super().forward(inputs, classes)
+        vae, x = self.vae, self.normalise(inputs)
+        posterior = vae.encode(x)
+        hidden = vae.hidden(sample(posterior))
+        features = vae.look(hidden)
+        output = self.answer(features, self.class_scores(features), classes)
+        logits = vae.paint(hidden, output.classes)
+        made = Made(
+            target=x,
+            logits=logits,
+            posterior=posterior,
+            prior=vae.prior(output.classes),
+            feature=vae.feature_loss(x, logits),
+            warmth=vae.warmth(len(x)),
+            weight=vae.weight,
+        )
+        return output._replace(made=made)
+
+    def picture(self, z: Tensor, classes: Tensor) -> Tensor:
+        """Latents (B, L) -> pixels in [0, 1] (B, C, H, W)."""
+        return picture(self, z, classes)
+
+    @torch.inference_mode()
+    def after_epoch(self, samples: ResidentData, seed: int, epoch: int) -> dict[str, float]:
+        """Class and index accuracy on training samples, at the mean of their latents and at drawn ones.
+
+        The index is that of the given class's head. Large data are measured on every k-th sample.
+        """
+        if self.index_map.n != len(samples):
+            return {}
+        device, training = next(self.parameters()).device, self.training
+        self.eval()
+        hits = torch.zeros(4, dtype=torch.int64, device=device)
+        every = torch.arange(0, len(samples), -(-len(samples) // MEASURED), device=samples.images.device)
+        generator = keyed_generator(seed, epoch, DRAWN)
+        for index in torch.split(every, features_at_once(samples.images, device)):
+            images, labels = samples.batch(index)
+            posterior = posterior_of(self, images)
+            for place, z in enumerate((posterior.mean, sample(posterior, generator))):
+                output = answer_at(self, z, labels)
+                right = self.scores(output).best(1).index[:, 0] == index.to(device)
+                hits[2 * place] += self.task.right(output.logits, labels).sum()
+                hits[2 * place + 1] += right.sum()
+        self.train(training)
+        return dict(zip(FIGURES, (hits / len(every)).tolist(), strict=True))
+
+    @torch.inference_mode()
+    def after_training(self, images: Tensor, labels: Tensor) -> None:
+        """How the latents of the training samples of each class are spread."""
+        device = next(self.parameters()).device
+        self.eval()
+        parts = [posterior_of(self, part.to(device)) for part in torch.split(images, features_at_once(images, device))]
+        whole = Normal(torch.cat([part.mean for part in parts]), torch.cat([part.log_variance for part in parts]))
+        self.vae.settle(whole, labels.to(device))
+
+
+MEASURED = 60_000  # samples that are looked at after an epoch
+DRAWN = 11  # kind of randomness, beside order (1), targets (2) and others
+FIGURES = ("class_at_mean", "index_at_mean", "class_at_sample", "index_at_sample")
+SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: features alone, without scores
+
+
+def features_at_once(images: Tensor, device: torch.device) -> int:
+    """How many of these go through a backbone at a time when nothing but features is asked for."""
+    return at_once(images.shape[1:], device.type, SMALL[device.type])
+
+
+def vae_of(net: ProvenanceNet) -> VAE:
+    """The generator of a network; one without is refused."""
+    if isinstance(net.backbone, VAE):
+        return net.backbone
+    raise UsageError("this run makes no pictures; train one that does: provnet train DATA --task generate")
+
+
+def posterior_of(net: ProvenanceNet, images: Tensor) -> Normal:
+    """Raw images -> distribution of their latents."""
+    return vae_of(net).encode(net.normalise(images))
+
+
+def answer_at(net: ProvenanceNet, z: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
+    """Class and index of what the decoder would make of latents z (B, L)."""
+    vae = vae_of(net)
+    features = vae.look(vae.hidden(z))
+    return net.answer(features, net.class_scores(features), classes)
+
+
+def picture(net: ProvenanceNet, z: Tensor, classes: Tensor) -> Tensor:
+    """Latents (B, L) and classes (B,) -> pixels in [0, 1]; only a conditional generator looks at the classes."""
+    vae = vae_of(net)
+    return vae.paint(vae.hidden(z), classes).float().sigmoid()
+
+
 def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None = None) -> ProvenanceNet:
     """Build a network of the closed table, initialised as the paper says; `backbone` replaces the named one.
 
@@ -273,9 +437,7 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     if config.classes != index_map.classes:
         raise UsageError(f"the config has {config.classes} classes, the index map {index_map.classes}")
     if config.backbone in GENERATORS and backbone is None:
-        from provnet.models.vae import build_generator
-
-        return build_generator(config, index_map)
+        return _build_generator(config, index_map)
     by_keys = config.head != "plain"  # keys of all classes share one space: the class is not concatenated
     concatenated = config.classes if kind.concatenates and config.conditional and not by_keys else 0
     parts = _parts(config, kind, concatenated, backbone)
@@ -298,6 +460,41 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
         index_head=head,
         index_map=index_map,
         support=Support(config.classes, parts.support_width),
+    )
+
+
+def _build_generator(config: NetworkConfig, index_map: IndexMap) -> ProvenanceVAE:
+    """A generator with a class head and an index head, initialised as torch does.
+
+    A plain head has one layer for each class, all of them rows of one matrix (`PerClassHead`); an exemplar head looks
+    among the keys of the class.
+    """
+    plain = config.head == "plain"
+    if config.network != ("class-conditional-heads" if plain else "class-conditional"):
+        raise UsageError(
+            f'a generator with head "{config.head}" cannot be a "{config.network}" network; '
+            'use "class-conditional-heads" with plain heads, "class-conditional" with keys'
+        )
+    vae = GENERATORS[config.backbone](config.input_shape, config.classes, index_map.n)
+    trunk, width = nn.Sequential(), vae.features
+    if not plain:
+        width = config.key_width or NARROW_KEY
+        trunk = nn.Sequential(nn.Linear(vae.features, width))
+    head = (
+        PerClassHead(width, index_map) if plain else _exemplar_head(width, config, NETWORKS[config.network], index_map)
+    )
+    # latents need a hidden layer before classes can be told by a line; a decoder's feature does not (the paper)
+    task, task_width = (
+        (branch(vae.features, ((256, 0.0),)), 256) if vae.conditional else (nn.Sequential(), vae.features)
+    )
+    return ProvenanceVAE(
+        normalise=Normalise(config),
+        backbone=vae,
+        task_head=nn.Sequential(task, nn.Linear(task_width, config.classes)),
+        index_trunk=IndexTrunk(trunk),
+        index_head=head,
+        index_map=index_map,
+        support=Support(config.classes, vae.features),
     )
 
 

@@ -19,21 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import PerClassHead
-from provnet.heads.index_map import IndexMap
-from provnet.heads.support import Support
-from provnet.models.backbones import branch
-from provnet.models.network import (
-    GENERATORS,
-    IndexTrunk,
-    Made,
-    NetworkConfig,
-    Normal,
-    Normalise,
-    ProvenanceNet,
-    ProvenanceOutput,
-)
+from provnet.tasks.generate import Normal
 
 Shape = tuple[int, ...]
 LOWEST, HIGHEST = -12.0, 8.0  # of a log variance: exp() stays finite and is never 0
@@ -92,78 +78,12 @@ class VAE(nn.Module, ABC):
         return self.look(self.hidden(self.encode(x).mean))
 
 
-class ProvenanceVAE(ProvenanceNet):
-    """A provenance network whose backbone is a generator. While it is trained, latents are sampled.
-
-    >>> from provnet.heads.index_map import IndexMap
-    >>> from provnet.models.network import NetworkConfig
-    >>> from provnet.models.network import build
-    >>> config = NetworkConfig("class-conditional-heads", "vae-paper", (1, 28, 28), classes=2)
-    >>> net = build(config, IndexMap([0, 1, 1])).eval()
-    >>> net.picture(torch.zeros(4, 128), torch.zeros(4, dtype=torch.int64)).shape
-    torch.Size([4, 1, 28, 28])
-    """
-
-    @property
-    def vae(self) -> VAE:
-        """The generator itself."""
-        return vae_of(self)
-
-    def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
-        """Raw images (B, C, H, W) -> outputs; in training also the pictures rebuilt through sampled latents."""
-        if not self.training:
-            return super().forward(images, classes)
-        vae, x = self.vae, self.normalise(images)
-        posterior = vae.encode(x)
-        hidden = vae.hidden(sample(posterior))
-        output = self.answer(vae.look(hidden), classes)
-        logits = vae.paint(hidden, output.classes)
-        made = Made(
-            target=x,
-            logits=logits,
-            posterior=posterior,
-            prior=vae.prior(output.classes),
-            feature=vae.feature_loss(x, logits),
-            warmth=vae.warmth(len(x)),
-            weight=vae.weight,
-        )
-        return output._replace(made=made)
-
-    def picture(self, z: Tensor, classes: Tensor) -> Tensor:
-        """Latents (B, L) -> pixels in [0, 1] (B, C, H, W)."""
-        return picture(self, z, classes)
-
-
-def vae_of(net: ProvenanceNet) -> VAE:
-    """The generator of a network; one without is refused."""
-    if isinstance(net.backbone, VAE):
-        return net.backbone
-    raise UsageError("this run makes no pictures; train one that does: provnet train DATA --task generate")
-
-
 def sample(posterior: Normal, generator: torch.Generator | None = None) -> Tensor:
     """Latents drawn from their distribution, by torch's own generator or a given one (of the CPU)."""
     mean = posterior.mean
     where = mean.device if generator is None else torch.device("cpu")
     noise = torch.randn(mean.shape, generator=generator, device=where).to(mean.device)
     return mean + (posterior.log_variance / 2).exp() * noise
-
-
-def posterior_of(net: ProvenanceNet, images: Tensor) -> Normal:
-    """Raw images -> distribution of their latents."""
-    return vae_of(net).encode(net.normalise(images))
-
-
-def answer_at(net: ProvenanceNet, z: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
-    """Class and index of what the decoder would make of latents z (B, L)."""
-    vae = vae_of(net)
-    return net.answer(vae.look(vae.hidden(z)), classes)
-
-
-def picture(net: ProvenanceNet, z: Tensor, classes: Tensor) -> Tensor:
-    """Latents (B, L) and classes (B,) -> pixels in [0, 1]; only a conditional generator looks at the classes."""
-    vae = vae_of(net)
-    return vae.paint(vae.hidden(z), classes).float().sigmoid()
 
 
 def gaussian(mean: Tensor, log_variance: Tensor) -> Normal:
@@ -426,59 +346,21 @@ class _Block(nn.Module):
         return out
 
 
-KEY_WIDTH = 128
+def _paper(shape: Shape, classes: int, n: int) -> VAE:
+    return PaperVAE(shape)
 
 
-def build_generator(config: NetworkConfig, index_map: IndexMap) -> ProvenanceVAE:
-    """Build a generator of the closed table with a class head and an index head, initialised as torch does.
-
-    A plain head has one layer for each class, all of them rows of one matrix (`PerClassHead`); an exemplar head looks
-    among the keys of the class.
-
-    >>> config = NetworkConfig("class-conditional", "vae-modern", (1, 8, 8), classes=2, head="exemplar")
-    >>> build_generator(config, IndexMap([0, 1, 1])).index_head.conditional
-    True
-    """
-    plain = config.head == "plain"
-    if config.network != ("class-conditional-heads" if plain else "class-conditional"):
-        raise UsageError(
-            f'a generator with head "{config.head}" cannot be a "{config.network}" network; '
-            'use "class-conditional-heads" with plain heads, "class-conditional" with keys'
-        )
-    vae = MAKERS[config.backbone](config, index_map)
-    trunk, width = nn.Sequential(), vae.features
-    if not plain:
-        width = config.key_width or KEY_WIDTH
-        trunk = nn.Sequential(nn.Linear(vae.features, width))
-    head = (
-        PerClassHead(width, index_map)
-        if plain
-        else ExemplarHead(width, index_map, conditional=True, scale=config.key_scale, stored=config.key_type)
-    )
-    # latents need a hidden layer before classes can be told by a line; a decoder's feature does not (the paper)
-    task, task_width = (
-        (branch(vae.features, ((256, 0.0),)), 256) if vae.conditional else (nn.Sequential(), vae.features)
-    )
-    return ProvenanceVAE(
-        normalise=Normalise(config),
-        backbone=vae,
-        task_head=nn.Sequential(task, nn.Linear(task_width, config.classes)),
-        index_trunk=IndexTrunk(trunk),
-        index_head=head,
-        index_map=index_map,
-        support=Support(config.classes, vae.features),
-    )
+def _paper_mean(shape: Shape, classes: int, n: int) -> VAE:
+    return PaperVAE(shape, mean=True)
 
 
-MAKERS: dict[str, Callable[[NetworkConfig, IndexMap], VAE]] = dict(
-    zip(
-        GENERATORS,
-        (
-            lambda config, _: PaperVAE(config.input_shape),
-            lambda config, _: PaperVAE(config.input_shape, mean=True),
-            lambda config, _: FacesVAE(config.input_shape),
-            lambda config, index_map: ModernVAE(config.input_shape, config.classes, index_map.n),
-        ),
-        strict=True,
-    )
-)
+def _faces(shape: Shape, classes: int, n: int) -> VAE:
+    return FacesVAE(shape)
+
+
+GENERATORS: dict[str, Callable[[Shape, int, int], VAE]] = {  # by shape, classes and samples
+    "vae-paper": _paper,
+    "vae-paper-mean": _paper_mean,
+    "vae-faces": _faces,
+    "vae-modern": ModernVAE,
+}

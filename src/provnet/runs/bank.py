@@ -23,7 +23,8 @@ from provnet.data.dataset import ImageData, image_data, refuse_changed
 from provnet.data.modalities.image import BYTES
 from provnet.data.select import data_name, free_ids, together, with_classes
 from provnet.heads.keys import PackedKeys, pack, unit
-from provnet.models.keys import exemplar_head, features_at_once, features_of, joined, keys_of, with_keys
+from provnet.models.keys import exemplar_head, features_of, joined, keys_of, with_keys
+from provnet.models.network import features_at_once
 from provnet.runs.files import SAMPLES
 from provnet.runs.inputs import Fitted, range_problem, run_of
 from provnet.runs.run import Run

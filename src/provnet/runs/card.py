@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from provnet.data.dataset import DataSpec
-from provnet.models.network import GENERATORS, NetworkConfig
+from provnet.models.network import NetworkConfig
 from provnet.samples.identity import SampleTable
 
 
@@ -35,7 +35,7 @@ def model_card(
 ) -> str:
     """The whole card as Markdown with YAML front matter."""
     kind = "image-classification" if len(network.input_shape) == 3 else "tabular-classification"
-    kind = "unconditional-image-generation" if network.backbone in GENERATORS else kind
+    kind = "unconditional-image-generation" if network.task == "generate" else kind
     front = {
         "library_name": "provnet",
         "license": licence,

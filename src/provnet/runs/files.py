@@ -26,13 +26,13 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.support import LOOKS, Support
 from provnet.models.backbones import BACKBONES, SHARING, StandIn
 from provnet.models.network import (
-    GENERATORS,
     NETWORKS,
     NetworkConfig,
     Normalise,
     ProvenanceNet,
     build,
 )
+from provnet.models.vae import GENERATORS
 from provnet.runs.safe import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors, shown
 from provnet.samples.identity import FLAGS, SampleTable
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,21 +56,11 @@ def calibrate(
     given = net.index_map.labels if labels is None else labels
     chosen = _measured(pick, given.cpu())
     distorted = chosen[:CALIBRATED]
-    copiers = [add_noise, shift] if images.ndim == 4 else [add_noise]
-    total, done = len(chosen) + len(copiers) * len(distorted), 0
+    copiers = [add_noise, shift] if net.normalise.pictures else [add_noise]
+    total = len(chosen) + len(copiers) * len(distorted)
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
-
-        def passed(pictures: Tensor, rows: Tensor, read: Callable[[ProvenanceOutput], Columns]) -> Columns:
-            nonlocal done
-            parts = []
-            with torch.inference_mode():
-                for some in torch.split(rows, at_once(pictures.shape[1:], device.type)):
-                    parts.append(read(net(pictures[some].to(device))))
-                    done += len(some)
-                    update(done, "")
-                return tuple(torch.cat(column) for column in zip(*parts, strict=True))
-
+        passed = _Passes(net, update)
         net.support.looks = None
         features, *looks = passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
@@ -96,6 +87,25 @@ def calibrate(
         "calibrated_on": kinds + (", each held out" if rows is not None else ""),
         "n": len(support),
     }
+
+
+@dataclass
+class _Passes:
+    """Passes of samples through a network, a few at a time; `update` is told how many there were in all."""
+
+    net: ProvenanceNet
+    update: Callable[[int, str], None]
+    done: int = 0
+
+    @torch.inference_mode()
+    def __call__(self, samples: Tensor, rows: Tensor, read: Callable[[ProvenanceOutput], Columns]) -> Columns:
+        """What is read of the rows of some samples."""
+        device, parts = next(self.net.parameters()).device, []
+        for some in torch.split(rows, at_once(samples.shape[1:], device.type)):
+            parts.append(read(self.net(samples[some].to(device))))
+            self.done += len(some)
+            self.update(self.done, "")
+        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 
 def _features(output: ProvenanceOutput) -> Columns:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from provnet.base.batches import bounds, carried, fold
 from provnet.base.errors import MemoryLimitError
@@ -20,12 +20,11 @@ from provnet.base.files import as_path
 from provnet.base.options import RunOptions
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
-from provnet.heads.index_map import TargetSampler
+from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.models.keys import fill_keys, open_keys, refresh, split_keys, whole_keys
 from provnet.models.network import ProvenanceNet, build
 from provnet.runs.files import float32_default, own_copy
 from provnet.runs.run import Run, RunConfig, read_run, write_run
-from provnet.tasks.generate import measured, settle
 from provnet.training import session as run_folder
 from provnet.training.calibration import calibrate
 from provnet.training.checkpoint import Checkpoint, Clock, load_checkpoint, restore, save_checkpoint
@@ -44,7 +43,7 @@ from provnet.training.setup import (
     settings_of,
     versions,
 )
-from provnet.training.subset import Indexed, IndexSubset, narrowed
+from provnet.training.subset import IndexSubset, indexed_among, narrowed
 
 EpochCallback = Callable[[Mapping[str, Any]], None]
 SCALE = "index_head.log_scale"  # decay would draw it to 0, and all samples would look alike
@@ -87,11 +86,12 @@ def fit(
     """
     config, where, test = as_config(config), where or RunOptions(), spec_of(test)
     wanted = config.wanted
-    data, indexed = narrowed(data, index_subset, wanted.network)
+    data, rows, about = narrowed(data, index_subset, wanted.network)
     config = for_samples(config, len(data), data.shape)
     custom = own_copy(wanted.backbone) if isinstance(wanted.backbone, nn.Module) else None
     shape, index_map = plan(data, wanted, config.preset)
-    index_map = indexed.map(index_map)
+    samples = data.samples if rows is None else data.samples.select(rows.numpy())
+    index_map = index_map if rows is None else IndexMap(samples.labels, shape.classes)
     refuse_changed("the training data", data)
     with ExitStack() as stack, float32_default(), torch.inference_mode(False), torch.enable_grad():
         parameters = check_memory(shape, index_map, config, custom, where.device, where.devices)
@@ -99,9 +99,9 @@ def fit(
         fabric = make_fabric(where.device, where.devices, config.precision)
         check_shares(len(data), config.batch_size, fabric.world_size, shape.head)
         path = None if where.out is None else as_path("the run's folder", where.out)
+        settings = settings_of(data, shape, config, fabric) | about
         if path is not None and fabric.global_rank == 0:
             check_disk(path, parameters, len(data), config.epochs)
-        settings = settings_of(data, shape, config, fabric) | dict(indexed.settings)
         held, checkpoint, finished = _begin(stack, fabric, path, where, settings)
         if path is not None and finished:
             return _finished(fabric, path, settings, custom)
@@ -112,25 +112,14 @@ def fit(
         shown = where.progress and fabric.global_rank == 0
         session = Session(held, settings, where.checkpoint_seconds, shown, on_epoch, where.recorded and custom is None)
         with _memory_errors_named():
-            training = _training_set(data, indexed, fabric.device)
-            sampler = indexed.sampler(index_map, wanted.alpha, data.labels)
-            state = _run(fabric, net, training, sampler, config, session, checkpoint)
-            images, bar = training.samples.images, partial(progress_bar, enabled=session.progress)
-            refresh(net, images, indexed.table(data.samples), indexed.rows, progress=session.progress)
-            support = calibrate(net, images, config.seed, labels=training.samples.labels, progress=bar)
-        run = Run(
-            network=_plain(net),
-            config=RunConfig(shape, data.spec, test, settings, support, versions(), None),
-            samples=indexed.table(data.samples),
-            history=indexed.columns(np.stack(state.history)),
-            folder=path,
-        )
-        if path is not None:
-            if held is not None:
-                write_run(run, held.check())
-                run_folder.clean(held.check())
-            fabric.barrier()
-        return run
+            training = _training_set(data, rows, index_map, fabric.device)
+            state = _run(fabric, net, training, config, session, checkpoint)
+            refresh(net, training.samples.images, samples, rows, progress=shown)
+            bar, labels = partial(progress_bar, enabled=shown), training.samples.labels
+            support = calibrate(net, training.samples.images, config.seed, labels=labels, progress=bar)
+        history = np.ascontiguousarray(np.stack(state.history)[:, slice(None) if rows is None else rows.numpy()])
+        run_config = RunConfig(shape, data.spec, test, settings, support, versions(), None)
+        return _written(Run(_plain(net), run_config, samples, history, path), fabric, held)
 
 
 def _begin(
@@ -153,6 +142,15 @@ def _begin(
     return held, checkpoint, False
 
 
+def _written(run: Run, fabric: Any, held: Held | None) -> Run:
+    """The run, in its folder where it has one, when every process is done."""
+    if held is not None:
+        write_run(run, held.check())
+        run_folder.clean(held.check())
+    fabric.barrier()
+    return run
+
+
 def _finished(fabric: Any, path: Path, settings: Mapping[str, Any], custom: nn.Module | None) -> Run:
     """A run that was finished before, if it is the one that is asked for."""
     run = read_run(path, backbone=custom)
@@ -166,7 +164,6 @@ def _run(
     fabric: Any,
     net: ProvenanceNet,
     training: TrainingSet,
-    sampler: TargetSampler,
     config: TrainConfig,
     session: Session,
     checkpoint: Checkpoint | None,
@@ -177,15 +174,33 @@ def _run(
     adamw = _optimizer(net, config, fabric.device)
     if cuda and net.normalise.channels_last:
         net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    model, optimizer = fabric.setup(net, adamw)
+    learner = Learner(fabric, net, *fabric.setup(net, adamw))
     n = len(training.samples)
     state = fresh_state(n, fabric.device, logged(net))
     if checkpoint is not None:
         state = _restored(fabric, checkpoint, net, adamw, (n, config.batch_size))
     split_keys(net, fabric.global_rank, fabric.world_size)
     if checkpoint is None:
-        fill_keys(net, training.samples.images, training.indexed.rows)
-    steps = len(bounds(n, config.batch_size, least=2 * fabric.world_size)) * config.epochs
+        fill_keys(net, training.samples.images, None if training.indexed is None else training.indexed.rows)
+    recorded = session.recorded and cuda and fabric.world_size == 1 and training.samples.resident
+    with _watched(learner, training, config, session, adamw) as (on_step, on_epoch):
+        sampler = TargetSampler(net.index_map, config.wanted.alpha)
+        train(learner, training, sampler, config, state, on_step=on_step, on_epoch=on_epoch, recorded=recorded)
+    net.after_training(training.samples.images, training.samples.labels)
+    return state
+
+
+OnStep = Callable[[TrainState, Mapping[str, float]], None]
+OnEpoch = Callable[[TrainState], None]
+
+
+@contextmanager
+def _watched(
+    learner: Learner, training: TrainingSet, config: TrainConfig, session: Session, adamw: torch.optim.Optimizer
+) -> Iterator[tuple[OnStep, OnEpoch]]:
+    """What is done after a step and after an epoch: the bar moves, the log and due checkpoints are written."""
+    fabric, net = learner.fabric, learner.net
+    steps = len(bounds(len(training.samples), config.batch_size, least=2 * fabric.world_size)) * config.epochs
     writes = session.held is not None
     clock = Clock(session.checkpoint_seconds)
     with (
@@ -215,7 +230,7 @@ def _run(
                 keep(state)
 
         def on_epoch(state: TrainState) -> None:
-            state.log[-1] |= measured(net, training.samples, config.seed, len(state.log))
+            state.log[-1] |= net.after_epoch(training.samples, config.seed, len(state.log))
             update(state.step, _text(state.log[-1]))
             if writes:
                 run_folder.write_log(_folder(session), state.log)
@@ -223,18 +238,7 @@ def _run(
                 session.on_epoch(state.log[-1])
             keep(state)
 
-        train(
-            Learner(fabric, net, model, optimizer),
-            training,
-            sampler,
-            config,
-            state,
-            on_step=on_step,
-            on_epoch=on_epoch,
-            recorded=session.recorded and cuda and fabric.world_size == 1 and training.samples.resident,
-        )
-    settle(net, training.samples.images, training.samples.labels)
-    return state
+        yield on_step, on_epoch
 
 
 def _restored(
@@ -271,9 +275,10 @@ def _text(row: Mapping[str, float]) -> str:
     return f"loss {row['loss']:.3f}  class {row['class_accuracy']:.1%}  index {row['index_accuracy']:.1%}"
 
 
-def _training_set(data: ImageData, indexed: Indexed, device: torch.device) -> TrainingSet:
+def _training_set(data: ImageData, rows: Tensor | None, index_map: IndexMap, device: torch.device) -> TrainingSet:
     """The pictures are put on the device where they take less than half of its free memory, else streamed to it."""
     budget = available_memory() // 2 if device.type == "cuda" else None
+    indexed = None if rows is None else indexed_among(rows, data.labels, index_map, device)
     return TrainingSet(ResidentData(data.images, data.labels, device, budget), data.samples.sample_ids, indexed)
 
 

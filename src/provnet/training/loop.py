@@ -20,17 +20,74 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import get_total_norm
 
 from provnet.base.batches import bounds, epoch_salt, fold, order
-from provnet.base.errors import NonFiniteError
+from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.dataset import Batch, ResidentData
 from provnet.data.modalities.augment import POLICIES, Policy, augment
 from provnet.heads.index_map import TargetSampler
-from provnet.models.network import ProvenanceNet
-from provnet.models.vae import ProvenanceVAE
-from provnet.tasks.objective import PARTS, ProvenanceObjective
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.training.config import TrainConfig, learning_rate
-from provnet.training.subset import Counted, Indexed
+from provnet.training.subset import Indexed
 
 WARM = 3  # steps before a recording, in which libraries choose their algorithms and make room
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Mean losses of a batch, and the task's loss of each sample (no gradient) for the record of training."""
+
+    total: Tensor
+    task: Tensor
+    index: Tensor
+    per_sample: Tensor  # (B,)
+    found: Tensor  # (B,) bool: whether the target was the best sample; times the weight where there is one
+    parts: Tensor | None = None  # of what the task adds, see `Task.parts`
+
+
+@dataclass(frozen=True)
+class ProvenanceObjective:
+    """Weighted sum of the task's and the index loss (§3.2; weights and smoothing as app. 7.2).
+
+    A single-branch network has no task loss: its total is the index loss. With `negatives` an exemplar head is trained
+    against so many keys a step instead of all. `task_smoothing` is part of the total alone: the losses that are
+    reported and kept are those of the targets as given.
+    """
+
+    task_weight: float = 0.3
+    index_weight: float = 0.7
+    smoothing: float = 0.05
+    negatives: int = 0
+    task_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        weights = self.task_weight, self.index_weight
+        if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or sum(weights) == 0:
+            raise UsageError(f"loss weights must be 0 or more, finite, not both 0; got {weights[0]}, {weights[1]}")
+        for smoothing in (self.smoothing, self.task_smoothing):
+            if not 0 <= smoothing < 1:
+                raise UsageError(f"label smoothing must lie in [0, 1), got {smoothing}")
+
+    def __call__(
+        self,
+        net: ProvenanceNet,
+        output: ProvenanceOutput,
+        labels: Tensor,
+        targets: Tensor,
+        weight: Tensor | None = None,
+    ) -> Losses:
+        """Losses of a batch: labels (B,) and target indices (B,); `weight` (B,) is what each index loss counts."""
+        each, found = net.index_loss(output, targets, self.smoothing, self.negatives)
+        if weight is not None:
+            each, found = each * weight, found * weight
+        index = each.mean()
+        per_sample = net.task.loss(output.logits, labels)
+        task = smoothed = per_sample.mean()
+        if self.task_smoothing:  # over the classes that have samples
+            there = (net.index_map.sizes > 0).expand_as(output.logits) if net.has_empty else None
+            smoothed = net.task.loss(output.logits, labels, self.task_smoothing, there).mean()
+        total = index if net.task_head is None else self.task_weight * smoothed + self.index_weight * index
+        extra, parts = net.task.extra(output.made) or (None, None)
+        total = total if extra is None else total + extra
+        return Losses(total, task.detach(), index.detach(), per_sample.detach(), found, parts)
 
 
 @dataclass(frozen=True)
@@ -39,9 +96,9 @@ class Places:
 
     targets: Tensor  # (N,) int64, of this epoch
     salt: Tensor  # () int64, `epoch_salt` of this epoch
-    sums: Tensor  # (5,) float64, see loop.logged
-    record: Tensor  # (N,) float32, class loss of each sample in this epoch
-    counted: Counted | None = None  # where some samples have no index
+    sums: Tensor  # (5,) float64, see `logged`
+    record: Tensor  # (N,) float32, loss of each sample in this epoch
+    indexed: Indexed | None = None  # where some samples have no index
 
 
 @dataclass(frozen=True)
@@ -72,8 +129,8 @@ class Stepper:
         images = augment(images, index, self.policy, seed=0, epoch=places.salt, std=net.normalise.spread)
         output = self.model(images, labels)
         with self.fabric.autocast():
-            counted = places.counted
-            weight = None if counted is None else counted.weight[index]
+            indexed = places.indexed
+            weight = None if indexed is None else indexed.weight[index]
             losses = self.objective(net, output, labels, places.targets[index], weight)
         self.fabric.backward(losses.total * share)
         steepness = losses.total.detach() * 0  # a GPU looks at losses alone: bad gradients show in the next one
@@ -81,11 +138,11 @@ class Stepper:
             steepness = get_total_norm([p.grad for p in net.parameters() if p.grad is not None])
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        own = index if counted is None else counted.own[index]
+        own = index if indexed is None else indexed.own[index]
         net.index_head.observe(own, output.index_features, weight)
         with torch.no_grad():
-            right = output.logits.argmax(1) == labels
-            scale = 1.0 if counted is None else counted.scale  # the figures of the index are over indexed samples
+            right = net.task.right(output.logits, labels)
+            scale = 1.0 if indexed is None else indexed.scale  # the figures of the index are over indexed samples
             means = torch.stack([losses.total.detach(), losses.task, losses.index * scale]).double() * len(index)
             hits = torch.stack([right.sum().double(), losses.found.sum().double() * scale])
             parts = [] if losses.parts is None else [losses.parts.double() * len(index)]
@@ -143,8 +200,8 @@ class TrainState:
 
 
 def logged(net: ProvenanceNet) -> tuple[str, ...]:
-    """What is summed up for a network: SUMS, and the parts of a generator's loss."""
-    return SUMS + PARTS if isinstance(net, ProvenanceVAE) else SUMS
+    """What is summed up for a network: SUMS, and the parts of what its task adds to the loss."""
+    return SUMS + net.task.parts
 
 
 def fresh_state(n: int, device: torch.device, names: tuple[str, ...] = SUMS) -> TrainState:
@@ -154,11 +211,11 @@ def fresh_state(n: int, device: torch.device, names: tuple[str, ...] = SUMS) -> 
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Images and labels, wherever they lie; ids to name samples in errors; which of them are indexed."""
+    """Images and labels, wherever they lie; ids to name samples in errors; which of them have an index, if not all."""
 
     samples: ResidentData
     sample_ids: tuple[str, ...]
-    indexed: Indexed = field(default_factory=Indexed)
+    indexed: Indexed | None = None
 
 
 class Learner(NamedTuple):
@@ -183,7 +240,7 @@ def train(
 ) -> None:
     """Train from `state.step` to the end.
 
-    With `recorded` whole batches are trained on by a recorded step, see `training.step`; it needs a GPU that holds the
+    With `recorded` whole batches are trained on by a recorded step, see `record`; it needs a GPU that holds the
     data, one process, and layers that never look at values.
 
     `on_step` is called whenever losses were checked to be finite (every step on a CPU, every 50 on a GPU);
@@ -191,52 +248,72 @@ def train(
     """
     fabric, net, model, optimizer = learner
     n, device, names = len(data.samples), fabric.device, logged(net)
-    objective = ProvenanceObjective(
-        config.task_weight, config.index_weight, config.smoothing, config.negatives, config.task_smoothing
-    )
     batches = bounds(n, config.batch_size, least=2 * fabric.world_size)
     check_every = 1 if device.type == "cpu" else 50
-    salt, targets = (torch.zeros(shape, dtype=torch.int64, device=device) for shape in ((), (n,)))
-    places = Places(targets, salt, state.sums, state.record, data.indexed.counted(n, device))
-    step = Stepper(fabric, net, model, optimizer, objective, POLICIES[config.augment], data.samples, places)
-    replay, begun = None, state.step
+    step = _stepper(learner, data, config, state)
+    places, replay, begun = step.places, None, state.step
     recent: list[Tensor] = []  # losses and norms of gradients not yet checked
     _train_mode(net, model)
+    with _plain_averages(net) as (settled, average):
+        for epoch in range(state.step // len(batches), config.epochs):
+            permutation = order(n, config.seed, epoch).to(data.samples.images.device)
+            drawn = sampler.draw(config.seed, epoch)
+            places.targets.copy_(drawn if data.indexed is None else drawn[data.indexed.own.cpu()])
+            places.salt.fill_(epoch_salt(config.seed, epoch))
+            left = batches[state.step % len(batches) :]
+            chosen = [_share(permutation[start:end], fabric) for start, end in left]
+            ready = itertools.repeat(None) if data.samples.resident else data.samples.batches(chosen)
+            for (start, end), index, batch in zip(left, chosen, ready, strict=False):
+                index = index.to(device)
+                torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
+                for group in optimizer.param_groups:
+                    _set_rate(group, learning_rate(config, state.step, len(batches)))
+                average(state.step)
+                if recorded and len(index) == config.batch_size and state.step >= max(begun + WARM, settled):
+                    replay = replay or record(step, index)
+                    recent.append(replay(index))
+                else:
+                    # DDP averages over processes: weigh uneven shares
+                    share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
+                    recent.append(step(index, batch, share))
+                state.step += 1
+                if len(recent) >= check_every or end == n:
+                    _check_finite(fabric, recent, state.step, batches, data, config)
+                    recent.clear()
+                    if end < n:
+                        seen = max(end / fabric.world_size, 1)
+                        on_step(state, dict(zip(names, (state.sums / seen).tolist(), strict=True)))
+            _finish_epoch(fabric, state, epoch, n, names)
+            _share_statistics(fabric, net)
+            on_epoch(state)
+
+
+@contextmanager
+def _plain_averages(net: ProvenanceNet) -> Iterator[tuple[int, Callable[[int], None]]]:
+    """BatchNorm takes plain averages at first, as the values that it starts with are far off.
+
+    Gives the step from which on it takes its usual ones, and what is to be called before each step.
+    """
     norms = [(m, m.momentum) for m in net.modules() if isinstance(m, _BatchNorm) and m.momentum is not None]
-    settled = max((math.ceil(1 / momentum) for _, momentum in norms if momentum), default=0)
-    for epoch in range(state.step // len(batches), config.epochs):
-        permutation = order(n, config.seed, epoch).to(data.samples.images.device)
-        targets.copy_(sampler.draw(config.seed, epoch))
-        salt.fill_(epoch_salt(config.seed, epoch))
-        left = batches[state.step % len(batches) :]
-        chosen = [_share(permutation[start:end], fabric) for start, end in left]
-        ready = itertools.repeat(None) if data.samples.resident else data.samples.batches(chosen)
-        for (start, end), index, batch in zip(left, chosen, ready, strict=False):
-            index = index.to(device)
-            torch.manual_seed(fold(config.seed, state.step, DROPOUT, fabric.global_rank))
-            for group in optimizer.param_groups:
-                _set_rate(group, learning_rate(config, state.step, len(batches)))
-            for norm, momentum in norms:  # plain averages at first: the values that BatchNorm starts with are far off
-                norm.momentum = max(momentum, 1 / (state.step + 1))
-            if recorded and len(index) == config.batch_size and state.step >= max(begun + WARM, settled):
-                replay = replay or record(step, index)
-                recent.append(replay(index))
-            else:
-                # DDP averages over processes: weigh uneven shares
-                share = len(index) * fabric.world_size / (end - start) if end - start > 1 else 1.0
-                recent.append(step(index, batch, share))
-            state.step += 1
-            if len(recent) >= check_every or end == n:
-                _check_finite(fabric, recent, state.step, batches, data, config)
-                recent.clear()
-                if end < n:
-                    seen = max(end / fabric.world_size, 1)
-                    on_step(state, dict(zip(names, (state.sums / seen).tolist(), strict=True)))
-        _finish_epoch(fabric, state, epoch, n, names)
-        _share_statistics(fabric, net)
-        on_epoch(state)
+
+    def average(step: int) -> None:
+        for norm, momentum in norms:
+            norm.momentum = max(momentum, 1 / (step + 1))
+
+    yield max((math.ceil(1 / momentum) for _, momentum in norms if momentum), default=0), average
     for norm, momentum in norms:
         norm.momentum = momentum
+
+
+def _stepper(learner: Learner, data: TrainingSet, config: TrainConfig, state: TrainState) -> Stepper:
+    """A step of this recipe, with places of its own for what an epoch changes."""
+    fabric, net, model, optimizer = learner
+    weights = config.task_weight, config.index_weight
+    objective = ProvenanceObjective(*weights, config.smoothing, config.negatives, config.task_smoothing)
+    n, device = len(data.samples), fabric.device
+    salt, targets = (torch.zeros(shape, dtype=torch.int64, device=device) for shape in ((), (n,)))
+    places = Places(targets, salt, state.sums, state.record, data.indexed)
+    return Stepper(fabric, net, model, optimizer, objective, POLICIES[config.augment], data.samples, places)
 
 
 def _train_mode(net: ProvenanceNet, model: Any) -> None:

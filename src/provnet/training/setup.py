@@ -12,6 +12,7 @@ import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ from provnet.base.processes import check_environment, local_world_size, world_si
 from provnet.data.dataset import ImageData
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import StandIn, auto_backbone, check_alone
-from provnet.models.network import GENERATORS, NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
-from provnet.tasks.generate import between_0_and_1
+from provnet.models.network import NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
+from provnet.tasks import TASKS
 from provnet.training.config import TrainConfig
 
 MANY = 1024  # samples gone through: shapes cost nothing, and what does not grow with the batch is lost in the mean
@@ -169,6 +170,13 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
     return tuple(mean.tolist()), tuple(std.tolist()), scale
 
 
+def between_0_and_1(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """(mean, std, scale) where the input is given back: bytes divided by 255, as the paper has it."""
+    if data.images.dtype != torch.uint8 or data.images.ndim != 4:
+        raise DataError(f"a generator learns from pictures of bytes; these data are {data.images.dtype} {data.shape}")
+    return (0.0,), (1.0,), 255.0
+
+
 def _mean_and_spread(values: torch.Tensor, scale: float) -> tuple[torch.Tensor, torch.Tensor]:
     axes = [0, *range(2, values.ndim)]
     if values.numel() <= AS_ONE:
@@ -295,15 +303,11 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
         name = "custom"
     else:
         name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
-    mean, std, scale = between_0_and_1(data) if name in GENERATORS else normalisation(data)
     config = NetworkConfig(
         network=network,
         backbone=name,
         input_shape=data.shape,
         classes=len(data.class_names),
-        mean=mean,
-        std=std,
-        scale=scale,
         conditional=wanted.conditional,
         alpha=wanted.alpha,
         level=wanted.level,
@@ -311,6 +315,8 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
         key_type=wanted.key_type,
         key_width=wanted.key_width,
     )
+    mean, std, scale = between_0_and_1(data) if TASKS[config.task].rebuilds else normalisation(data)
+    config = replace(config, mean=mean, std=std, scale=scale)
     return config, IndexMap(data.samples.labels, len(data.class_names))
 
 

@@ -4,7 +4,7 @@ The run's sample table holds exactly the indexed samples, so every index that le
 branch learns from all samples: for the others the index loss counts 0, by a weight and not by leaving them out, so that
 a recorded step stays the same for every batch.
 
-Letters: N samples that are trained on, S of them indexed, B batch, D features.
+Letters: N samples that are trained on, S of them indexed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from provnet.base.errors import UsageError, one_of
 from provnet.base.files import brief
 from provnet.base.options import SUBSET
 from provnet.data.dataset import ImageData, image_data
-from provnet.heads.index_map import IndexMap, TargetSampler
-from provnet.samples.identity import SampleTable
+from provnet.heads.index_map import IndexMap
 
 CLASSES_ON = ("all", "subset")
 
@@ -44,79 +43,53 @@ class IndexSubset:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
-    """For each sample that is trained on: its index (0 where it has none), and what its index loss counts, 1 or 0.
+class Indexed:
+    """Of data that are trained on only some samples have an index: S of N.
 
-    Counting N/S instead would keep the balance of the two losses, but it answers worse: docs/subsets.md.
+    What the others count is 0. Counting N/S for the indexed ones instead would keep the balance of the two losses, but
+    it answers worse: docs/subsets.md.
     """
 
-    own: Tensor  # (N,) int64
-    weight: Tensor  # (N,) float32
-    scale: float  # N/S: from a mean over all samples to one over the indexed
+    rows: Tensor  # (S,) int64, which they are
+    own: Tensor  # (N,) int64: the index of each sample; for the others that of the first of their class, always valid
+    weight: Tensor  # (N,) float32: what its index loss counts, 1 or 0
+
+    @property
+    def scale(self) -> float:
+        """N/S: from a mean over all samples to one over the indexed."""
+        return len(self.own) / len(self.rows)
 
 
-@dataclass(frozen=True, eq=False)
-class Indexed:
-    """What of the data is indexed; `rows` None means everything. `settings` is what the run keeps of it."""
+def indexed_among(rows: Tensor, labels: Tensor, index_map: IndexMap, device: torch.device) -> Indexed:
+    """Rows (S,) that have an index, of data with labels (N,); what a step reads lies on the device.
 
-    rows: Tensor | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def map(self, index_map: IndexMap) -> IndexMap:
-        """The map of the indexed samples alone, out of that of all."""
-        return index_map if self.rows is None else IndexMap(index_map.labels[self.rows], index_map.classes)
-
-    def table(self, samples: SampleTable) -> SampleTable:
-        """The sample table of the run."""
-        return samples if self.rows is None else samples.select(self.rows.numpy())
-
-    def columns(self, history: np.ndarray) -> np.ndarray:
-        """(epochs, N) -> (epochs, S)."""
-        return history if self.rows is None else np.ascontiguousarray(history[:, self.rows.numpy()])
-
-    def sampler(self, index_map: IndexMap, alpha: float, labels: Tensor) -> TargetSampler:
-        """Targets for all samples that are trained on."""
-        return TargetSampler(index_map, alpha) if self.rows is None else _Sampler(index_map, alpha, self.rows, labels)
-
-    def counted(self, n: int, device: torch.device) -> Counted | None:
-        """What a step needs to know, on its device; None where every sample counts the same."""
-        if self.rows is None:
-            return None
-        own, weight = torch.zeros(n, dtype=torch.int64), torch.zeros(n)
-        own[self.rows] = torch.arange(len(self.rows))
-        weight[self.rows] = 1.0
-        return Counted(own.to(device), weight.to(device), n / len(self.rows))
+    >>> some = indexed_among(torch.tensor([1, 3]), torch.tensor([0, 0, 1, 1]), IndexMap([0, 1]), torch.device("cpu"))
+    >>> some.own.tolist(), some.weight.tolist(), some.scale
+    ([0, 0, 1, 1], [0.0, 1.0, 0.0, 1.0], 2.0)
+    """
+    own, weight = index_map.table[:, 0].cpu()[labels.cpu()], torch.zeros(len(labels))
+    own[rows], weight[rows] = torch.arange(len(rows)), 1.0
+    return Indexed(rows, own.to(device), weight.to(device))
 
 
-class _Sampler(TargetSampler):
-    """Targets of the indexed samples; the others get the first of their class, which counts 0 but is always valid."""
+def narrowed(
+    data: ImageData, subset: IndexSubset | None, network: str
+) -> tuple[ImageData, Tensor | None, dict[str, Any]]:
+    """The data to train on, which rows of them have an index (None: all), and what the run keeps of that.
 
-    def __init__(self, index_map: IndexMap, alpha: float, rows: Tensor, labels: Tensor) -> None:
-        super().__init__(index_map, alpha)
-        self.rows = rows
-        self.targets = index_map.table[:, 0].cpu()[labels.cpu()]
-
-    def draw(self, seed: int, epoch: int) -> Tensor:
-        """(N,) int64 target of every sample in this epoch."""
-        found = self.targets.clone()
-        found[self.rows] = super().draw(seed, epoch)
-        return found
-
-
-def narrowed(data: ImageData, subset: IndexSubset | None, network: str) -> tuple[ImageData, Indexed]:
-    """The data to train on, and what of them is indexed; a subset that leaves a class without an index is refused.
+    A subset that leaves a class without an index is refused.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=20)
-    >>> seen, indexed = narrowed(data, IndexSubset(np.arange(10), "subset"), "single")
-    >>> len(seen), indexed.settings["subset"]["of"]
-    (10, 20)
+    >>> seen, rows, settings = narrowed(data, IndexSubset(np.arange(10), "subset"), "single")
+    >>> len(seen), rows, settings["subset"]["of"]
+    (10, None, 20)
     """
     image_data("the training data", data)
     if not isinstance(subset, IndexSubset | None):
         raise UsageError(f"index_subset must be a provnet.training.subset.IndexSubset, got {type(subset).__name__}")
     if subset is None:
-        return data, Indexed()
+        return data, None, {}
     rows = _checked(data, subset)
     everywhere = one_of("choice of samples for the classes", subset.classes_on, CLASSES_ON) == "all"
     if network == "single" and everywhere and len(rows) < len(data):
@@ -135,8 +108,8 @@ def narrowed(data: ImageData, subset: IndexSubset | None, network: str) -> tuple
     if everywhere and len(rest):
         kept["rest_content"] = data.samples.select(rest).content_root
     if not everywhere or len(rest) == 0:
-        return data.select(rows), Indexed(None, {SUBSET: kept})
-    return data, Indexed(torch.from_numpy(rows), {SUBSET: kept})
+        return data.select(rows), None, {SUBSET: kept}
+    return data, torch.from_numpy(rows), {SUBSET: kept}
 
 
 def _checked(data: ImageData, subset: IndexSubset) -> np.ndarray:

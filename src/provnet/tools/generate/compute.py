@@ -18,8 +18,7 @@ from provnet.answers.explanation import Explanation
 from provnet.base.batches import at_once, keyed_generator
 from provnet.base.errors import NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, check_memory
-from provnet.models.network import GENERATORS, ProvenanceNet
-from provnet.models.vae import answer_at, picture, posterior_of, vae_of
+from provnet.models.network import ProvenanceNet, answer_at, picture, posterior_of, vae_of
 from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
 from provnet.runs.run import Run
 
@@ -55,7 +54,7 @@ class Generated:
 def is_generator(run: Run | Fitted) -> bool:
     """Whether a run makes pictures."""
     run = run_of(run)
-    return run.config.network.backbone in GENERATORS
+    return run.config.network.task == "generate"
 
 
 def generate(run: Run | Fitted, n: int, label: str | int | None = None, seed: int = 0) -> Generated:

@@ -19,10 +19,11 @@ from provnet.answers.metrics import frechet, group_hit
 from provnet.base.batches import at_once, keyed_generator
 from provnet.base.stats import Interval, t_quantile, wilson
 from provnet.data.dataset import ImageData, image_data
-from provnet.models.network import Normal
-from provnet.models.vae import answer_at, posterior_of, sample, vae_of
+from provnet.models.network import answer_at, posterior_of, vae_of
+from provnet.models.vae import sample
 from provnet.runs.inputs import Fitted, run_of, whole
 from provnet.runs.run import Run
+from provnet.tasks.generate import Normal
 from provnet.tools.generate.compute import BATCH, generate, raw_pictures
 
 SPACE = "means of this run's own latents; comparable within this run only"
