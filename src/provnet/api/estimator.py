@@ -32,6 +32,8 @@ from provnet.data.modalities.image import picture_array
 from provnet.data.open import open_data
 from provnet.data.rules import DecodeRule, check_labels
 from provnet.data.sources.arrays import to_numpy
+from provnet.models.attached import Given, Transform
+from provnet.models.tap import Reader
 from provnet.runs.inputs import picture_rule, row_shape, to_input
 from provnet.runs.run import Run, read_run, write_run
 from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
@@ -464,13 +466,37 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return replace(data, images=to_input(self.run_, data))
 
 
-def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier:
-    """The fitted classifier of a run folder, whether `save` or `provnet train` wrote it; its Run is `.run_`.
+@overload
+def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier: ...
+@overload
+def load(
+    folder: str | Path,
+    *,
+    model: nn.Module,
+    at: Reader | None = None,
+    pool: Reader | None = None,
+    transform: Transform | None = None,
+) -> Run: ...
+def load(
+    folder: str | Path,
+    backbone: nn.Module | None = None,
+    *,
+    model: nn.Module | None = None,
+    at: Reader | None = None,
+    pool: Reader | None = None,
+    transform: Transform | None = None,
+) -> ProvenanceClassifier | Run:
+    """What a run folder holds: the Run of a model that was attached or indexed, else a fitted classifier.
 
-    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take the classifier, too.
-    Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A run
-    whose backbone was given as object needs it again.
+    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take either; the classifier's Run is
+    `.run_`. Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A
+    run whose backbone was given as object needs it again; a run that was attached to a model needs that `model`, with
+    the weights of then, and the functions among `at`, `pool` and `transform` that it was attached with.
     """
+    if model is not None:
+        if backbone is not None:
+            raise UsageError("give the model of an attached run (model=) or the backbone of a trained one, not both")
+        return read_run(folder, Given(model, at, pool, transform))
     run = read_run(folder, copy.deepcopy(backbone))
     network, recipe = run.config.network, recipe_of(run)
     given_shape = run.config.data is not None and "sample_shape" in run.config.data.options

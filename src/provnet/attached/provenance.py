@@ -32,7 +32,7 @@ from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
-from provnet.models.attached import AttachedNet, Prepare, Transform
+from provnet.models.attached import STORED, AttachedNet, Prepare, Transform, described
 from provnet.models.keys import share_keys
 from provnet.models.network import NetworkConfig
 from provnet.models.tap import Reader, Tap, Taken, locate, rows_of, unwrapped
@@ -144,7 +144,7 @@ class Provenance:
         self.model = unwrapped(model)
         values = data.images
         scale = 255.0 if values.dtype == torch.uint8 else 1.0
-        self.prepare = Prepare(values.dtype, scale, transform)
+        self.prepare = Prepare(values.dtype, scale, transform, pictures=len(data.shape) == 3)
         first = torch.arange(len(data))[: max(FIRST, 1)]
         first = first.repeat(FIRST)[:FIRST] if len(first) < FIRST else first
         inputs = inputs_of(data, self.prepare, first, self.device)
@@ -434,6 +434,7 @@ class Provenance:
             scale=self.prepare.scale,
             conditional=False,
             head="exemplar",
+            attached=described(self._net, sha256),
         )
         training = {
             "attached": {"index_weight": self.weight, "steps": self._steps, "epochs": len(self.bank.epochs)},

@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torch import nn
-
 from provnet.base.atomic import write_bytes
 from provnet.base.errors import DataError, IntegrityError
 from provnet.base.options import DECISIONS
 from provnet.cli.output import BACKBONE, note
 from provnet.data.apply import decision_words
 from provnet.data.dataset import AFTER_READING, DataSpec, ImageData
+from provnet.models.attached import Given
 from provnet.runs.data import Found, find_data
 from provnet.runs.files import CUSTOM
 from provnet.runs.fileset import state_of
@@ -26,10 +25,11 @@ from provnet.training.session import run_lock, tidy
 Read = TypeVar("Read")
 
 
-def backbone_for(folder: Path) -> nn.Module | None:
+def backbone_for(folder: Path) -> Given | None:
     """The module that `main` was given, where the run in a folder needs one; a command may open others beside it."""
     given = BACKBONE.get()
-    return given if given is not None and read_samples(folder)[0].network.backbone == CUSTOM else None
+    needed = given is not None and read_samples(folder)[0].network.backbone == CUSTOM
+    return Given(*given) if needed else None
 
 
 def open_run(folder: Path) -> Run:

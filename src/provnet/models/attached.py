@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,15 +21,26 @@ from torch import Tensor, nn
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import IndexHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import only_asked
-from provnet.models.network import NARROW_KEY, WIDEST_KEY, IndexTrunk, ProvenanceNet, ProvenanceOutput
-from provnet.models.tap import Tap
+from provnet.models.network import NARROW_KEY, WIDEST_KEY, AttachedModel, IndexTrunk, NetworkConfig, ProvenanceNet, Seen
+from provnet.models.tap import Place, Reader, Tap, module_at, unwrapped
 
 SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
 Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
+STORED = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}  # types of samples as they are kept
 _PASS = threading.Lock()  # hooks are the model's: two passes at once would read each other's features
+
+
+class Given(NamedTuple):
+    """What a run that is attached to a model does not hold, and is given again when it is read."""
+
+    model: nn.Module
+    at: Reader | None = None
+    pool: Reader | None = None
+    transform: Transform | None = None
 
 
 class Prepare(nn.Module):
@@ -42,9 +53,11 @@ class Prepare(nn.Module):
     [[[[1.0]]]]
     """
 
-    def __init__(self, stored: torch.dtype, scale: float, transform: Transform | None = None) -> None:
+    def __init__(
+        self, stored: torch.dtype, scale: float, transform: Transform | None = None, *, pictures: bool = False
+    ) -> None:
         super().__init__()
-        self.stored, self.scale, self.transform = stored, scale, transform
+        self.stored, self.scale, self.transform, self.pictures = stored, scale, transform, pictures
 
     def forward(self, inputs: Any) -> Any:
         """(B, ...) stored -> what the model takes."""
@@ -131,14 +144,25 @@ class AttachedNet(ProvenanceNet):
             support=Support(index_map.classes, features),
         )
         self.tap = tap
-        self.has_empty = self.has_empty and conditional
         self._weights: tuple[str, tuple[int, ...]] | None = None
+
+    def _know_samples(self, index_head: IndexHead, index_map: IndexMap) -> None:
+        super()._know_samples(index_head, index_map)
+        self.has_empty = self.has_empty and self.index_head.conditional  # else the answer is the model's own
 
     def freeze(self, sha256: str | None = None) -> str:
         """From here on the model must have the weights of now; their SHA-256."""
         found = sha256 or weights_sha256(self.tap.model)
         self._weights = found, _versions(self.tap.model)
         return found
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """All but the model, which is not part of a run."""
+        prefix = kwargs.get("prefix", "")
+        state: dict[str, Any] = super().state_dict(*args, **kwargs)
+        for name in [name for name in state if name.startswith(f"{prefix}backbone.")]:
+            del state[name]
+        return state
 
     def train(self, mode: bool = True) -> AttachedNet:
         """The mode of all but the model, which is its owner's."""
@@ -148,28 +172,25 @@ class AttachedNet(ProvenanceNet):
                 part.train(mode)
         return self
 
-    def forward(self, inputs: Any, classes: Tensor | None = None) -> ProvenanceOutput:
-        """Stored samples or the model's own inputs -> outputs."""
-        features, logits, looks = self._seen(inputs)
-        given = logits.argmax(1) if classes is None else classes
-        index_features = self.index_trunk(features, given)
-        return ProvenanceOutput(features, logits, given, index_features, None, looks)
-
-    def _seen(self, inputs: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Features, class scores and looks: one pass of the model."""
+    def see(self, inputs: Any) -> Seen:
+        """Features, class scores and looks of stored samples, or of the model's own inputs: one pass of the model."""
         self._same_weights()
-        device = next((one.device for one in self.tap.model.parameters()), torch.device("cpu"))
-        given = moved(self.normalise(inputs), device)
+        where = self.index_map.labels.device
+        given = moved(self.normalise(inputs), next(self.tap.model.parameters()).device)
         with _PASS, only_asked(self.tap.model):
             taken = self.tap.read(given)
-        logits = taken.logits
+        logits = taken.logits.to(where)
         if logits.shape[1] != self.index_map.classes:
             raise UsageError(
                 f"the model gives {logits.shape[1]} class scores, the training samples have {self.index_map.classes}"
             )
         pictures = isinstance(given, Tensor) and given.ndim == 4 and given.is_floating_point()
-        looks = looks_of(given) if pictures else None
-        return taken.features.float(), self._without_empty(logits), looks
+        looks = looks_of(given).to(where) if pictures else None
+        return Seen(taken.features.float().to(where), self._without_empty(logits), looks)
+
+    def features(self, inputs: Any) -> Tensor:
+        """Those that `see` sees, alone."""
+        return self.see(inputs).features
 
     def _same_weights(self) -> None:
         """Refuse a model that was trained on since: the keys are of the weights of then."""
@@ -185,6 +206,64 @@ class AttachedNet(ProvenanceNet):
                 "then; load these again, or index the samples anew: provnet.index(model, data)"
             )
         self._weights = then, now
+
+
+def described(net: AttachedNet, sha256: str) -> AttachedModel:
+    """What a run keeps of its model: never the weights themselves."""
+    place, prepare = net.tap.place, net.normalise
+    assert isinstance(prepare, Prepare)
+    return AttachedModel(
+        name=type(net.tap.model).__name__,
+        sha256=sha256,
+        module=place.module,
+        side=place.side,
+        pool=place.pool,
+        features=int(net.support.mean.shape[1]),
+        stored=next(name for name, dtype in STORED.items() if dtype == prepare.stored),
+        transform=_name(prepare.transform),
+    )
+
+
+def _name(transform: Transform | None) -> str:
+    """What a function is called; "" for none."""
+    if transform is None:
+        return ""
+    return str(getattr(transform, "__qualname__", type(transform).__qualname__))
+
+
+def build_attached(config: NetworkConfig, index_map: IndexMap, given: Given | None) -> AttachedNet:
+    """The network of a run around the model given; without one around nothing, for its layout alone."""
+    about = config.attached
+    assert about is not None
+    place = Place(about.module, about.side, about.pool)
+    model = nn.Identity() if given is None else unwrapped(given.model)
+    if given is not None:
+        _refuse_other_model(model, about, given)
+    tap = Tap(model, place, function=given and given.at, pool=given and given.pool)
+    prepare = Prepare(
+        STORED[about.stored], config.scale, given and given.transform, pictures=len(config.input_shape) == 3
+    )
+    return AttachedNet(
+        tap, about.features, index_map, prepare, conditional=config.network.startswith("class-conditional")
+    )
+
+
+def _refuse_other_model(model: nn.Module, about: AttachedModel, given: Given) -> None:
+    wanted = {"at": about.side == "function", "pool": about.pool == "function", "transform": bool(about.transform)}
+    for name, needed in wanted.items():
+        have = getattr(given, name) is not None
+        if needed != have:
+            words = f"was made with {name}= ({about.transform or 'a function'})" if needed else f"has no {name}="
+            way = f"give it again: provnet.load(folder, model=..., {name}=...)" if needed else "leave it out"
+            raise UsageError(f"this run {words}; {way}")
+    now = weights_sha256(model)
+    if now != about.sha256:
+        raise IntegrityError(
+            f"the model given is not the one that this run was attached to: a {type(model).__name__} with weights "
+            f"{now[:12]}, the run's is a {about.name} with {about.sha256[:12]}; load the weights of then into it first"
+        )
+    if about.module:
+        module_at(model, about.module)
 
 
 def _versions(model: nn.Module) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ from provnet.base.errors import UsageError, did_you_mean, one_of
 from provnet.models.backbones import only_asked
 
 POOLS = ("mean", "cls", "last")
+SIDES = ("output", "input", "function")
 MASK = "attention_mask"
 LISTED = 8  # modules in an error
 Reader = Callable[[Any], Tensor]  # of the model's output, or of the features before they are pooled

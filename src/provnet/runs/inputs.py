@@ -217,6 +217,8 @@ def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | 
     """
     if len(network.input_shape) != 3:
         return None
+    if network.attached is not None:
+        return _attached_range(network, values)
     low, high = float(values.min()), float(values.max())
     largest = max(-low, high)
     # mean and spread are known, not the ends: three standard deviations stand for them
@@ -231,6 +233,17 @@ def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | 
         wrong = largest > FAR * reach or (0 < largest <= 1 and reach > FAR)
     given = f"the values lie in {low:.4g}..{high:.4g}, this run was trained on {trained}"
     return f"{given}; bring them to the range trained on" if wrong else None
+
+
+def _attached_range(network: NetworkConfig, values: np.ndarray | Tensor) -> str | None:
+    """Of a model that is attached to, only what stands before it is known: without a transform bytes become 0..1."""
+    about, is_bytes = network.attached, str(values.dtype).endswith("uint8")
+    if about is None or about.transform or network.scale != BYTES or is_bytes or float(values.max()) <= 2:
+        return None
+    return (
+        f"the values lie in {float(values.min()):.4g}..{float(values.max()):.4g} and are no bytes, so they go to the model "
+        "as they are; it was trained on pictures in 0..1: give uint8, or the model's own input"
+    )
 
 
 def _arrange(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
