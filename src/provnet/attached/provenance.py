@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -30,6 +31,7 @@ from provnet.base.errors import DataError, IntegrityError, NonFiniteError, Usage
 from provnet.base.files import shown
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
+from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
 from provnet.models.attached import STORED, AttachedNet, Prepare, Transform, described
@@ -441,7 +443,9 @@ class Provenance:
             "data": {"samples": len(samples), "fingerprint": samples.fingerprint},
         }
         versions = {"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
-        return RunConfig(network, data=self.data.spec, training=training, support=support, versions=versions)
+        spec = self.data.spec
+        test = replace(spec, split="test") if spec.split == "train" and has_split(spec, "test") else None
+        return RunConfig(network, data=spec, test=test, training=training, support=support, versions=versions)
 
 
 def _asked(tap: Tap, inputs: Any) -> Taken:

@@ -26,7 +26,7 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import only_asked
 from provnet.models.network import NARROW_KEY, WIDEST_KEY, AttachedModel, IndexTrunk, NetworkConfig, ProvenanceNet, Seen
-from provnet.models.tap import Place, Reader, Tap, module_at, unwrapped
+from provnet.models.tap import Reader, Tap, ask, class_scores, module_at, unwrapped
 
 SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
 Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
@@ -46,8 +46,8 @@ class Given(NamedTuple):
 class Prepare(nn.Module):
     """From stored samples to the model's input: one deterministic function of each sample.
 
-    By default pictures become float32 in 0..1 and everything else stays as it is. What is of another type than the
-    stored samples is taken as the model's own input, and goes through as it is.
+    By default pictures of bytes become float32 in 0..1 and everything else stays as it is. Floats stand for bytes where
+    those are stored: a distorted picture is still in units of 0..255.
 
     >>> Prepare(torch.uint8, 255.0)(torch.full((1, 1, 1, 1), 255, dtype=torch.uint8)).tolist()
     [[[[1.0]]]]
@@ -61,11 +61,29 @@ class Prepare(nn.Module):
 
     def forward(self, inputs: Any) -> Any:
         """(B, ...) stored -> what the model takes."""
-        if not isinstance(inputs, Tensor) or inputs.dtype != self.stored:
+        if not isinstance(inputs, Tensor):
             return inputs
         if self.transform is None:
-            return inputs.float() / self.scale if self.scale != 1 else inputs
-        return moved(stacked([self.transform(one) for one in inputs.cpu()]), inputs.device)
+            return inputs.float() / self.scale if self.scale != 1 else inputs.to(self.stored)
+        if inputs.requires_grad:
+            return self._with_gradient(inputs)
+        if inputs.dtype != self.stored and self.stored == torch.uint8:
+            inputs = inputs.round().clamp(0, 255)
+        return moved(stacked([self.transform(one) for one in inputs.to(self.stored).cpu()]), inputs.device)
+
+    def _with_gradient(self, inputs: Tensor) -> Any:
+        """The same with a gradient, where the function makes of floats what it makes of the stored type."""
+        assert self.transform is not None
+        kept = inputs.detach().round()
+        plain, found = self(kept.to(self.stored)), stacked([self.transform(one) for one in inputs])
+        same = stacked([self.transform(one) for one in kept])
+        alike = isinstance(found, Tensor) and found.requires_grad and torch.allclose(same, plain, atol=1e-5)
+        if not alike:
+            raise UsageError(
+                "transform= has no gradient that an attack could follow; leave attacks out (--attacks none), or let the "
+                "model normalise its input itself"
+            )
+        return found
 
 
 def stacked(inputs: list[Any]) -> Any:
@@ -192,6 +210,11 @@ class AttachedNet(ProvenanceNet):
         """Those that `see` sees, alone."""
         return self.see(inputs).features
 
+    def graded_scores(self, inputs: Any) -> Tensor:
+        """(B, C) with a gradient for the inputs, as far as transform has one."""
+        with only_asked(self.tap.model), torch.enable_grad():
+            return class_scores(ask(self.tap.model, self.normalise(inputs)))
+
     def _same_weights(self) -> None:
         """Refuse a model that was trained on since: the keys are of the weights of then."""
         if self._weights is None:
@@ -235,11 +258,10 @@ def build_attached(config: NetworkConfig, index_map: IndexMap, given: Given | No
     """The network of a run around the model given; without one around nothing, for its layout alone."""
     about = config.attached
     assert about is not None
-    place = Place(about.module, about.side, about.pool)
     model = nn.Identity() if given is None else unwrapped(given.model)
     if given is not None:
         _refuse_other_model(model, about, given)
-    tap = Tap(model, place, function=given and given.at, pool=given and given.pool)
+    tap = Tap(model, about.place, function=given and given.at, pool=given and given.pool)
     prepare = Prepare(
         STORED[about.stored], config.scale, given and given.transform, pictures=len(config.input_shape) == 3
     )

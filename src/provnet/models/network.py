@@ -26,6 +26,7 @@ from provnet.heads.losses import IndexLoss
 from provnet.heads.scores import Equal, Scores
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, branch, custom_design, cut_at, output_shape
+from provnet.models.tap import Place
 from provnet.models.vae import GENERATORS, VAE, sample
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
@@ -55,6 +56,11 @@ class AttachedModel:
     features: int
     stored: str
     transform: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where features are read."""
+        return Place(self.module, self.side, self.pool)
 
 
 @dataclass(frozen=True)
@@ -289,6 +295,10 @@ class ProvenanceNet(nn.Module):
         """Those that `see` sees, alone."""
         found: Tensor = self.backbone(self.normalise(inputs))
         return found
+
+    def graded_scores(self, inputs: Inputs) -> Tensor | None:
+        """(B, C) of the class branch, with a gradient for the inputs; None without such a branch."""
+        return None if self.task_head is None else self.task_head(self.features(inputs))
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """(B, C) of the class branch, (B, D) -> logits; None without one."""
