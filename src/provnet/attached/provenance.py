@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, final
 
@@ -30,7 +31,7 @@ from provnet.attached.samples import Augment, IndexedSamples, inputs_of, refuse_
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import shown
 from provnet.base.progress import progress_bar
-from provnet.data.dataset import ImageData, image_data
+from provnet.data.dataset import DataSpec, ImageData, image_data
 from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
@@ -167,6 +168,7 @@ class Provenance:
         self._tap = Tap(self.model, tap.place, function=tap.function, pool=tap.pool)
         self._steps, self._doubt = 0, torch.ones((), dtype=torch.bool)
         self.finished = False
+        self._test = _test_split(data.spec)  # now: at the end the data may lie elsewhere
         if hooked:
             self._tap.hook()
 
@@ -443,9 +445,15 @@ class Provenance:
             "data": {"samples": len(samples), "fingerprint": samples.fingerprint},
         }
         versions = {"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
-        spec = self.data.spec
-        test = replace(spec, split="test") if spec.split == "train" and has_split(spec, "test") else None
-        return RunConfig(network, data=spec, test=test, training=training, support=support, versions=versions)
+        return RunConfig(network, data=self.data.spec, test=self._test, training=training, support=support, versions=versions)
+
+
+def _test_split(spec: DataSpec) -> DataSpec | None:
+    """How to open the test split of a source, where it has one."""
+    with suppress(UsageError):  # the source may have been moved since it was opened
+        if spec.split == "train" and has_split(spec, "test"):
+            return replace(spec, split="test")
+    return None
 
 
 def _asked(tap: Tap, inputs: Any) -> Taken:
