@@ -21,7 +21,7 @@ from provnet.data.dataset import ImageData
 from provnet.data.rules import some
 from provnet.data.select import FIRST, recorded_side
 from provnet.samples.decisions import Decision
-from provnet.samples.identity import SampleTable
+from provnet.samples.identity import Groups, SampleTable
 
 CONTENT, NAME = 12, 12  # hexadecimal digits of a sample's hash and of its id's
 FORM, OLD = 2, CONTENT + 4  # how a run remembers them; the digits of an entry before there were forms
@@ -132,7 +132,7 @@ def _place(samples: SampleTable, one: Decision) -> int:
 
 
 def _changed(data: ImageData, labels: np.ndarray, kept: np.ndarray) -> ImageData:
-    relabelled = replace(data, samples=replace(data.samples, labels=labels))
+    relabelled = replace(data, samples=replace(data.samples, grouping=Groups(data.class_names, labels)))
     return relabelled if kept.all() else relabelled.select(np.flatnonzero(kept))
 
 

@@ -17,7 +17,7 @@ from provnet.base.errors import UsageError
 from provnet.base.files import brief, clean_text
 from provnet.data.compare import compare
 from provnet.data.dataset import DataSpec, ImageData
-from provnet.samples.identity import SampleTable
+from provnet.samples.identity import Groups, SampleTable
 
 FIRST = "holdout_first"  # among a DataSpec's options: samples were held out by their labels before decisions
 
@@ -81,8 +81,8 @@ def _held(data: ImageData, fraction: float) -> np.ndarray:
     )
     _, rank = np.unique(keys, return_inverse=True)  # equal pictures share a rank
     rank = rank.reshape(-1)
-    labels = data.samples.labels
-    cuts = np.full(len(data.class_names), -1)  # the last rank of each class that is held out
+    labels = data.samples.labels if data.samples.grouping else np.zeros(len(data), dtype=np.int64)
+    cuts = np.full(len(data.class_names) or 1, -1)  # the last rank of each class that is held out
     for label in np.unique(labels):
         ranks = np.sort(rank[labels == label])
         cuts[label] = _cut(ranks, round(fraction * len(ranks)), spare=True)
@@ -140,8 +140,8 @@ def combine(samples: SampleTable, parts: Sequence[ImageData]) -> Combined:
     found = compare(samples, every)
     rows = np.array(list(dict.fromkeys(found.nearest[found.nearest >= 0].tolist())), dtype=np.int64)
     table = every.select(rows)
-    if len(rows) == 0 or int(table.labels.max()) < len(samples.class_names):
-        table = replace(table, class_names=samples.class_names)
+    if table.grouping and (len(rows) == 0 or int(table.labels.max()) < len(samples.class_names)):
+        table = replace(table, grouping=Groups(samples.class_names, table.labels))
     chosen, order = [], []
     edges = np.cumsum([0, *map(len, parts)])
     for part, (first, end) in zip(parts, itertools.pairwise(edges.tolist()), strict=True):
@@ -167,10 +167,10 @@ def together(one: SampleTable, other: SampleTable, ids: Iterable[str], *, added:
 
     return SampleTable(
         sample_ids=(*one.sample_ids, *ids),
-        class_names=one.class_names,
+        grouping=None if one.grouping is None else Groups(one.class_names, both("labels")),
         withheld=np.concatenate([one.withheld, np.zeros(len(other), dtype=np.bool_)]),
         added=np.concatenate([one.added, np.full(len(other), added)]),
-        **{name: both(name) for name in ("sha256", "pixel_sha256", "labels", "paths", "sources")},
+        **{name: both(name) for name in ("sha256", "pixel_sha256", "paths", "sources")},
     )
 
 
@@ -207,7 +207,7 @@ def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
     >>> with_classes(provnet.open_data("embedded", limit=10), tuple("9876543210")).samples.labels.max()
     np.int64(9)
     """
-    if data.class_names == class_names:
+    if data.class_names == class_names or data.samples.grouping is None:
         return data
     position = {name: number for number, name in enumerate(class_names)}
     table = np.array([position.get(name, -1) for name in data.class_names], dtype=np.int64)
@@ -219,7 +219,7 @@ def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
             f'the data have {len(unknown)} classes that the run does not know, the first "{brief(unknown[0])}"; '
             f"the run knows {len(class_names)}: {known}"
         )
-    return replace(data, samples=replace(data.samples, labels=labels, class_names=class_names))
+    return replace(data, samples=replace(data.samples, grouping=Groups(class_names, labels)))
 
 
 def _every(samples: SampleTable, parts: Sequence[ImageData]) -> SampleTable:

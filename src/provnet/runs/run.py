@@ -145,7 +145,7 @@ def is_run(folder: Path) -> bool:
         fileset.read_set(folder, FILES)
         return True
     with contextlib.suppress(ProvnetError), open_checked(folder / "samples.safetensors") as file:
-        return read_layouts(file).keys() >= {"labels", "sha256", "pixel_sha256", "sample_ids.text"}
+        return read_layouts(file).keys() >= {"sha256", "pixel_sha256", "sample_ids.text"}
     return False
 
 

@@ -287,6 +287,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     choose("network", network, NETWORKS)
     if len(data) == 0:
         raise DataError("there are no samples to train on")
+    labels = data.samples.labels
     if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
@@ -311,7 +312,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
         key_type=wanted.key_type,
         key_width=wanted.key_width,
     )
-    return config, IndexMap(data.samples.labels, len(data.class_names))
+    return config, IndexMap(labels, len(data.class_names))
 
 
 def auto_head(preset: str) -> str:
