@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import at_once
+from provnet.base.batches import Inputs, at_once
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.heads.exemplar import ExemplarHead
@@ -208,12 +209,12 @@ def share_keys(head: ExemplarHead, groups: np.ndarray) -> None:
     head.keys[head.rows[here]] = head.keys[head.rows[there]]
 
 
-def features_at_once(images: Tensor, device: torch.device) -> int:
+def features_at_once(images: Inputs, device: torch.device) -> int:
     """How many of these go through a backbone at a time when nothing but features is asked for."""
     return at_once(images.shape[1:], device.type, SMALL[device.type])
 
 
-def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
+def features_of(net: ProvenanceNet, images: Any) -> Tensor:
     """(B, ...) raw -> (B, D) features that are compared with keys; no scores are made."""
     none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
     features: Tensor = net.index_trunk(net.backbone(net.normalise(images)), none)

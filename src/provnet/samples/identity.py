@@ -306,8 +306,12 @@ def hash_pixels(images: np.ndarray) -> np.ndarray:
     >>> bool((hash_pixels(a) == hash_pixels(b)).all())
     False
     """
-    header = f"{images.dtype.name} {'x'.join(str(side) for side in images.shape[1:])}\n"
-    return hash_rows(images, header.encode("ascii"))
+    return hash_rows(images, pixel_header(images.dtype, images.shape[1:]))
+
+
+def pixel_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What stands before the values of a sample where it is hashed: their type and shape."""
+    return f"{dtype.name} {'x'.join(map(str, shape))}\n".encode("ascii")
 
 
 LISTED = 10  # of equal samples: data may hold one picture thousands of times

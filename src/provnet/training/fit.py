@@ -117,7 +117,8 @@ def fit(
             state = _run(fabric, net, training, sampler, config, session, checkpoint)
             images, bar = training.samples.images, partial(progress_bar, enabled=session.progress)
             refresh(net, images, indexed.table(data.samples), indexed.rows, progress=session.progress)
-            support = calibrate(net, images, config.seed, labels=training.samples.labels, progress=bar)
+            labels = training.samples.labels
+            support = calibrate(net, images, config.seed, labels=labels, modality=data.modality, progress=bar)
         run = Run(
             network=_plain(net),
             config=RunConfig(shape, data.spec, test, settings, support, versions(), None),

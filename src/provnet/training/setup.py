@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import provnet
+from provnet.base.batches import all_finite
 from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
 from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
@@ -288,7 +289,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     if len(data) == 0:
         raise DataError("there are no samples to train on")
     labels = data.samples.labels
-    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+    if not all_finite(data.inputs):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
         raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
