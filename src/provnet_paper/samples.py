@@ -20,6 +20,7 @@ from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import perturbations
 from provnet.data.open import open_data
 from provnet.report.sheet import face
+from provnet.samples.identity import Groups
 from provnet_paper.beside import number
 from provnet_paper.records import Figure, Result
 
@@ -114,7 +115,7 @@ def wrong_labels(data: ImageData, share: float, seed: int) -> tuple[ImageData, n
     rows = chance.choice(len(data), max(1, round(share * len(data))), replace=False)
     labels[rows] = (labels[rows] + chance.integers(1, classes, len(rows))) % classes
     wrong[rows] = True
-    return replace(data, samples=replace(data.samples, labels=labels)), wrong
+    return replace(data, samples=replace(data.samples, grouping=Groups(data.class_names, labels))), wrong
 
 
 def odd_pictures(data: ImageData, share: float, seed: int) -> tuple[ImageData, np.ndarray]:

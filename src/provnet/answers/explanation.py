@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from provnet.base.errors import UsageError
-from provnet.data.dataset import ImageData, image_data
-from provnet.data.evidence import Evidence, evidence, picture_of
+from provnet.data.dataset import Dataset, image_data
+from provnet.data.evidence import Evidence, evidence
+from provnet.data.modalities.image import picture_of
 from provnet.report.notebook import Shown, cards_html, left_out
 from provnet.report.records import ExemplarCard, ExplanationCard
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
@@ -120,7 +121,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         return self.show().html
 
-    def show(self, data: ImageData | Sequence[ImageData] | None = None) -> Shown:
+    def show(self, data: Dataset | Sequence[Dataset] | None = None) -> Shown:
         """What a notebook draws: the first inputs with answer, and label, weight, id and hash of each exemplar.
 
         With `data`, the training data, also the pictures of exemplars whose content still has the hash of training

@@ -28,7 +28,7 @@ from provnet.base.errors import DataError, IntegrityError, NonFiniteError, Usage
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
 from provnet.data.dataset import DataSpec, ImageData
-from provnet.data.modalities.image import picture_array
+from provnet.data.modalities.decode import picture_array
 from provnet.data.open import open_data
 from provnet.data.rules import DecodeRule, check_labels
 from provnet.data.sources.arrays import to_numpy
@@ -461,7 +461,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
             data = labelled(rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names)
-        return replace(data, images=to_input(self.run_, data))
+        return replace(data, inputs=to_input(self.run_, data))
 
 
 def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier:

@@ -24,11 +24,11 @@ from provnet.base.files import check_memory, read_file, shown
 from provnet.cli.output import note
 from provnet.data.assemble import refit
 from provnet.data.dataset import ImageData
-from provnet.data.evidence import Evidence, evidence, picture_of
-from provnet.data.modalities.image import decode
+from provnet.data.evidence import Evidence, evidence
+from provnet.data.modalities.decode import decode
+from provnet.data.modalities.image import picture_of, planes
 from provnet.data.rules import make_options
 from provnet.data.sources.arrays import check_array, converter
-from provnet.data.sources.folder import planes
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import undrawn
 from provnet.runs.inputs import as_trained, picture_rules, range_problem, raw_tensor

@@ -27,7 +27,7 @@ from provnet.cli.rundata import (
 )
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.dataset import ImageData
-from provnet.data.evidence import as_bytes
+from provnet.data.modalities.image import as_bytes
 from provnet.report.pictures import strip
 from provnet.report.records import ExplanationCard
 from provnet.runs.data import Kept

@@ -17,11 +17,11 @@ import numpy as np
 from provnet.base.errors import DataError, IntegrityError, UsageError, did_you_mean
 from provnet.base.files import brief, shown
 from provnet.base.options import DECISIONS
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import Dataset
 from provnet.data.rules import some
 from provnet.data.select import FIRST, recorded_side
 from provnet.samples.decisions import Decision
-from provnet.samples.identity import SampleTable
+from provnet.samples.identity import Groups, SampleTable
 
 CONTENT, NAME = 12, 12  # hexadecimal digits of a sample's hash and of its id's
 FORM, OLD = 2, CONTENT + 4  # how a run remembers them; the digits of an entry before there were forms
@@ -30,7 +30,7 @@ MOST = 40_000  # changes that fit into a run's config.json
 PIECE = 60_000 // PACKED * PACKED  # characters of a text in it
 
 
-def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData:
+def apply_decisions(data: Dataset, decisions: Sequence[Decision]) -> Dataset:
     """Relabel and drop samples as decided; a row that names no sample, or one of other content, is an error.
 
     >>> import provnet
@@ -71,7 +71,7 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
     return replace(_changed(data, labels, kept), spec=replace(data.spec, options=options))
 
 
-def apply_recorded(data: ImageData) -> ImageData:
+def apply_recorded(data: Dataset) -> Dataset:
     """What the data's own DataSpec remembers of decisions; a sample that is no longer there is passed over.
 
     Where ids changed, content alone names a sample if no other has it, neither now nor when it was decided: renamed
@@ -131,8 +131,8 @@ def _place(samples: SampleTable, one: Decision) -> int:
     return place
 
 
-def _changed(data: ImageData, labels: np.ndarray, kept: np.ndarray) -> ImageData:
-    relabelled = replace(data, samples=replace(data.samples, labels=labels))
+def _changed(data: Dataset, labels: np.ndarray, kept: np.ndarray) -> Dataset:
+    relabelled = replace(data, samples=replace(data.samples, grouping=Groups(data.class_names, labels)))
     return relabelled if kept.all() else relabelled.select(np.flatnonzero(kept))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief
-from provnet.data.modalities.image import fit
+from provnet.data.modalities.decode import fit
 from provnet.data.rules import OpenOptions
 from provnet.samples.identity import SampleTable, hash_pixels, hash_rows
 

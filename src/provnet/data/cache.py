@@ -285,4 +285,4 @@ def _warn(message: str) -> None:
 
 YOUNG = 2_000_000_000  # ns
 PARTS = 8  # files of the cache before they are joined into one
-_SOURCES = ("modalities/image.py", "sources/folder.py", "rules.py", "../samples/identity.py")
+_SOURCES = ("modalities/decode.py", "sources/folder.py", "rules.py", "../samples/identity.py")

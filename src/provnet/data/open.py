@@ -14,8 +14,8 @@ from provnet.base.errors import UnsafeFileError, UsageError, did_you_mean, one_o
 from provnet.base.files import read_start, shown
 from provnet.data.apply import apply_recorded
 from provnet.data.assemble import Opened
-from provnet.data.dataset import AFTER_READING, DataSpec, ImageData
-from provnet.data.modalities.image import sniff
+from provnet.data.dataset import AFTER_READING, Dataset, DataSpec
+from provnet.data.modalities.decode import sniff
 from provnet.data.rules import OpenOptions, make_options
 from provnet.data.select import apply_holdout
 from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_npz
@@ -60,13 +60,13 @@ def open_data(
     cache: str | os.PathLike[str] | bool | None = None,
     ids: Any = None,
     sources: Any = None,
-) -> ImageData:
+) -> Dataset:
     """Open a data set, with the identity of every sample.
 
     Args:
         source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
             a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
-            a map-style torch Dataset, a DataSpec (opened as it says), or an ImageData (returned as it is).
+            a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
         labels: one a sample, where `source` is an array.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
         data_dir: the folder that names resolve under; default PROVNET_DATA, else ./data.
@@ -89,21 +89,21 @@ def open_data(
     >>> len(data), data.shape, data.samples.sample_ids[0]
     (4000, (1, 28, 28), 'train/0')
     """
-    if isinstance(source, ImageData | DataSpec | str | os.PathLike) and not (ids is None and sources is None):
+    if isinstance(source, Dataset | DataSpec | str | os.PathLike) and not (ids is None and sources is None):
         raise UsageError(
             "ids and sources are for arrays and Datasets; a manifest has them in its columns id and source, an .npz in "
             "arrays of these names"
         )
-    if isinstance(source, ImageData | DataSpec):
+    if isinstance(source, Dataset | DataSpec):
         usual = {"split": "train", "background": "white"}
         choices = {"labels": labels, "split": split, "size": size, "mode": mode, "background": background}
         choices |= {"frame": frame, "value_range": value_range, "skip_bad": skip_bad or None, "limit": limit}
         choices |= {"class_names": class_names, "root": root}
         ignored = [name for name, value in choices.items() if value is not usual.get(name) and value != usual.get(name)]
         if ignored:
-            way = "select from them" if isinstance(source, ImageData) else "change its options"
+            way = "select from them" if isinstance(source, Dataset) else "change its options"
             raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
-    if isinstance(source, ImageData):
+    if isinstance(source, Dataset):
         return source
     if isinstance(source, DataSpec):
         return reopen(source, data_dir=data_dir, progress=progress, cache=cache)
@@ -146,7 +146,7 @@ def reopen(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = False,
     cache: str | os.PathLike[str] | bool | None = False,
-) -> ImageData:
+) -> Dataset:
     """Open what a DataSpec describes, at its old place or at another (`source`), by the same rules.
 
     Without `cache` every file is read and hashed anew: who reopens data asks whether they are still the same.
@@ -194,7 +194,7 @@ def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None =
     one_of("split", split, ("train", "test", "all"))
     if split != "test":
         return True
-    if isinstance(source, ImageData):
+    if isinstance(source, Dataset):
         source = source.spec
     if isinstance(source, str | os.PathLike):
         source = _spec(source, "train", data_dir, {})
@@ -263,7 +263,7 @@ def _place(spec: DataSpec) -> Path | None:
     return detect(Path(spec.source))[1]
 
 
-def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
+def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
     place = _place(spec)
     if place is None:
         opened = {"embedded": open_embedded, "digits": open_digits}[spec.kind](spec.split, options)
@@ -281,8 +281,8 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
     return apply_holdout(apply_recorded(_wrap(opened, spec)))
 
 
-def _wrap(opened: Opened, spec: DataSpec) -> ImageData:
-    return ImageData(opened.images, opened.samples, spec, opened.skipped)
+def _wrap(opened: Opened, spec: DataSpec) -> Dataset:
+    return Dataset(opened.images, opened.samples, spec, opened.skipped)
 
 
 READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {

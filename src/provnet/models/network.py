@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.base.batches import at_once, keyed_generator
+from provnet.base.batches import Inputs, at_once, keyed_generator
 from provnet.base.errors import UsageError, choose, one_of
 from provnet.base.options import check_network, check_number
 from provnet.data.dataset import ResidentData
@@ -29,8 +29,6 @@ from provnet.models.vae import GENERATORS, VAE, sample
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
-
-Inputs = Tensor | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -386,7 +384,7 @@ FIGURES = ("class_at_mean", "index_at_mean", "class_at_sample", "index_at_sample
 SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: features alone, without scores
 
 
-def features_at_once(images: Tensor, device: torch.device) -> int:
+def features_at_once(images: Inputs, device: torch.device) -> int:
     """How many of these go through a backbone at a time when nothing but features is asked for."""
     return at_once(images.shape[1:], device.type, SMALL[device.type])
 

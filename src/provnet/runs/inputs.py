@@ -15,12 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import Fields, all_finite
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
-from provnet.data.dataset import ImageData
-from provnet.data.modalities.image import BYTES, picture_mode
+from provnet.data.dataset import Dataset, hash_inputs, hash_items
+from provnet.data.modalities.decode import BYTES, picture_mode
+from provnet.data.modalities.table import Table, is_frame
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
 from provnet.models.network import NetworkConfig
+from provnet.runs.data import in_terms_of, modality_for
 from provnet.runs.run import Run, RunConfig
 from provnet.samples.identity import hash_pixels
 
@@ -61,7 +64,9 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     config = run.config if isinstance(run, Run) else run
     network = config.network if isinstance(config, RunConfig) else config
     rule = picture_rule(config) if isinstance(config, RunConfig) else None
-    raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples, rule)
+    if isinstance(config, RunConfig) and (is_frame(samples) or isinstance(samples, Dataset)):
+        samples = inputs_of(config, samples)
+    raw = to_numpy(samples, rule)
     check_array(raw)
     values = _arrange(raw, network.input_shape, row_shape(config))
     typed = _typed(values, is_bytes=takes_bytes(network))
@@ -73,16 +78,18 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     return torch.from_numpy(typed)
 
 
-def raw_tensor(values: Any) -> Tensor:
+def raw_tensor(values: Any) -> Any:
     """Numbers as people give them, as a tensor of the same numbers; complex ones, text and objects are refused.
 
-    Of an ImageData its pictures are taken. Arrays that torch would not take as they are (read-only, of another byte
-    order, read backwards) are copied.
+    Of a Dataset its inputs are taken, and Fields as they are. Arrays that torch would not take as they are (read-only,
+    of another byte order, read backwards) are copied.
 
     >>> raw_tensor(np.arange(3, dtype=">i8")[::-1]).tolist()
     [2, 1, 0]
     """
-    values = values.images if isinstance(values, ImageData) else values
+    values = values.inputs if isinstance(values, Dataset) else values
+    if isinstance(values, Fields):
+        return values
     given = values if isinstance(values, Tensor) else to_numpy(values)
     if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
         dtype = given.dtype.newbyteorder("=") if given.dtype.itemsize <= 8 else np.dtype(np.float64)
@@ -93,6 +100,29 @@ def raw_tensor(values: Any) -> Tensor:
     if given.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has few operations
         given = given.float()  # as the network does anyway
     return given.reshape(1) if given.ndim == 0 else given
+
+
+def inputs_of(config: RunConfig, given: Any) -> Any:
+    """What a run's network receives of samples as people give them: data, frames of its columns, fields, numbers."""
+    if isinstance(given, Dataset):
+        return in_terms_of(config, given).inputs
+    own = modality_for(config)
+    if is_frame(given) and isinstance(own, Table) and own.columns:
+        return own.batch(own.rows(given))
+    return raw_tensor(given)
+
+
+def content_hashes(run: Run, given: Any, queries: Any) -> np.ndarray:
+    """(n, 32) hashes of samples as the run's own table has them: of their items, else of `queries`.
+
+    `queries` are the inputs that were made of the samples `given`.
+    """
+    own = modality_for(run.config)
+    if isinstance(given, Dataset) and given.items is not None:
+        return given.samples.pixel_sha256
+    if is_frame(given) and isinstance(own, Table) and own.columns:
+        return hash_items(own, own.rows(given))
+    return hash_inputs(queries) if isinstance(queries, Fields) else pixel_hashes(run, queries)
 
 
 def picture_rules(config: RunConfig) -> dict[str, Any]:
@@ -205,7 +235,7 @@ def row_shape(config: RunConfig | NetworkConfig) -> tuple[int, ...]:
     return tuple(known)
 
 
-def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | None:
+def range_problem(network: NetworkConfig, values: Any) -> str | None:
     """What is wrong with the range of some pictures' raw values, or None; vectors may have any range.
 
     Dark pictures are no problem. Where the brightest value is 1 they are taken for zeros and ones; not so a single
@@ -258,7 +288,7 @@ def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:
     return typed if typed.flags.writeable else typed.copy()
 
 
-def checked(run: Run, images: Tensor | np.ndarray | ImageData, what: str = "the input", *, warn: bool = True) -> Tensor:
+def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True) -> Any:
     """Numbers as people give them, as a tensor of the type trained on (`inputs.as_trained`).
 
     What is no number, empty or not finite is refused, named as `what`. Pictures whose values cannot lie in the range
@@ -271,11 +301,11 @@ def checked(run: Run, images: Tensor | np.ndarray | ImageData, what: str = "the 
     >>> checked(fit(data, config=train_config(epochs=1)), data.images[:3].numpy()).shape
     torch.Size([3, 1, 28, 28])
     """
-    given = raw_tensor(images)
-    if given.numel() == 0:
+    given = inputs_of(run.config, images)
+    if 0 in given.shape:
         raise UsageError(f"{what}: there is nothing to look at, no samples were given; give one or more")
-    queries = as_trained(run.config.network, given)
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+    queries = given if isinstance(given, Fields) else as_trained(run.config.network, given)
+    if not all_finite(queries):
         raise NonFiniteError(f"{what}: there are NaN or infinite values, of which nothing can be said")
     # a single picture of bytes may be dark, floats of 0 and 1 are of another range: told by what was given
     seen = queries if given.dtype == torch.bool else given

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import as_path
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import Dataset
 from provnet.models.network import ProvenanceNet, parameter_count
 from provnet.runs import fileset
 from provnet.runs.card import model_card
@@ -87,8 +87,8 @@ class Run:
         return f"Run({kind}; {self.samples!r}{'' if self.folder is None else f', from {self.folder}'})"
 
     def data(
-        self, source: Place | ImageData | None = None, data_dir: Place | None = None, *, progress: bool = False
-    ) -> ImageData:
+        self, source: Place | Dataset | None = None, data_dir: Place | None = None, *, progress: bool = False
+    ) -> Dataset:
         """The training samples, opened again and matched by hash: in the run's order, under its ids and labels.
 
         Whatever became of names, order and places, a sample is found by its content. Edited and missing ones are left
@@ -109,8 +109,8 @@ class Run:
         return own_data(self.config, self.samples, source, data_dir, progress=progress)
 
     def test(
-        self, source: Place | ImageData | None = None, data_dir: Place | None = None, *, progress: bool = False
-    ) -> ImageData | None:
+        self, source: Place | Dataset | None = None, data_dir: Place | None = None, *, progress: bool = False
+    ) -> Dataset | None:
         """The run's test split, or None where it has none; its classes are numbered as the run does.
 
         Args:
@@ -120,7 +120,7 @@ class Run:
         """
         return own_test(self.config, self.samples, source, data_dir, progress=progress)
 
-    def seen(self, data: ImageData) -> int:
+    def seen(self, data: Dataset) -> int:
         """How many of these samples have exactly the pixels of a training sample: they are not unseen."""
         trained = {row.tobytes() for row in self.samples.pixel_sha256}
         return sum(row.tobytes() in trained for row in data.samples.pixel_sha256)
@@ -145,7 +145,7 @@ def is_run(folder: Path) -> bool:
         fileset.read_set(folder, FILES)
         return True
     with contextlib.suppress(ProvnetError), open_checked(folder / "samples.safetensors") as file:
-        return read_layouts(file).keys() >= {"labels", "sha256", "pixel_sha256", "sample_ids.text"}
+        return read_layouts(file).keys() >= {"sha256", "pixel_sha256", "sample_ids.text"}
     return False
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import provnet
+from provnet.base.batches import all_finite
 from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
 from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
@@ -295,7 +296,8 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     choose("network", network, NETWORKS)
     if len(data) == 0:
         raise DataError("there are no samples to train on")
-    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+    labels = data.samples.labels
+    if not all_finite(data.inputs):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
         raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
@@ -317,7 +319,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     )
     mean, std, scale = between_0_and_1(data) if TASKS[config.task].rebuilds else normalisation(data)
     config = replace(config, mean=mean, std=std, scale=scale)
-    return config, IndexMap(data.samples.labels, len(data.class_names))
+    return config, IndexMap(labels, len(data.class_names))
 
 
 def auto_head(preset: str) -> str:

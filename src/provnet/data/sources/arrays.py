@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import DataWarning, check_memory, shown
 from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
-from provnet.data.modalities.image import picture_array
+from provnet.data.modalities.decode import picture_array
 from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
 
 

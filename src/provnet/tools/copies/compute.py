@@ -28,7 +28,7 @@ from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
 from provnet.heads.keys import first_not_finite, unit
 from provnet.heads.retrieval import TopK, merge, top_k
-from provnet.runs.inputs import Fitted, as_trained, checked, pixel_hashes, raw_tensor, run_of
+from provnet.runs.inputs import Fitted, as_trained, checked, inputs_of, pixel_hashes, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import Exemplar, named
 from provnet.tools.copies.near_copies import FALSE_ALARMS, Calibration, calibrate_copies, copy_ratios
@@ -422,7 +422,7 @@ def _fresh(run: Run, heldout: ImageData | Tensor | None) -> tuple[Tensor | None,
     """Held-out pictures without those that are training samples, and how many those were."""
     if heldout is None:
         return None, 0
-    given = raw_tensor(heldout)
+    given = inputs_of(run.config, heldout)
     if given.numel() == 0:
         return None, 0
     images = as_trained(run.config.network, given)

@@ -155,7 +155,7 @@ def raw_pictures(images: Tensor | np.ndarray) -> Tensor:
     >>> raw_pictures(np.zeros((2, 1, 4, 4), ">f4")).dtype
     torch.float32
     """
-    given = raw_tensor(images)
+    given: Tensor = raw_tensor(images)
     if given.numel() == 0:
         raise UsageError("there is nothing to look at: no pictures were given")
     if given.is_floating_point() and not bool(torch.isfinite(given).all()):

@@ -22,7 +22,7 @@ from torch import Tensor
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.data.dataset import ImageData
 from provnet.runs.card import maybe_trained
-from provnet.runs.inputs import Fitted, checked, pixel_hashes, run_of
+from provnet.runs.inputs import Fitted, checked, content_hashes, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.compute import decides, member_scores
@@ -140,7 +140,7 @@ def memberships(
     _check_heldout(heldout, chosen)
     found = member_scores(run, pictures, warn=False)
     by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
-    pixels = pixel_hashes(run, pictures)
+    pixels = content_hashes(run, images, pictures)
     unseen = maybe_trained(run.config.training, run.config.erased)
     verdicts = []
     for row, (value, match) in enumerate(zip(found.values[chosen].tolist(), found.match.tolist(), strict=True)):
