@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet.cli.again import recipe_options, subset_options
 from provnet.runs.run import read_run, read_samples
+from provnet.tools.again import recipe_options, subset_options
 from provnet.tools.debug.mislabels import Anomalies, anomalies
 
 from .conftest import CLASSES, PER_CLASS, Call

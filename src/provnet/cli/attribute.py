@@ -132,8 +132,8 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".pgm", ".ppm", ".
 
 def attribute(asked: Attribute) -> None:
     """Trace images from any generator to training samples, or abstain; flag near-copies of one training image."""
-    if asked.k < 1 or asked.top < 1:
-        raise UsageError(f"-k and --top must be 1 or more, got {asked.k} and {asked.top}")
+    if asked.how.k < 1 or asked.top < 1:
+        raise UsageError(f"-k and --top must be 1 or more, got {asked.how.k} and {asked.top}")
     refuse_file(asked.out)
     inputs = [*asked.folder, asked.data, asked.heldout]
     if asked.out is not None:
@@ -150,9 +150,8 @@ def attribute(asked: Attribute) -> None:
     opened = training_data(loaded, asked.data, asked.data_dir)
     others = _others(loaded, asked.heldout, asked.data_dir)
     images = np.stack([query.image for query in queries])
-    settings: dict[str, Any] = {"k": asked.k, "false_alarms": asked.false_alarms, "seed": asked.seed}
     found = attribute_generated(
-        images, loaded, data=opened.kept.there, heldout=others, progress=True, warn=False, **settings
+        images, loaded, data=opened.kept.there, heldout=others, options=asked.how, progress=True, warn=False
     )
     notes = _notes(found)
     for line in notes:
@@ -161,7 +160,7 @@ def attribute(asked: Attribute) -> None:
     records = found.to_records(names)
     values = {
         **found.to_json(),
-        "about": _about(asked.run, state, loaded, asked.folder, asked.seed, others),
+        "about": _about(asked.run, state, loaded, asked.folder, asked.how.seed, others),
         "inputs": records,
     }
     if asked.out is not None:

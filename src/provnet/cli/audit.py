@@ -53,17 +53,17 @@ def audit(asked: options.Audit) -> None:
     check_outputs(first, [asked.run], inputs, data_dir=asked.data_dir)  # before long work
     where = pick_device(asked.device)
     loaded, state = with_state(asked.run, open_run)
-    others = drawn(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.seed)
-    own = drawn(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.seed)
+    others = drawn(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.how.seed)
+    own = drawn(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.how.seed)
     loaded.network.to(where)
     unseen = None if asked.null is None else _unseen(asked.null, (own, others), where)
-    found = measure(loaded, own, others, null=unseen, distort=asked.distort, seed=asked.seed, progress=True, warn=False)
+    found = measure(loaded, own, others, null=unseen, options=asked.how, progress=True, warn=False)
     _warn(found)
     values = found.to_json()
     about = {
         "model_sha256": state["model.safetensors"],
         "data_fingerprint": loaded.samples.fingerprint,
-        "seed": asked.seed,
+        "seed": asked.how.seed,
     }
     sources = (spec_name(own.spec), spec_name(others.spec))
     about |= {"run": str(asked.run), "members": sources[0], "nonmembers": sources[1], "device": where}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from provnet.base.errors import UsageError
 from provnet.base.files import brief
-from provnet.base.options import Check
+from provnet.base.options import Check, CheckOptions
 from provnet.cli.heldout import drawn, open_others
 from provnet.cli.output import (
     emit_json,
@@ -38,9 +38,9 @@ from provnet.tools.trust.page import TrustReport, outcome_row, trust_html
 from provnet.training.setup import pick_device
 
 
-def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: int) -> Tensor:
+def open_other(run: Run, source: str, data_dir: str | None, how: CheckOptions) -> Tensor:
     """Pictures of another data set; those that have the pixels of a training sample are refused."""
-    data = drawn(open_others(run, source, data_dir), limit, seed)
+    data = drawn(open_others(run, source, data_dir), how.limit, how.seed)
     known = {row.tobytes() for row in run.samples.pixel_sha256}
     own = np.array([row.tobytes() in known for row in data.samples.pixel_sha256])
     if own.any():
@@ -51,7 +51,7 @@ def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: in
     return data.images
 
 
-def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int, where: str) -> LeftOut:
+def open_left_out(folder: Path, unseen: ImageData | None, how: CheckOptions, where: str) -> LeftOut:
     """A run without some classes, and unseen pictures: of its own classes, and of those that it lacks."""
     if unseen is None:
         raise UsageError("--left-out needs unseen data of all classes; give --test DATA")
@@ -69,7 +69,7 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
             f"--left-out {folder} has {'all' if not lacks.any() else 'none'} of the classes of the test data; "
             "give a run that was trained without some of them"
         )
-    own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), limit, seed) for rows in (~lacks, lacks))
+    own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), how.limit, how.seed) for rows in (~lacks, lacks))
     names = sorted({unseen.class_names[int(label)] for label in np.unique(strangers.samples.labels)})
     run.network.to(where)
     few = ", ".join(map(brief, names[:5])) + (", ..." if len(names) > 5 else "")
@@ -91,8 +91,8 @@ def check(asked: Check) -> None:
     if unseen is None:
         note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
     training = training_data(loaded, asked.data, asked.data_dir, without="some checks are not measured").kept
-    others = {name: open_other(loaded, name, asked.data_dir, asked.limit, asked.seed) for name in asked.other or ()}
-    without = None if asked.left_out is None else open_left_out(asked.left_out, unseen, asked.limit, asked.seed, where)
+    others = {name: open_other(loaded, name, asked.data_dir, asked.how) for name in asked.other or ()}
+    without = None if asked.left_out is None else open_left_out(asked.left_out, unseen, asked.how, where)
     loaded.network.to(where)
     found = measure(
         loaded,
@@ -101,8 +101,7 @@ def check(asked: Check) -> None:
         None if training.data is None else training.index,
         others=others,
         left_out=without,
-        limit=asked.limit,
-        seed=asked.seed,
+        options=asked.how,
         progress=True,
         warn=False,  # the data were looked at when they were opened
     )

@@ -153,8 +153,8 @@ def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top
 
 def credit(asked: options.Credit) -> None:
     """Share the credit for the answers to some queries among the contributors of the training samples."""
-    if asked.k < 0 or asked.top < 0:
-        raise UsageError(f"-k and --top must be 0 or more, got {asked.k} and {asked.top}")
+    if asked.how.k < 0 or asked.top < 0:
+        raise UsageError(f"-k and --top must be 0 or more, got {asked.how.k} and {asked.top}")
     refuse_file(asked.out)
     inputs = [asked.by, asked.data, *asked.queries]
     if asked.out is not None:
@@ -169,11 +169,9 @@ def credit(asked: options.Credit) -> None:
         note(line, "warning" if "not listed" in line else "note")
     images, about = open_queries(loaded, asked.queries, asked.data_dir)
     loaded.network.to(where)
-    found = share(
-        loaded, images, people.names, k=asked.k, weights=asked.weights, seed=asked.seed, progress=True, warn=False
-    )
+    found = share(loaded, images, people.names, options=asked.how, progress=True, warn=False)
     values = {**found.to_json(), "unlisted_samples": people.unlisted, "unknown_ids": people.strangers}
-    values["about"] = {"run": str(asked.run), "queries": about, "by": people.about, "seed": asked.seed}
+    values["about"] = {"run": str(asked.run), "queries": about, "by": people.about, "seed": asked.how.seed}
     values["about"] |= {"model_sha256": state["model.safetensors"], "data_fingerprint": loaded.samples.fingerprint}
     if asked.out is not None:
         page = credit_report(loaded, asked.run, found, values, notes, (asked.data, asked.data_dir), asked.top)

@@ -16,11 +16,11 @@ import torch
 from provnet.answers.attributor import explain
 from provnet.answers.evaluation import Evaluation, evaluate
 from provnet.answers.explanation import Explanation
-from provnet.base.options import Audit, Debug, Demo, RunOptions
+from provnet.base.options import Audit, AuditOptions, Debug, Demo, RunOptions
 from provnet.base.stats import Interval, wilson
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.audit import audit
-from provnet.cli.debug import SAMPLES, debug
+from provnet.cli.debug import debug
 from provnet.cli.evaluate import NAME, evaluation_file, figures_table
 from provnet.cli.inputs import Query, exemplar_evidence, explanation_cards
 from provnet.cli.output import facts, note, say, show
@@ -36,6 +36,7 @@ from provnet.report.text import seconds
 from provnet.runs.fileset import read_set
 from provnet.runs.run import FILES, Run
 from provnet.samples.decisions import Decision
+from provnet.tools.debug.files import SAMPLES
 from provnet.tools.demo import demo_html
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -83,7 +84,7 @@ def find_planted(out: Path, *, seed: int, epochs: int | None, limit: int | None)
 def ask_membership(out: Path, *, seed: int, limit: int | None) -> tuple[Finding, ...]:
     """Audit the demo's own run: how well training digits are told from others."""
     say("telling training digits from others", "bold")
-    audit(Audit(run=out, out=out / "audit", limit=limit or PICTURES, distort=False, seed=seed))
+    audit(Audit(run=out, out=out / "audit", limit=limit or PICTURES, how=AuditOptions(distort=False, seed=seed)))
     scores: dict[str, Any] = json.loads((out / "audit" / "audit.json").read_text("utf-8"))["scores"]
     words = {"index_confidence": "index branch", "class_confidence": "class branch"}
     return tuple(

@@ -15,7 +15,7 @@ from provnet.answers.explanation import Explanation
 from provnet.base.atomic import write_bytes
 from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError, UsageError, one_of
 from provnet.base.options import Generate, NetworkOptions, Train
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.inputs import Query, as_picture, exemplar_evidence, explanation_cards
 from provnet.cli.output import (
     emit_json,

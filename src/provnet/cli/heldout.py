@@ -10,7 +10,7 @@ import torch
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
 from provnet.base.files import read_file
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.output import note
 from provnet.cli.rundata import spec_name, training_data
 from provnet.data.dataset import ImageData

@@ -10,7 +10,7 @@ from typing import Any
 from provnet.base.errors import ProvnetError
 from provnet.base.files import brief, read_file
 from provnet.base.options import Info
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.evaluate import NAME, figures_table, generator_table
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import backbone_for, open_run, spec_name, with_state

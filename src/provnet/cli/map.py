@@ -44,22 +44,19 @@ def map(asked: Map) -> None:  # noqa: A001 - the name of the command
     inputs = [asked.data, None if asked.test == "none" else asked.test]
     check_outputs({asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir)  # before long work
     where = pick_device(asked.device)
-    chosen = engine_for(asked.engine)
+    chosen = engine_for(asked.how.engine)
     loaded, state = with_state(asked.run, open_run)
     loaded.network.to(where)
     training = training_data(loaded, asked.data, asked.data_dir).kept
     tests = _test(loaded, asked.test, asked.data_dir)
-    if chosen == "scikit-learn" and min(len(training.index), asked.limit or len(training.index)) > SLOW:
+    if chosen == "scikit-learn" and min(len(training.index), asked.how.limit or len(training.index)) > SLOW:
         note("scikit-learn takes many minutes for so many samples; pip install '.[maps]' or use --limit", "warning")
     found = sample_map(
         loaded,
         training.there,
         tests,
         index=training.index,
-        limit=asked.limit,
-        groups=asked.groups,
-        perplexity=asked.perplexity,
-        seed=asked.seed,
+        options=asked.how,
         engine=chosen,
         threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         progress=not asked.json,
@@ -75,8 +72,8 @@ def map(asked: Map) -> None:  # noqa: A001 - the name of the command
         "engine": found.embedding.engine,
         "embedding_seconds": round(found.embedding.seconds, 2),
         "perplexity": round(found.embedding.perplexity, 2),
-        "groups": asked.groups,
-        "seed": asked.seed,
+        "groups": asked.how.groups,
+        "seed": asked.how.seed,
         "test": None if tests is None else spec_name(tests.spec),
         "model_sha256": state["model.safetensors"],
     }

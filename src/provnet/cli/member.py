@@ -10,7 +10,7 @@ from rich.text import Text
 from provnet.base.errors import ProvnetError
 from provnet.base.files import brief, shown
 from provnet.base.options import Member
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.heldout import drawn, open_others, read_heldout
 from provnet.cli.inputs import read_queries
 from provnet.cli.output import (

@@ -69,10 +69,8 @@ def robustness(asked: Robustness) -> None:
         more: dict[str, Any] = {
             "conditions": wanted,
             "attacks": ways,
-            "epsilon": asked.epsilon,
-            "attacked": asked.attacked,
         }
-        measured.append(measure(loaded, test, name=name, seed=asked.seed, progress=not asked.json, **more))
+        measured.append(measure(loaded, test, name=name, options=asked.how, progress=not asked.json, **more))
         models[name] = state["model.safetensors"]
     assert test is not None
     gains = against(measured)
@@ -88,12 +86,12 @@ def robustness(asked: Robustness) -> None:
             "data": spec_name(test.spec),
             "fingerprint": test.samples.fingerprint,
             "n": len(test),
-            "seed": asked.seed,
-            "epsilon": asked.epsilon,
+            "seed": asked.how.seed,
+            "epsilon": asked.how.epsilon,
             "model_sha256": models,
         },
     }
-    written = _write(asked.out, asked.run, [asked.data], values, measured, gains, test, asked.seed)
+    written = _write(asked.out, asked.run, [asked.data], values, measured, gains, test, asked.how.seed)
     if asked.json:
         emit_json(values)
     elif is_first_process():

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from provnet.base.options import Train
-from provnet.cli.again import resumed
+from provnet.base.words import shell_words, to_argv
 from provnet.cli.generate import chosen_recipe, draw_course
 from provnet.cli.output import (
     emit_json,
@@ -73,3 +73,15 @@ def train(asked: Train) -> None:
         show_result(result, out, resumed=begun)
     if asked.recipe.task == "generate":
         draw_course(out, quiet=asked.json)
+
+
+def resumed(asked: Train) -> str:
+    """The command that goes on with what a command has begun.
+
+    >>> from pathlib import Path
+    >>> from provnet.base.options import RunOptions
+    >>> resumed(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
+    "provnet train 'my data' --out runs/a --resume"
+    """
+    again = replace(asked, where=replace(asked.where, overwrite=False, resume=True))
+    return "provnet train" + shell_words(to_argv(again))

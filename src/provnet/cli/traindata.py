@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,10 @@ from rich.table import Table
 from provnet.base.atomic import refuse_unwritable
 from provnet.base.errors import DataError, UsageError, one_of
 from provnet.base.files import brief, read_file
-from provnet.base.options import DECISIONS, SUBSET, DataOptions, RunOptions, SubsetOptions, Train, parse_size
+from provnet.base.options import DECISIONS, SUBSET, DataOptions, RunOptions, SubsetOptions, Train
 from provnet.base.processes import check_environment, world_size
 from provnet.base.stats import wilson
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.output import interval_cells, is_first_process, note, say, show
 from provnet.cli.rundata import open_run, spec_name
 from provnet.cli.targets import picture_folder
@@ -58,10 +58,7 @@ def check_early(asked: Train) -> None:
 def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
     """The training data; a run among their pictures, or where nothing may be written, is refused."""
     refuse_unwritable(out)
-    options = {one.name: getattr(asked, one.name) for one in fields(asked)}
-    options |= {"size": parse_size(asked.size)} if isinstance(asked.size, str) else {}
-    given = {name: value for name, value in options.items() if value is not None}
-    found = open_data(data, progress=is_first_process(), **given)
+    found = open_data(data, options=asked, progress=is_first_process())
     _refuse_inside(found.spec, out)
     return found
 

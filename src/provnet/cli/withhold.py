@@ -9,7 +9,7 @@ from pathlib import Path
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file, shown
 from provnet.base.options import Withhold
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
 from provnet.cli.output import emit_json, note, say
 from provnet.cli.rundata import open_run
 from provnet.runs import bank
