@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import provnet
 from provnet import ImageData, ProvenanceClassifier
 from provnet.answers.attributor import Attributor
 from provnet.answers.evaluation import trained_rows
+from provnet.answers.queries import read_queries
 from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.runs import bank
@@ -37,13 +39,14 @@ from provnet.tools.trust.compute import LeftOut, check
 from tests.estimator.made import small
 
 FACES = {"cli", "__main__"}  # read their runs themselves
-DRAWN = {"page", "files"}  # of a tool: what a command writes of the run that it has read
+DRAWN = {"page", "files", "demo"}  # of a tool: what a command writes of the run that it has read
 INNER = {  # called by those below alone, with the run itself
     "runs.inputs.checked",
     "runs.inputs.pixel_hashes",
     "tools.membership.redrawn.untrained_with_keys",
     "tools.debug.signals.sample_signals",
     "answers.evaluation.evaluate_on",
+    "tools.subsets.subset_record",
     "answers.evaluation.own_classes",
     "tools.generate.compute.class_of",
     "runs.inputs.to_input",
@@ -69,6 +72,14 @@ def functions_of_a_run() -> dict[str, Callable[..., Any]]:
             if made_here and any(re.search(r"\bRun\b", str(p)) for p in inspect.signature(value).parameters.values()):
                 found[".".join((*parts, name))] = value
     return found
+
+
+def asked_for(model: Any, data: ImageData) -> list[str]:
+    """The inputs that a file of arrays holds, by name and hash."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "some.npy")
+        np.save(place, data.images[:3].numpy())
+        return [query.sha256 for query in read_queries(model, [str(place)], None, strict=True)]
 
 
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
@@ -99,6 +110,7 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
         bank.add(m, provnet.open_data(d.images // 2, np.array(d.class_names)[d.labels])).samples.sample_ids
     ),
     "answers.evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
+    "answers.queries.read_queries": asked_for,
     "answers.evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
     "answers.attributor.Attributor": lambda m, d: Attributor(m)(d.images, k=2).to_records(),
     "answers.attributor.explain": lambda m, d: provnet.explain(m, d).to_records(),

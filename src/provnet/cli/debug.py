@@ -14,18 +14,16 @@ from provnet.cli.output import (
     facts,
     interval_cells,
     note,
-    refuse_file,
     say,
     show,
 )
-from provnet.cli.rundata import open_run, training_data
-from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.cli.rundata import begin, training_data
+from provnet.cli.targets import write_into
 from provnet.runs.data import Kept
 from provnet.tools.debug.compute import DROP, Debugging, share_flagged
 from provnet.tools.debug.compute import debug as look
-from provnet.tools.debug.files import CORRECTED, DECISIONS, REPORT, DebugFiles, debug_files
+from provnet.tools.debug.files import CORRECTED, DECISIONS, DebugFiles, debug_files
 from provnet.tools.debug.page import probability
-from provnet.training.setup import pick_device
 
 CANNOT_TELL = (
     "few flags do not mean few wrong labels, and no label is suggested; samples.csv sorted by mislabel may still help"
@@ -39,19 +37,14 @@ def debug(asked: Debug) -> None:
         raise UsageError(
             f"{asked.out / DECISIONS} is there already and may hold your edits; move it or give another --out"
         )
-    refuse_file(asked.out)
-    check_outputs({asked.out / REPORT: PAGE}, [asked.run], [asked.data], data_dir=asked.data_dir)
-
-    where = pick_device(asked.device)
-    loaded = open_run(asked.run)
-    loaded.network.to(where)
+    loaded, _, _ = begin(asked, asked.out, [asked.data])
     found = training_data(loaded, asked.data, asked.data_dir)
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
     result = look(loaded, found.kept.there, index=found.kept.index, progress=True)
     files = debug_files(loaded, result, found, asked)
     inputs = [asked.data, None if loaded.config.data is None else loaded.config.data.source]
-    write_outputs({asked.out / name: content for name, content in files.contents.items()}, [asked.run], inputs)
+    write_into(asked.out, files.contents, [asked.run], inputs)
     summary = _summary(result, asked.threshold, found.kept)
     summary["corrected_left_out"] = sum(count for count, _ in files.corrected.left_out)
     _note_next(files, review=asked.review)
