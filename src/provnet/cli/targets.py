@@ -52,6 +52,15 @@ def write_outputs(
         write_bytes(path, content)
 
 
+def write_into(
+    out: Path, files: Mapping[str, bytes | str], runs: Iterable[Path], inputs: Iterable[str | Path | None] = ()
+) -> list[str]:
+    """Write files by their names into a folder, as `write_outputs` does; the names."""
+    ready = {n: c.encode("utf-8", "backslashreplace") if isinstance(c, str) else c for n, c in files.items()}
+    write_outputs({out / name: content for name, content in ready.items()}, runs, inputs)
+    return list(files)
+
+
 def check_outputs(
     files: Mapping[Path, bytes],
     runs: Iterable[Path],

@@ -95,7 +95,7 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
     return OpenOptions(
         size=_size(values.get("size")),
         mode=None if mode is None else one_of("mode", mode, ("grey", "rgb")),
-        background=_background(values.get("background", "white")),
+        background=_background("white" if values.get("background") is None else values["background"]),
         frame=_whole("frame", values.get("frame"), lowest=0),
         value_range=_range(values.get("value_range")),
         skip_bad=bool(values.get("skip_bad", False)),

@@ -326,20 +326,7 @@ def _saver(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
 
 
 def _card(run: Run) -> str:
-    config = run.config
-    return model_card(
-        config.network,
-        parameter_count(run.network),
-        run.samples,
-        data=config.data,
-        training=config.training,
-        versions=config.versions,
-        evaluation=config.evaluation,
-        added=config.added,
-        erased=config.erased,
-        checks=config.checks,
-        audit=config.audit,
-    )
+    return model_card(run.config, parameter_count(run.network), run.samples)
 
 
 _OPTIONAL = ("history.safetensors",)

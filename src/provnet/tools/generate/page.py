@@ -9,19 +9,24 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from provnet.answers.queries import Query
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
+from provnet.data.modalities.image import picture_of
 from provnet.report.charts import Plot, line_chart
 from provnet.report.page import render
 from provnet.report.pictures import fitted, to_image
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import PAGE, explanation_png
 from provnet.report.text import percent
+from provnet.runs.run import Run
+from provnet.samples.identity import hash_rows
+from provnet.tools.generate.compute import is_generator, rebuild_pictures
 
 SHEET = 48  # pictures of a contact sheet; the page has all
 ONE_COLUMN = 6
@@ -210,3 +215,32 @@ SHARES = (
     ("index_at_mean", "index at the mean", DRAWN, "-"),
     ("index_at_sample", "index, drawn", DRAWN, "--"),
 )
+
+
+def made_queries(names: Sequence[str], images: np.ndarray) -> list[Query]:
+    """Pictures that were made, as inputs to be explained."""
+    hashes = [bytes(one).hex() for one in hash_rows(images)]
+    return [Query(*parts) for parts in zip(names, images, hashes, strict=True)]
+
+
+def network_in_words(run: Run) -> str:
+    """The network of a run in a line."""
+    config = run.config.network
+    return f"{config.backbone}, {config.network}, head {config.head}, {len(run.samples):,} training samples"
+
+
+class Rebuilt(NamedTuple):
+    """An input as a generator makes it of its own latents, and the mean square error of a pixel in [0, 1]."""
+
+    picture: np.ndarray | None
+    error: float
+
+
+def rebuilt_queries(run: Run, queries: Sequence[Query]) -> list[Rebuilt]:
+    """The inputs of `explain` rebuilt; nothing for a run that makes no pictures."""
+    if not is_generator(run):
+        return []
+    images = np.stack([query.image for query in queries])
+    made = rebuild_pictures(run, images, warn=False)  # they were looked at
+    away = ((made.astype(np.float64) - images) / 255) ** 2
+    return [Rebuilt(picture_of(made[row]), float(away[row].mean())) for row in range(len(made))]

@@ -268,13 +268,12 @@ def attack(
     *,
     epsilon: float = 0.1,
     seed: int = 0,
-    low: float = 0.0,
-    high: float = 1.0,
+    values: tuple[float, float] = (0.0, 1.0),
 ) -> Tensor:
     """Attacked copies of raw pictures (B, ...), float32 in raw units, on the network's device.
 
-    `labels` (B,) are the true classes, `keys` (B,) int64 names each sample for the random start. Floats have values
-    from `low` to `high`, bytes from 0 to 255. The network is left in evaluation mode; its weights stay as they are.
+    `labels` (B,) are the true classes, `keys` (B,) int64 names each sample for the random start. `values` are the
+    lowest and the highest of floats; bytes go from 0 to 255. The network is left in evaluation mode.
 
     >>> from provnet.heads.index_map import IndexMap
     >>> from provnet.models.network import NetworkConfig
@@ -290,8 +289,7 @@ def attack(
     if labels.shape != images.shape[:1] or keys.shape != images.shape[:1]:
         raise UsageError(f"one label and one key a picture are needed, {len(images)} here")
     device = next(net.parameters()).device
-    if images.dtype == torch.uint8:
-        low, high = 0.0, 255.0
+    low, high = (0.0, 255.0) if images.dtype == torch.uint8 else values
     net.eval()
     start = (images.to(device).float() - low) / (high - low)
     moved, truth = start, labels.to(device)

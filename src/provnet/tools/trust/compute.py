@@ -18,6 +18,7 @@ from torch import Tensor
 from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
+from provnet.base.options import CheckOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval
 from provnet.data.dataset import ImageData
@@ -283,7 +284,7 @@ def _shape(pen: ImageDraw.ImageDraw, side: int, chance: np.random.Generator) -> 
     pen.polygon(points, 255 if filled else None, 255, line)
 
 
-LIMIT, LEAST = 2_000, 20
+LEAST = 20
 VALUES = 2**27  # of the pictures of one kind: large pictures are fewer
 
 
@@ -351,16 +352,14 @@ def check(
     *,
     others: Mapping[str, Tensor] | None = None,
     left_out: LeftOut | None = None,
-    limit: int = LIMIT,
-    seed: int = 0,
-    progress: bool = False,
-    warn: bool = True,
+    options: CheckOptions | None = None,
+    **changes: Any,
 ) -> Trust:
     """Check a run on unseen data of its own kind and on its training samples; what is not given is not measured.
 
     `index` says which sample each row of `training` is; None finds them by their hashes. `others` are raw pictures of
     other data sets, by name. At most `limit` pictures of each kind are used, drawn by the seed; no withheld samples.
-    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
+    `changes` are options by name, such as `limit=200`.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -371,8 +370,9 @@ def check(
     >>> found.outcomes[0].key, found.abstention.kinds["noise"].abstained.n
     ('index head', 40)
     """
-    run = run_of(run)
-    limit = whole("limit", limit, LEAST)  # fewer pictures decide nothing
+    asked = with_changes(CheckOptions, options, changes)
+    run, seed = run_of(run), asked.seed
+    limit = whole("limit", asked.limit, LEAST)  # fewer pictures decide nothing
     if test is not None:
         test = own_classes(run, test)
     if not isinstance(others, Mapping | None):
@@ -387,7 +387,7 @@ def check(
     like = own if own is not None else trained
     if like is None:
         raise UsageError("nothing can be checked without test data and without training data; give one of them")
-    with progress_bar("checking", 5, progress) as update:
+    with progress_bar("checking", 5, asked.progress) as update:
         update(0, "other weights")
         depends = None if trained is None else _dependence(run, own, trained, places, seed)
         update(1, "confidence of classes")
@@ -397,11 +397,11 @@ def check(
         named = None if trained is None else index_calibration(run, trained.images[:limit], few, seed=seed)
         update(3, "strangers")
         sets = {**strangers(like.images, limit, seed), **{name: x[:limit] for name, x in (others or {}).items()}}
-        abstains = abstention(run, None if own is None else own.images, sets, warn=warn)
+        abstains = abstention(run, None if own is None else own.images, sets, warn=asked.warn)
         update(4, "a left-out class")
         without = None
         if left_out is not None:
-            without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=warn)
+            without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=asked.warn)
         update(5, "done")
     counts = {"test": 0 if own is None else len(own), "training": len(places), "strangers": limit}
     about = {"counts": counts, "seed": seed, "withheld": int(run.samples.withheld.sum())}
