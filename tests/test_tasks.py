@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from provnet.answers.attribution import attribute
 from provnet.heads.index_map import IndexMap
+from provnet.models.keys import restricted
 from provnet.models.network import Inputs, NetworkConfig, ProvenanceNet, Seen, build
 from provnet.tasks import TASKS
 from provnet.tasks.classify import Classify
@@ -128,6 +129,11 @@ def test_a_network_with_features_and_scores_of_its_own(head: str) -> None:
     assert torch.equal(output.classes, scores.argmax(1))
     assert torch.equal(output.index_features, plain(x, scores.argmax(1)).index_features)
     assert torch.equal(net(given, torch.zeros(5, dtype=torch.int64)).classes, torch.zeros(5))
+    if head == "exemplar":
+        few = restricted(net, torch.tensor([1, 4]))
+        assert isinstance(few, Foreign)
+        assert (few.index_head.index_map.n, net.index_head.index_map.n) == (2, 6)
+        assert few.backbone is net.backbone
     found = attribute(net, output, 2)
     assert torch.equal(found.predicted, scores.argmax(1))
     torch.testing.assert_close(found.confidence, scores.softmax(1).amax(1))

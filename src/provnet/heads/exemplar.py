@@ -23,11 +23,10 @@ from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError, choose
 from provnet.heads.heads import IndexHead, within_class
 from provnet.heads.index_map import IndexMap
-from provnet.heads.keys import DTYPES, PackedKeys, pack, unit
+from provnet.heads.keys import DTYPES, PackedKeys, all_rows, gather, pack, shard_of, shares_of, sum_over, unit
 from provnet.heads.losses import IndexLoss, index_cross_entropy, sampled_cross_entropy
-from provnet.heads.retrieval import Ranked, TopK, best_jointly, top_k, top_k_within
+from provnet.heads.retrieval import Ranked, TopK, best_jointly, merge_over, top_k, top_k_within
 from provnet.heads.scores import SCORES, Equal, KeyScores
-from provnet.heads.sharding import all_rows, gather, merge_over, shard_of, shares_of, sum_over
 from provnet.samples.identity import SampleTable
 
 MOMENTUM = 0.5

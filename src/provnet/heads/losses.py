@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
-from provnet.heads.sharding import Shard, max_over, sum_over
+from provnet.heads.keys import Shard, max_over, sum_over
 
 Span = tuple[Tensor, Tensor]  # first key and end of each row, both (B,) int64
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

@@ -15,11 +15,21 @@ from typing import SupportsFloat
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from provnet.base.batches import pieces
 from provnet.base.errors import NonFiniteError, UsageError
-from provnet.heads.keys import PackedKeys, exact_products, first_not_finite, multiply, packed_view, score_rows
+from provnet.heads.keys import (
+    PackedKeys,
+    Shard,
+    Shares,
+    exact_products,
+    first_not_finite,
+    multiply,
+    packed_view,
+    score_rows,
+)
 
 LAST_ROW = 2**32 - 1
 
@@ -179,6 +189,21 @@ def merge(parts: Sequence[TopK], k: int) -> TopK:
         raise UsageError(f"give lists for the same queries and k of 1 or more, got lists for {given} queries, k={k}")
     score, row = torch.cat([part.score for part in parts], 1), torch.cat([part.row for part in parts], 1)
     return in_order(score, row, min(k, row.shape[1]))
+
+
+def merge_over(found: TopK, k: int, shard: Shard, shares: Shares) -> TopK:
+    """The best k of all processes for this process's own queries; `found` is for all queries, rows counted from 0."""
+    if shard.processes == 1:
+        return found
+    width = min(k, shard.total)
+    score = found.score.new_full((len(found.score), width), -torch.inf)
+    row = found.row.new_full((len(found.row), width), -1)
+    score[:, : found.score.shape[1]], row[:, : found.row.shape[1]] = found.score, found.row
+    scores, rows = ([torch.empty_like(x) for _ in range(shard.processes)] for x in (score, row))
+    dist.all_gather(scores, score)
+    dist.all_gather(rows, row)
+    own = shares.own
+    return merge([TopK(s[own], r[own]) for s, r in zip(scores, rows, strict=True)], k)
 
 
 def recall(found: TopK, exact: TopK) -> float:

@@ -19,8 +19,7 @@ from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
-from provnet.heads.keys import PackedKeys
-from provnet.heads.sharding import sum_over
+from provnet.heads.keys import PackedKeys, sum_over
 from provnet.models.network import ProvenanceNet, features_at_once
 from provnet.samples.identity import SampleTable
 
@@ -70,7 +69,7 @@ def with_keys(net: ProvenanceNet, labels: Tensor, keys: PackedKeys) -> Provenanc
     2
     """
     index_map = _index_map(net, labels)
-    return _with_head(net, _new_head(net, index_map, keys), index_map)
+    return net.with_head(_new_head(net, index_map, keys), index_map)
 
 
 def restricted(net: ProvenanceNet, index: Tensor) -> ProvenanceNet:
@@ -81,7 +80,7 @@ def restricted(net: ProvenanceNet, index: Tensor) -> ProvenanceNet:
     """
     labels = net.index_map.labels[index.to(net.index_map.labels.device)]
     head = _new_head(net, _index_map(net, labels), keys_of(exemplar_head(net), index))
-    return _with_head(net, head, net.index_map)
+    return net.with_head(head, net.index_map)
 
 
 def _index_map(net: ProvenanceNet, labels: Tensor) -> IndexMap:
@@ -96,19 +95,6 @@ def _new_head(net: ProvenanceNet, index_map: IndexMap, keys: PackedKeys) -> Exem
     made.steps = None if keys.scale is None else keys.scale[made.order]
     made.log_scale, made.learned = old.log_scale, old.learned
     return made
-
-
-def _with_head(net: ProvenanceNet, head: ExemplarHead, index_map: IndexMap) -> ProvenanceNet:
-    made = ProvenanceNet(
-        normalise=net.normalise,
-        backbone=net.backbone,
-        task_head=net.task_head,
-        index_trunk=net.index_trunk,
-        index_head=head,
-        index_map=index_map,
-        support=net.support,
-    )
-    return made.train(net.training)
 
 
 MEASURED = 10_000

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -197,7 +198,7 @@ class ProvenanceNet(nn.Module):
 
     Without a task head (single branch) the class scores are the log-sum-exp of the index scores per class; they
     carry no gradient, since the paper trains that network on indices alone. A network with features and class scores of
-    its own gives another `see`, and `features`.
+    its own has another `see` and `features`, and any module as `task_head`: it says that there are class scores.
 
     >>> index_map = IndexMap([0, 0, 1])
     >>> net = build(NetworkConfig("class-independent", "mlp", (4,), classes=2), index_map).eval()
@@ -223,12 +224,21 @@ class ProvenanceNet(nn.Module):
         self.backbone = backbone
         self.task_head = task_head
         self.index_trunk = index_trunk
-        self.index_head = index_head
-        self.index_map = index_map
+        self._know_samples(index_head, index_map)
         self.support = support
+
+    def _know_samples(self, index_head: IndexHead, index_map: IndexMap) -> None:
+        self.index_head, self.index_map = index_head, index_map
         self.has_empty = bool((index_map.sizes == 0).any())
-        if task_head is None:
+        if self.task_head is None:
             index_head.prepare_members()
+
+    def with_head(self, index_head: IndexHead, index_map: IndexMap) -> Self:
+        """The same network with another head, and the map of the samples that may be predicted; all else is shared."""
+        made = copy(self)
+        made._modules = dict(self._modules)
+        made._know_samples(index_head, index_map)
+        return made.train(self.training)
 
     def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
         """Raw inputs -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
