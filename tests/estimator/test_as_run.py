@@ -39,6 +39,7 @@ from tests.estimator.made import small
 FACES = {"cli", "__main__"}  # read their runs themselves
 INNER = {  # called by those below alone, with the run itself
     "runs.inputs.checked",
+    "runs.inputs.content_hashes",
     "runs.inputs.pixel_hashes",
     "tools.membership.redrawn.untrained_with_keys",
     "tools.debug.signals.sample_signals",

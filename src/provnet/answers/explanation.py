@@ -160,7 +160,7 @@ class Explanation:
 
 def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
     """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
-    note = "; ".join(part for part in (seen.note, duplicate_words(sample)) if part)
+    note = "; ".join(part for part in (seen.words, duplicate_words(sample)) if part)
     return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 
 

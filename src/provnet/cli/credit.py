@@ -143,7 +143,7 @@ def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top
                 sha256=run.samples.hex(i),
                 label=run.samples.class_names[int(run.samples.labels[i])],
                 weight=min(float(found.by_sample[i]) / whole, 1.0),
-                note=seen.note,
+                note=seen.words,
             )
             for i, seen in zip(best.tolist(), evidence(run.samples, opened.parts, best), strict=True)
         )

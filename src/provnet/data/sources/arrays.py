@@ -23,8 +23,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import DataWarning, check_memory, shown
-from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
+from provnet.data.assemble import Opened, assemble, assemble_items, sample_ids, sample_sources
 from provnet.data.modalities.decode import picture_array
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.table import learn, take
 from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
 
 
@@ -39,6 +41,36 @@ def open_arrays(
     given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
     answers, names = encode_labels(given, options.class_names)
     return _assembled(raw, answers, names, split, options, ids, sources)
+
+
+def open_frame(
+    frame: Any, labels: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
+) -> Opened:
+    """Rows of a DataFrame; labels, ids and sources are columns, by name, or one value a row."""
+    beside, given = [], {"labels": labels, "ids": ids, "sources": sources}
+    for what, value in given.items():
+        if isinstance(value, str):
+            beside.append(value)
+            given[what] = take(frame, value, what)
+    if given["labels"] is None:
+        raise UsageError("a DataFrame needs labels, a column or one a row: open_data(frame, labels='income')")
+    if any(one is None for one in given["labels"]):
+        raise DataError("labels are missing in some rows; leave these rows out")
+    table, rows = learn(frame, beside)
+    answers = given["labels"] if isinstance(given["labels"], list | tuple) else to_numpy(given["labels"])
+    encoded = encode_labels(answers, options.class_names)
+    return assemble_items(rows, encoded, table, split, options, given["ids"], given["sources"])
+
+
+def open_items(
+    items: Any, labels: Any, modality: Modality, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
+) -> Opened:
+    """Samples of a modality that was given, such as texts in a list."""
+    if labels is None:
+        raise UsageError("samples need labels, one each: open_data(items, labels, modality=...)")
+    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    encoded = encode_labels(given, options.class_names)
+    return assemble_items(list(items), encoded, modality, split, options, ids, sources)
 
 
 def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:
