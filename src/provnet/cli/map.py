@@ -27,6 +27,7 @@ from provnet.cli.rundata import (
 )
 from provnet.cli.targets import PAGE, check_outputs, write_outputs
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.image import as_bytes
 from provnet.report.pictures import strip
 from provnet.report.records import ExplanationCard
@@ -213,7 +214,7 @@ def _pictures(
 ) -> np.ndarray | None:
     """(e, H, W) or (e, H, W, 3) in the order of the entries; None where samples are no pictures."""
     images = training.there.images.numpy()
-    if images.ndim != 4 or images.shape[1] not in (1, 3):
+    if not are_pictures(images) or images.shape[1] not in (1, 3):
         return None
     row = np.zeros(int(training.index.max()) + 1, dtype=np.int64)
     row[training.index] = np.arange(len(training.index))

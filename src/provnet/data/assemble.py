@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.base.batches import Inputs
+from provnet.base.batches import Inputs, is_column
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief
 from provnet.data.dataset import hash_items
 from provnet.data.modalities.decode import are_pictures, fit
+from provnet.data.modalities.image import channels_first
 from provnet.data.modalities.modality import Modality
 from provnet.data.rules import OpenOptions
 from provnet.samples.identity import Groups, SampleTable, hash_pixels, hash_rows
@@ -84,7 +85,7 @@ def sample_sources(given: Any, count: int) -> list[str | None]:
 def _listed(name: str, given: Any, count: int) -> list[Any]:
     """One value a sample, as Python has them."""
     values = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=object)
-    if values.ndim != 1:
+    if not is_column(values):
         raise UsageError(f"{name} must be a list, one a sample; got {type(given).__name__} of shape {values.shape}")
     if len(values) != count:
         raise DataError(f"{count:,} samples but {len(values):,} {name}; one a sample is needed")
@@ -179,4 +180,4 @@ def refit(images: np.ndarray, options: OpenOptions) -> np.ndarray:
     rule = options.rule
     pictures = images[:, 0] if images.shape[1] == 1 else images.transpose(0, 2, 3, 1)
     fitted = np.stack([fit(picture, rule) for picture in pictures])
-    return fitted[:, None] if fitted.ndim == 3 else np.ascontiguousarray(fitted.transpose(0, 3, 1, 2))
+    return np.ascontiguousarray(channels_first(fitted))

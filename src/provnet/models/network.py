@@ -14,8 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from provnet.base.batches import is_matrix
 from provnet.base.errors import UsageError, choose, one_of
 from provnet.base.options import check_network, check_number
+from provnet.data.modalities.decode import are_pictures, is_picture
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.heads import INDEX_HEADS, IndexHead
 from provnet.heads.index_map import IndexMap
@@ -95,9 +97,9 @@ def shape_words(shape: tuple[int, ...], given: tuple[int, ...]) -> str:
     'this network takes samples of shape (1, 28, 28), got (28, 28); add the axis of the channel: images[:, None]'
     """
     way = "resize them first"
-    if len(shape) == 3 and shape[0] == 1 and given == shape[1:]:
+    if is_picture(shape) and shape[0] == 1 and given == shape[1:]:
         way = "add the axis of the channel: images[:, None]"
-    elif len(shape) == 3 and given == (*shape[1:], shape[0]):
+    elif is_picture(shape) and given == (*shape[1:], shape[0]):
         way = "bring the channels to the front: numpy.moveaxis(images, -1, 1)"
     return f"this network takes samples of shape {shape}, got {given}; {way}"
 
@@ -143,7 +145,7 @@ class ProvenanceOutput(NamedTuple):
     @property
     def support_features(self) -> Tensor:
         """(B, D) features that `Support` measures: the backbone's, or the index branch's where those are maps."""
-        return self.features if self.features.ndim == 2 else self.index_features
+        return self.features if is_matrix(self.features) else self.index_features
 
 
 class Normalise(nn.Module):
@@ -155,7 +157,7 @@ class Normalise(nn.Module):
     def __init__(self, config: NetworkConfig, *, own: bool = True) -> None:
         super().__init__()
         # another's backbone may take the pixels in the order they usually have
-        self.channels_last = own and len(config.input_shape) == 3
+        self.channels_last = own and is_picture(config.input_shape)
         shape = (1, -1) + (1,) * (len(config.input_shape) - 1)
         self.input_shape = config.input_shape
         self.scale = config.scale
@@ -232,7 +234,7 @@ class ProvenanceNet(nn.Module):
         """Raw images (B, ...) -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
         values = self.normalise(images)
         output = self.answer(self.backbone(values), classes)
-        return output if self.training or values.ndim != 4 else output._replace(looks=looks_of(values))
+        return output if self.training or not are_pictures(values) else output._replace(looks=looks_of(values))
 
     def answer(self, features: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
         """The same from the backbone's features (B, D)."""

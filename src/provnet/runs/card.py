@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from provnet.data.dataset import DataSpec
+from provnet.data.modalities.decode import is_picture
 from provnet.models.network import GENERATORS, NetworkConfig
 from provnet.samples.identity import SampleTable
 
@@ -34,7 +35,7 @@ def model_card(
     licence: str = "other",
 ) -> str:
     """The whole card as Markdown with YAML front matter."""
-    kind = "image-classification" if len(network.input_shape) == 3 else "tabular-classification"
+    kind = "image-classification" if is_picture(network.input_shape) else "tabular-classification"
     kind = "unconditional-image-generation" if network.backbone in GENERATORS else kind
     front = {
         "library_name": "provnet",

@@ -11,6 +11,7 @@ from torch import Tensor
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError
 from provnet.data.dataset import ImageData, ResidentData
+from provnet.data.modalities.decode import are_pictures
 from provnet.models.keys import features_at_once
 from provnet.models.network import Normal, ProvenanceNet
 from provnet.models.vae import ProvenanceVAE, answer_at, posterior_of, sample
@@ -21,7 +22,7 @@ DRAWN = 11  # kind of randomness, beside order (1), targets (2) and others
 
 def between_0_and_1(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...], float]:
     """(mean, std, scale) of a generator's input: bytes divided by 255, as the paper has it."""
-    if data.images.dtype != torch.uint8 or data.images.ndim != 4:
+    if data.images.dtype != torch.uint8 or not are_pictures(data.images):
         raise DataError(f"a generator learns from pictures of bytes; these data are {data.images.dtype} {data.shape}")
     return (0.0,), (1.0,), 255.0
 
