@@ -42,6 +42,7 @@ FACES = {"cli", "__main__"}  # read their runs themselves
 DRAWN = {"page", "files", "demo"}  # of a tool: what a command writes of the run that it has read
 INNER = {  # called by those below alone, with the run itself
     "runs.inputs.checked",
+    "runs.inputs.content_hashes",
     "runs.inputs.pixel_hashes",
     "tools.membership.redrawn.untrained_with_keys",
     "tools.debug.signals.sample_signals",

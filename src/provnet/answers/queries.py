@@ -25,10 +25,10 @@ from provnet.base.files import DataWarning, check_memory, read_file, shown
 from provnet.data.assemble import refit
 from provnet.data.dataset import ImageData
 from provnet.data.evidence import Evidence, evidence
-from provnet.data.modalities.decode import decode
-from provnet.data.modalities.image import picture_of, planes
+from provnet.data.modalities.decode import are_pictures, decode, is_picture
+from provnet.data.modalities.image import converter, picture_of, planes
 from provnet.data.rules import make_options
-from provnet.data.sources.arrays import check_array, converter
+from provnet.data.sources.arrays import check_array
 from provnet.report.records import ExplanationCard
 from provnet.runs.inputs import Fitted, as_trained, picture_rules, range_problem, raw_tensor, run_of
 from provnet.runs.run import Run
@@ -122,7 +122,7 @@ def _test_queries(run: Run, data_dir: str | None) -> Any:
 def _from_picture(run: Run, text: str) -> Query:
 
     shape = run.config.network.input_shape
-    if len(shape) != 3 or shape[0] not in (1, 3):
+    if not is_picture(shape) or shape[0] not in (1, 3):
         raise UsageError(f"this run takes samples of shape {shape}, no pictures; give them in an .npy or .npz file")
     rule = make_options(picture_rules(run.config)).rule
     name = shown(text)
@@ -166,7 +166,7 @@ def as_batch(
         if batch.shape[1:] == shape:
             return batch, batch
         read.append(batch)
-    pictures = [batch for batch in read if batch.ndim == 4 and batch.dtype.kind == "u"] if rules else []
+    pictures = [batch for batch in read if are_pictures(batch) and batch.dtype.kind == "u"] if rules else []
     if len(pictures) == 2 and values.shape[-1] in (1, 3):
         pictures = pictures[1:]  # one picture, channels last, rather than many that are as narrow
     fitted = [(batch, refit(batch, make_options(rules or {}))) for batch in pictures]

@@ -28,7 +28,7 @@ from provnet.base.errors import DataError, IntegrityError, NonFiniteError, Usage
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
 from provnet.data.dataset import DataSpec, ImageData
-from provnet.data.modalities.decode import picture_array
+from provnet.data.modalities.decode import is_picture, picture_array
 from provnet.data.open import open_data
 from provnet.data.rules import DecodeRule, check_labels
 from provnet.data.sources.arrays import to_numpy
@@ -69,7 +69,7 @@ def many(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -
     listed = isinstance(samples, list | tuple) and isinstance(next(iter(samples), None), _PICTURES)
     if isinstance(samples, _ARRAYS):
         samples = to_numpy(samples, rule)
-    if len(shape) != 3 or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
+    if not is_picture(shape) or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
         return samples
     values, wanted = math.prod(samples.shape[1:]), math.prod(shape)
     if samples.size == 0 or values == wanted:
@@ -457,7 +457,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             samples, answers = pair_of(given)
             rows, shape = flatten(samples)
             rows = validate_data(self, rows, reset=False)
-            if shape is None and len(self.run_.config.network.input_shape) == 3:
+            if shape is None and is_picture(self.run_.config.network.input_shape):
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
             data = labelled(rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names)

@@ -166,6 +166,16 @@ _FIRST = 0xBF58476D1CE4E5B9 - 2**64
 _SECOND = 0x94D049BB133111EB - 2**64
 
 
+def is_column(values: Any) -> bool:
+    """Whether an array has one value per row: (N,)."""
+    return len(values.shape) == 1
+
+
+def is_matrix(values: Any) -> bool:
+    """Whether an array has one row of values per sample: (N, D)."""
+    return len(values.shape) == 2
+
+
 def pieces(n: int, size: int) -> Iterator[slice]:
     """The rows 0 to n - 1, so many at a time.
 

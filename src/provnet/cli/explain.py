@@ -102,7 +102,7 @@ def _pictures(
 
     found = picture_data(run, source, data_dir, strict=strict)
     pictures = exemplar_evidence(explanation, found.parts)
-    missing = {index: item.note for index, item in pictures.items() if item.picture is None}
+    missing = {index: item.note for index, item in pictures.items() if not item.there}
     if missing and found.data is not None:
         index, why = next(iter(missing.items()))
         first = f"{shown(run.samples.sample_ids[index])} ({why})"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.base.batches import Fields, Inputs, tensors_of
+from provnet.base.batches import Fields, Inputs, is_column, tensors_of
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
 from provnet.data.modalities.known import modality_of
@@ -379,7 +379,7 @@ def _received(found: _Fetched, device: torch.device) -> Pair:
 
 
 def _checked(index: Tensor) -> Tensor:
-    if index.dtype != torch.int64 or index.ndim != 1:
+    if index.dtype != torch.int64 or not is_column(index):
         raise UsageError(f"indices must be int64 of shape (B,), got {index.dtype} of shape {tuple(index.shape)}")
     return index
 

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file
 from provnet.data.dataset import AFTER_READING, Dataset
 from provnet.data.modalities.decode import decode
 from provnet.data.modalities.image import picture_of, planes
+from provnet.data.modalities.modality import Preview
 from provnet.data.open import data_root
 from provnet.data.rules import DecodeRule, make_options
 from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
@@ -24,16 +27,28 @@ from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The picture of a training sample, or why there is none.
+    """What a training sample looks like, or why it cannot be shown.
 
     Attributes:
         picture: uint8 (H, W) or (H, W, 3), or None.
-        note: empty where there is a picture; else `changed since training`, `decoded differently from training` or
+        text: what is shown of a sample that is no picture, such as a text or the row of a table.
+        note: empty where there is either; else `changed since training`, `decoded differently from training` or
             `picture not available`, and why.
     """
 
     picture: np.ndarray | None
     note: str = ""
+    text: str = ""
+
+    @property
+    def there(self) -> bool:
+        """Whether there is something to look at."""
+        return self.picture is not None or bool(self.text)
+
+    @property
+    def words(self) -> str:
+        """What stands beside the picture, or in its place."""
+        return "; ".join(part for part in (self.text, self.note) if part)
 
 
 def evidence(
@@ -58,7 +73,7 @@ def evidence(
 
 def _first_shown(found: list[Evidence]) -> Evidence:
     """The first with a picture, else the first that knows more than that there is none."""
-    best = sorted(found, key=lambda item: (item.picture is None, item.note == MISSING))
+    best = sorted(found, key=lambda item: (not item.there, item.note == MISSING))
     return best[0] if best else Evidence(None, MISSING)
 
 
@@ -69,7 +84,7 @@ def _show(samples: SampleTable, data: Dataset, root: Path | None, i: int) -> Evi
             found = _from_file(samples, data, root / str(data.samples.paths[place]), i)
         else:
             found = _from_memory(samples, data, place, i)
-        if found.picture is not None:
+        if found.there:
             break
     return found
 
@@ -110,7 +125,13 @@ def _from_file(samples: SampleTable, data: Dataset, path: Path, i: int) -> Evide
 
 
 def _from_memory(samples: SampleTable, data: Dataset, place: int, i: int) -> Evidence:
-    image = data.images[place].numpy()
+    if data.items is not None or not isinstance(data.inputs, Tensor):
+        same = bool((data.hashes(torch.tensor([place]))[0] == samples.pixel_sha256[i]).all())
+        item = data.inputs[place : place + 1] if data.items is None else data.items[place]
+        seen = data.modality.show(item) if same else Preview()
+        found = Evidence(seen.picture, text=seen.text)
+        return found if found.there else Evidence(None, NO_PICTURE if same else CHANGED)
+    image = data.inputs[place].numpy()
     if not _as_trained(samples, i, image):
         is_decoded = _as_trained(data.samples, place, image)  # the bytes are those of training: other options read them
         return Evidence(None, DECODED if is_decoded else CHANGED)

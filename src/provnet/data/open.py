@@ -17,9 +17,12 @@ from provnet.data.apply import apply_recorded
 from provnet.data.assemble import Opened
 from provnet.data.dataset import AFTER_READING, Dataset, DataSpec
 from provnet.data.modalities.decode import sniff
+from provnet.data.modalities.known import modality_of
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.table import is_frame
 from provnet.data.rules import OpenOptions, make_options
 from provnet.data.select import apply_holdout
-from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_npz
+from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_frame, open_items, open_npz
 from provnet.data.sources.binary import (
     cifar_has_test,
     find_idx,
@@ -39,6 +42,9 @@ ARRAYS_ONLY = (
     "labels",
     "sample_shape",
     "feature_names",
+    "modality",
+    "columns",
+    "beside",
 )  # options that `provnet.api.estimator` keeps for the classifier
 _NO_CHOICE = ("data_dir", "progress", "cache")  # options that say where and how, not which data
 
@@ -50,6 +56,7 @@ def open_data(
     split: str = "train",
     ids: Any = None,
     sources: Any = None,
+    modality: Modality | None = None,
     options: DataOptions | None = None,
     **changes: Any,
 ) -> Dataset:
@@ -63,11 +70,14 @@ def open_data(
         split: `train`, `test` or `all`; a source without a test split is all `train`.
         ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
         sources: of arrays and Datasets, who contributed each sample: text, or None.
+        modality: what the samples in a list are, where they are neither pictures nor rows of a table.
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
             `data_dir`, the folder that names resolve under; `size`, to which pictures are cut and resized; `mode`,
             `grey` or `rgb`; `background`; `frame`; `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`;
             `progress`.
+
+    Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]
@@ -94,6 +104,10 @@ def open_data(
             raise UsageError("labels are only for arrays; a data set by name or path has its own")
         return _open_spec(_spec(source, split, asked.data_dir, checked.to_json()), checked)
     spec = DataSpec("arrays", "arrays", split, None, checked.to_json())
+    if modality is not None:
+        return _wrap(open_items(source, labels, modality, split, checked, ids, sources), spec)
+    if is_frame(source):
+        return _wrap(open_frame(source, labels, split, checked, ids, sources), spec)
     if isinstance(source, torch.Tensor | list | tuple) or hasattr(source, "__array__"):
         return _wrap(open_arrays(source, labels, split, checked, ids, sources), spec)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, Mapping):
@@ -259,7 +273,9 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
 
 
 def _wrap(opened: Opened, spec: DataSpec) -> Dataset:
-    return Dataset(opened.images, opened.samples, spec, opened.skipped)
+    own = opened.modality or modality_of(opened.images.shape[1:])
+    spec = replace(spec, options={**spec.options, **own.to_json()})
+    return Dataset(opened.images, opened.samples, spec, opened.skipped, opened.items, own)
 
 
 READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {

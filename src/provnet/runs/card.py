@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from provnet.data.modalities.decode import is_picture
 from provnet.models.network import NetworkConfig
 from provnet.runs.files import RunConfig
 from provnet.samples.identity import SampleTable
@@ -21,7 +22,7 @@ from provnet.samples.identity import SampleTable
 def model_card(config: RunConfig, parameters: int, samples: SampleTable) -> str:
     """The whole card as Markdown with YAML front matter."""
     network = config.network
-    kind = "image-classification" if len(network.input_shape) == 3 else "tabular-classification"
+    kind = "image-classification" if is_picture(network.input_shape) else "tabular-classification"
     kind = "unconditional-image-generation" if network.task == "generate" else kind
     front = {
         "library_name": "provnet",

@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.base.batches import Fields, all_finite
+from provnet.base.batches import Fields, all_finite, is_column
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.data.dataset import Dataset, hash_inputs, hash_items
-from provnet.data.modalities.decode import BYTES, picture_mode
+from provnet.data.modalities.decode import BYTES, is_picture, picture_mode
+from provnet.data.modalities.image import arranged
 from provnet.data.modalities.table import Table, is_frame
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
@@ -68,7 +69,7 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
         samples = inputs_of(config, samples)
     raw = to_numpy(samples, rule)
     check_array(raw)
-    values = _arrange(raw, network.input_shape, row_shape(config))
+    values = arranged(raw, network.input_shape, row_shape(config))
     typed = _typed(values, is_bytes=takes_bytes(network))
     problem = range_problem(network, typed if values.dtype.kind == "b" else values)
     if problem is not None and strict:
@@ -148,7 +149,7 @@ def picture_rule(config: RunConfig) -> DecodeRule:
 
 def takes_bytes(network: NetworkConfig) -> bool:
     """Whether a network was trained on pictures of bytes; what is hashed of a sample then are bytes, too."""
-    return network.scale == BYTES and len(network.input_shape) == 3
+    return network.scale == BYTES and is_picture(network.input_shape)
 
 
 def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
@@ -215,7 +216,7 @@ def positions(index: Any, n: int) -> np.ndarray:
     if index is None:
         return np.arange(n)
     own = np.asarray(index)
-    if own.ndim != 1 or (own.size and own.dtype.kind not in "iu"):
+    if not is_column(own) or (own.size and own.dtype.kind not in "iu"):
         raise UsageError(f"index must be whole numbers, one a sample; got {own.dtype} of shape {own.shape}")
     if own.size and not 0 <= own.min() <= own.max() < n:
         raise UsageError(f"index must name training samples, 0..{n - 1}; got {own.min()}..{own.max()}")
@@ -245,7 +246,7 @@ def range_problem(network: NetworkConfig, values: Any) -> str | None:
     >>> range_problem(network, np.full((1, 1, 8, 8), 255.0))
     'the values lie in 255..255, this run was trained on about -0.8..1.06; bring them to the range trained on'
     """
-    if len(network.input_shape) != 3:
+    if not is_picture(network.input_shape):
         return None
     low, high = float(values.min()), float(values.max())
     largest = max(-low, high)
@@ -261,22 +262,6 @@ def range_problem(network: NetworkConfig, values: Any) -> str | None:
         wrong = largest > FAR * reach or (0 < largest <= 1 and reach > FAR)
     given = f"the values lie in {low:.4g}..{high:.4g}, this run was trained on {trained}"
     return f"{given}; bring them to the range trained on" if wrong else None
-
-
-def _arrange(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
-    """Samples in the network's own shape; a view where possible."""
-    values = raw
-    if raw.ndim == 2 and len(shape) == 3 and raw.shape[1] == math.prod(shape):
-        values = raw.reshape(len(raw), *row)
-    if values.ndim == 3:
-        values = values[:, None]
-    if values.ndim == 4 and values.shape[1:] != shape and values.shape[1:] == (*shape[1:], shape[0]):
-        values = values.transpose(0, 3, 1, 2)
-    if values.shape[1:] != shape:
-        raise DataError(
-            f"this network takes samples of shape {shape}, got {raw.shape[1:]}; resize or reshape them first"
-        )
-    return values
 
 
 def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:

@@ -24,6 +24,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from provnet.base.batches import is_matrix
 from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import as_path
 from provnet.data.dataset import Dataset
@@ -183,7 +184,7 @@ def write_run(run: Run, folder: str | Path) -> Path:
     needs = sum(t.nbytes for t in weights.values()) + len(run.samples) * 128
     if run.history is not None:
         history = np.asarray(run.history, dtype=np.float16)
-        if history.ndim != 2 or history.shape[1] != len(run.samples) or not np.isfinite(history).all():
+        if not is_matrix(history) or history.shape[1] != len(run.samples) or not np.isfinite(history).all():
             raise NonFiniteError(f"history must be finite, of shape (epochs, {len(run.samples)}); got {history.shape}")
         files["history.safetensors"] = _saver({"class_loss": torch.tensor(history)})
         needs += history.nbytes

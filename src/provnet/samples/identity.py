@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from provnet.base.batches import is_column
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief, shown
 
@@ -256,7 +257,7 @@ def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:
         if given.shape != (n,):
             raise UsageError(f"a bool mask must have one value a sample, {n:,}; got shape {given.shape}")
         return np.flatnonzero(given)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+    if not is_column(given) or (given.size and given.dtype.kind not in "iu"):
         raise UsageError(
             f"samples are selected by positions, whole numbers, or by a bool mask of length {n:,}; "
             f"got {given.dtype} of shape {given.shape}"

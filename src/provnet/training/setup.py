@@ -26,6 +26,7 @@ from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.table import Table
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import StandIn, auto_backbone, check_alone
 from provnet.models.network import NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
@@ -168,6 +169,9 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
     values = data.images if len(data) <= 10_000 else data.images[:: len(data) // 10_000]
     mean, std = _mean_and_spread(values, scale)
     std = torch.where(std > 1e-6, std, torch.ones_like(std))  # a constant feature stays at zero
+    numbers = data.modality.numeric() if isinstance(data.modality, Table) else None
+    if numbers is not None:  # categories and marks of gaps stay 0 and 1
+        mean, std = mean.where(numbers, 0.0), std.where(numbers, 1.0)
     return tuple(mean.tolist()), tuple(std.tolist()), scale
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from provnet.base.batches import Inputs, pieces
+from provnet.base.errors import DataError
 from provnet.data.modalities.decode import decode
 from provnet.data.modalities.distort import perturbations
 from provnet.data.modalities.modality import Modality, Perturb, Preview
@@ -64,6 +66,15 @@ def planes(pixels: np.ndarray) -> np.ndarray:
     return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
+def channels_first(pictures: np.ndarray) -> np.ndarray:
+    """(N, H, W) or (N, H, W, C) as (N, C, H, W), a view.
+
+    >>> channels_first(np.zeros((4, 2, 5, 3), np.uint8)).shape
+    (4, 3, 2, 5)
+    """
+    return pictures[:, None] if pictures.ndim == 3 else pictures.transpose(0, 3, 1, 2)
+
+
 def picture_of(image: np.ndarray) -> np.ndarray | None:
     """A raw sample (C, H, W) as bytes (H, W) or (H, W, 3), to be looked at; None for anything that is no picture.
 
@@ -97,6 +108,58 @@ def as_bytes(images: np.ndarray) -> np.ndarray:
     bottom = np.where(known, 0.0, low)
     scaled = (values - bottom) / np.maximum(top - bottom, 1e-12) * 255
     return np.asarray(np.floor(scaled + 0.5).clip(0, 255), dtype=np.uint8)
+
+
+def converter(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """How rows of such an array become what the network receives; decided once for the whole array."""
+    if values.ndim == 2:
+        return lambda rows: rows.astype(np.float32)
+    kind = values.dtype.kind
+    is_bytes = kind == "b" or (kind in "iu" and int(values.min()) >= 0 and int(values.max()) <= 255)
+    first = values.ndim == 4 and values.shape[1] in (1, 3)
+    last = values.ndim == 4 and values.shape[3] in (1, 3) and not first
+    if is_bytes and values.ndim == 4 and not (first or last):
+        raise DataError(
+            f"pictures must have 1 or 3 channels, first or last: (N, C, H, W) or (N, H, W, C); got shape {values.shape}"
+        )
+    if values.ndim == 4 and not (first or last):
+        _refuse_channels_last(values.shape)
+
+    def convert(rows: np.ndarray) -> np.ndarray:
+        if kind == "b":
+            rows = rows.astype(np.uint8) * 255
+        rows = rows[:, None] if rows.ndim == 3 else rows.transpose(0, 3, 1, 2) if last else rows
+        return np.ascontiguousarray(rows, dtype=np.uint8 if is_bytes else np.float32)
+
+    return convert
+
+
+def _refuse_channels_last(shape: tuple[int, ...]) -> None:
+    """Refuse pictures of floats whose channels seem to stand last; taken as channels first they would be others."""
+    _, one, two, three = shape
+    if not (three < min(one, two) or one == two != three):
+        return
+    raise DataError(
+        f"pictures of shape {shape} look like {three} channels last, (N, H, W, C), which is read where C is 1 or 3; "
+        f"give channels first, (N, {three}, {one}, {two}): .transpose(0, 3, 1, 2), for a tensor .permute(0, 3, 1, 2). "
+        f"If there are {one} channels of {two} x {three}, turn the pictures: .transpose(0, 1, 3, 2)"
+    )
+
+
+def arranged(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
+    """Samples in the network's own shape; a view where possible."""
+    values = raw
+    if raw.ndim == 2 and len(shape) == 3 and raw.shape[1] == math.prod(shape):
+        values = raw.reshape(len(raw), *row)
+    if values.ndim == 3:
+        values = values[:, None]
+    if values.ndim == 4 and values.shape[1:] != shape and values.shape[1:] == (*shape[1:], shape[0]):
+        values = values.transpose(0, 3, 1, 2)
+    if values.shape[1:] != shape:
+        raise DataError(
+            f"this network takes samples of shape {shape}, got {raw.shape[1:]}; resize or reshape them first"
+        )
+    return values
 
 
 AT_ONCE = 1024  # pictures that are brought to bytes together

@@ -14,7 +14,7 @@ from provnet.base.batches import Inputs
 Perturb = Callable[[Any, int], Any]  # (inputs, seed) -> changed copies; row i draws from (seed, i) alone
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Preview:
     """How a sample is shown: as a picture, uint8 (H, W) or (H, W, 3), or as text; else not at all."""
 

@@ -184,7 +184,7 @@ def _leaders(run: Run, found: Credit, parts: Sequence[ImageData], top: int) -> t
                 sha256=run.samples.hex(i),
                 label=run.samples.class_names[int(run.samples.labels[i])],
                 weight=min(float(found.by_sample[i]) / whole, 1.0),
-                note=seen.note,
+                note=seen.words,
             )
             for i, seen in zip(best.tolist(), evidence(run.samples, parts, best), strict=True)
         )

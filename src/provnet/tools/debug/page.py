@@ -317,7 +317,7 @@ class _Tiles:
         """One sample with the score it is shown for."""
         found, samples = self.evidence(row), self.result.samples
         label = samples.class_names[int(samples.labels[row])]
-        return SampleTile(found.picture, samples.sample_ids[row], samples.hex(row), label, score, found.note)
+        return SampleTile(found.picture, samples.sample_ids[row], samples.hex(row), label, score, found.words)
 
     def tiles(self, rows: Iterable[int], scores: np.ndarray) -> tuple[SampleTile, ...]:
         """Several of them."""
@@ -339,7 +339,7 @@ def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspec
         found = maker.evidence(other)
         label = samples.class_names[int(samples.labels[other])]
         cards.append(
-            ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.note)
+            ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.words)
         )
     return Suspect(
         sample=maker.tile(row, float(wrong.score[row])),

@@ -12,6 +12,7 @@ import numpy as np
 from provnet.answers.queries import Query, exemplar_evidence, explanation_cards
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.image import as_bytes, picture_of
 from provnet.report.page import json_block, packed, render, with_script
 from provnet.report.pictures import ACROSS, Sheets, sprite_sheets, strip, z_order
@@ -287,7 +288,7 @@ def _pictures(
 ) -> np.ndarray | None:
     """(e, H, W) or (e, H, W, 3) in the order of the entries; None where samples are no pictures."""
     images = training.there.images.numpy()
-    if images.ndim != 4 or images.shape[1] not in (1, 3):
+    if not are_pictures(images) or images.shape[1] not in (1, 3):
         return None
     row = np.zeros(int(training.index.max()) + 1, dtype=np.int64)
     row[training.index] = np.arange(len(training.index))

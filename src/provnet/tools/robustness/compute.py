@@ -31,6 +31,7 @@ from provnet.base.options import RobustnessOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
+from provnet.data.modalities.decode import is_picture
 from provnet.runs.inputs import Fitted, run_of, whole
 from provnet.runs.run import Run
 from provnet.tools.robustness.conditions import ATTACKS, Attack, Condition, attack, distort, named
@@ -317,7 +318,7 @@ def _check(run: Run, test: ImageData) -> ImageData:
     if len(image_data("the test data", test)) == 0:
         raise UsageError("there are no test samples to distort")
     shape = run.config.network.input_shape
-    if len(shape) != 3:
+    if not is_picture(shape):
         raise UsageError(f"distortions are for pictures; this run takes vectors of {shape[0]} values")
     if test.shape != shape:
         raise UsageError(f"the run takes samples of shape {shape}, the test data have {test.shape}; resize them first")

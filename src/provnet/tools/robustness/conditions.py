@@ -20,6 +20,7 @@ from torch import Tensor
 
 from provnet.base.batches import fold, normal, sample_keys, uniform
 from provnet.base.errors import UsageError, choose, choose_all
+from provnet.data.modalities.decode import are_pictures
 from provnet.heads.scores import summed
 from provnet.models.network import ProvenanceNet
 from provnet.runs.inputs import real
@@ -187,7 +188,7 @@ def _along(values: Tensor, weights: list[float], axis: int) -> Tensor:
 
 
 def _check(images: Tensor, keys: Tensor, low: float, high: float) -> None:
-    if images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+    if not are_pictures(images) or not (images.dtype == torch.uint8 or images.is_floating_point()):
         raise UsageError(
             f"distortions are for pictures, uint8 or floats (B, C, H, W); got {images.dtype} {tuple(images.shape)}"
         )

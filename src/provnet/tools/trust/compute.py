@@ -22,6 +22,7 @@ from provnet.base.options import CheckOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.distort import copies_of
 from provnet.report.text import percent
 from provnet.runs.card import bank_state
@@ -202,7 +203,7 @@ def constant(like: Tensor, n: int, seed: int = 0) -> Tensor:
     >>> constant(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), 3)[1].unique().tolist()
     [255]
     """
-    channels = like.shape[1] if like.ndim == 4 else 1
+    channels = like.shape[1] if are_pictures(like) else 1
     drawn = np.random.default_rng([seed, 64]).random((n, channels), dtype=np.float32)
     drawn[:2] = np.arange(len(drawn[:2]), dtype=np.float32)[:, None]
     values = torch.from_numpy(drawn).view(n, channels, *([1] * (like.ndim - 2)))
@@ -230,7 +231,7 @@ def strangers(like: Tensor, n: int, seed: int = 0) -> dict[str, Tensor]:
     ['noise', 'constant']
     """
     found = {"noise": uniform_noise(like, n, seed), "constant": constant(like, n, seed)}
-    if like.ndim == 4 and like.shape[1] in (1, 3) and min(like.shape[2:]) >= LEAST_SIDE:
+    if are_pictures(like, LEAST_SIDE) and like.shape[1] in (1, 3):
         found |= {"letters": letters(like, n, seed), "shapes": shapes(like, n, seed)}
     return found
 
@@ -239,7 +240,7 @@ def _typed(values: Tensor, like: Tensor) -> Tensor:
     """Values in 0..1 as bytes, or as floats over the range of `like` (of each feature, where those are vectors)."""
     if like.dtype == torch.uint8:
         return values.mul(255).round().to(torch.uint8)
-    low, high = (like.amin(0), like.amax(0)) if like.ndim == 2 else (like.min(), like.max())
+    low, high = (like.min(), like.max()) if are_pictures(like) else (like.amin(0), like.amax(0))
     return (low + values * (high - low)).to(like.dtype)
 
 
