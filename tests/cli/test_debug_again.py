@@ -223,8 +223,17 @@ def test_the_commands_of_the_page_can_be_pasted(call: Call, run: Path, data: Pat
     assert call("debug", run, "--out", out, *given).code == 0
     (review,) = steps(out / "report.html")
     words = shlex.split(review)
-    rest = [*map(str, given[:4]), "--review", "--device", "cpu"]
-    assert words == ["provnet", "debug", str(run), "--out", str(out), *rest]
+    assert words == [
+        "provnet",
+        "debug",
+        str(run),
+        "--out",
+        str(out),
+        *map(str, given[:4]),
+        "--review",
+        "--device",
+        "cpu",
+    ]
     assert call(*words[1:]).code == 0
     assert (out / "decisions.csv").exists()
     assert steps(out / "report.html") == []  # once more it would be refused, as the file may be edited by now

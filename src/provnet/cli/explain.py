@@ -35,7 +35,7 @@ from provnet.report.text import percent
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
 from provnet.samples.identity import duplicate_words
-from provnet.tools.generate.page import rebuilt_queries
+from provnet.tools.generate.compute import rebuilt_queries
 
 PLACES = "--html or --png"
 

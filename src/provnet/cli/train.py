@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,12 @@ from provnet.cli.output import (
     interval_cells,
     is_first_process,
     note,
+    refuse_file,
     say,
     show,
 )
 from provnet.cli.rundata import open_run
-from provnet.cli.targets import check_folder, kept_is_told, picture_folder
+from provnet.cli.targets import picture_folder
 from provnet.data.apply import apply_decisions, decision_words, spec_name
 from provnet.data.dataset import DataSpec, ImageData
 from provnet.data.open import has_split, open_data, reopen
@@ -47,6 +49,7 @@ from provnet.samples.identity import duplicate_facts
 from provnet.tools.generate.page import course_png
 from provnet.tools.generate.recipes import chosen_recipe
 from provnet.tools.subsets import SELECTIONS, index_subset, subset_record
+from provnet.training import checkpoint
 from provnet.training import session as run_folder
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit
@@ -349,3 +352,34 @@ def show_subset(record: Mapping[str, Any]) -> None:
     show(table)
     learned = "all samples" if record["classes_on"] == "all" else "the indexed samples alone"
     say(f"indexed: {record['asked']}, {record['select']}; the class branch learned from {learned}")
+
+
+def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
+    """Refuse a folder that training would refuse; `--resume` where nothing was begun is said.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_folder(Path(folder, "new"), resume=False, overwrite=False)
+    """
+    if not is_first_process():
+        return
+    refuse_file(out)
+    refuse_unwritable(out / "manifest.json")
+    if resume and not run_folder.has_begun(out):
+        note(f"there is nothing to go on with in {out}: training starts from the beginning")
+    if out.is_dir() and not resume and not overwrite:
+        run_folder.check_before(out, resume=False, overwrite=False)
+
+
+@contextmanager
+def kept_is_told(out: Path, again: str) -> Iterator[None]:
+    """Say what is kept where training stops or fails: a checkpoint, with the command `again`, and a replaced run."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and (out / checkpoint.FOLDER).is_dir():
+            note(f"stopped; a checkpoint is kept in {out}; to go on: {again}")
+        if run_folder.is_there(out):
+            before = out / run_folder.REPLACED
+            note(f"the run that was there before is whole in {before}; it goes when the new one is whole")
+        raise

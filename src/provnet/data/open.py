@@ -74,8 +74,7 @@ def open_data(
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
             `data_dir`, the folder that names resolve under; `size`, to which pictures are cut and resized; `mode`,
-            `grey` or `rgb`; `background`; `frame`; `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`;
-            `progress`.
+            `grey` or `rgb`; `background`; `frame`; `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
 
     Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
 

@@ -9,7 +9,7 @@ import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,7 +17,6 @@ from PIL import Image
 from provnet.answers.queries import Query
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
-from provnet.data.modalities.image import picture_of
 from provnet.report.charts import Plot, line_chart
 from provnet.report.page import render
 from provnet.report.pictures import fitted, to_image
@@ -26,7 +25,6 @@ from provnet.report.sheet import PAGE, explanation_png
 from provnet.report.text import percent
 from provnet.runs.run import Run
 from provnet.samples.identity import hash_rows
-from provnet.tools.generate.compute import is_generator, rebuild_pictures
 
 SHEET = 48  # pictures of a contact sheet; the page has all
 ONE_COLUMN = 6
@@ -227,20 +225,3 @@ def network_in_words(run: Run) -> str:
     """The network of a run in a line."""
     config = run.config.network
     return f"{config.backbone}, {config.network}, head {config.head}, {len(run.samples):,} training samples"
-
-
-class Rebuilt(NamedTuple):
-    """An input as a generator makes it of its own latents, and the mean square error of a pixel in [0, 1]."""
-
-    picture: np.ndarray | None
-    error: float
-
-
-def rebuilt_queries(run: Run, queries: Sequence[Query]) -> list[Rebuilt]:
-    """The inputs of `explain` rebuilt; nothing for a run that makes no pictures."""
-    if not is_generator(run):
-        return []
-    images = np.stack([query.image for query in queries])
-    made = rebuild_pictures(run, images, warn=False)  # they were looked at
-    away = ((made.astype(np.float64) - images) / 255) ** 2
-    return [Rebuilt(picture_of(made[row]), float(away[row].mean())) for row in range(len(made))]

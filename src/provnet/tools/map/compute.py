@@ -309,20 +309,7 @@ def sample_map(
     own, train = own[rows], train.select(rows)
     labels = run.samples.labels[own]
     missed, wrong, unnamed = _misattributed(run, test)
-    with progress_bar("features", len(train), asked.progress) as update:
-        features = index_features(run, train.images, report=update)
-    everything = features
-    if test is not None and len(missed):
-        everything = np.concatenate([features, index_features(run, test.images[missed])])
-    with _steps(engine, len(everything), asked.progress) as update:
-        embedding = embed(
-            everything,
-            perplexity=asked.perplexity,
-            seed=asked.seed,
-            engine=engine,
-            threads=asked.threads,
-            report=update,
-        )
+    features, embedding = _embedded(run, train, None if test is None else test.images[missed], engine, asked)
     found = clusters_within(features, labels, asked.groups, seed=asked.seed)
     cluster = np.zeros(len(own), dtype=np.int64)
     for one in found:
@@ -342,6 +329,19 @@ def sample_map(
         left_out=len(shown) - len(rows),
         embedding=embedding,
     )
+
+
+def _embedded(
+    run: Run, train: ImageData, missed: Tensor | None, engine: str, asked: MapOptions
+) -> tuple[np.ndarray, Embedding]:
+    """Features of the training samples, and the places of these and of the misattributed pictures after them."""
+    with progress_bar("features", len(train), asked.progress) as update:
+        features = everything = index_features(run, train.images, report=update)
+    if missed is not None and len(missed):
+        everything = np.concatenate([features, index_features(run, missed)])
+    settings: dict[str, Any] = {"perplexity": asked.perplexity, "seed": asked.seed, "threads": asked.threads}
+    with _steps(engine, len(everything), asked.progress) as update:
+        return features, embed(everything, engine=engine, report=update, **settings)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
 from provnet.base.options import CheckOptions, with_changes
-from provnet.base.progress import progress_bar
+from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.decode import are_pictures
@@ -376,13 +376,9 @@ def check(
     limit = whole("limit", asked.limit, LEAST)  # fewer pictures decide nothing
     if test is not None:
         test = own_classes(run, test)
-    if not isinstance(others, Mapping | None):
-        raise UsageError(f"others must be pictures by name, such as {{'faces': images}}; got {type(others).__name__}")
+    _check_others(others)
     limit = max(LEAST, min(limit, VALUES // math.prod(run.config.network.input_shape)))
     chance = torch.Generator().manual_seed(fold(seed, 68))
-    taken = [name for name in others or () if name in (*BUILT_IN, *TAKEN)]
-    if taken:
-        raise UsageError(f'"{taken[0]}" is a kind of strangers that is made here; give the other data another name')
     own = None if test is None or len(test) == 0 else _few(test, limit, chance)
     trained, places = _training(run, training, index, max(limit, min(SAMPLES, 4 * limit)), chance)
     like = own if own is not None else trained
@@ -396,14 +392,8 @@ def check(
         update(2, "confidence of samples")
         few = places[:limit]
         named = None if trained is None else index_calibration(run, trained.images[:limit], few, seed=seed)
-        update(3, "strangers")
         sets = {**strangers(like.images, limit, seed), **{name: x[:limit] for name, x in (others or {}).items()}}
-        abstains = abstention(run, None if own is None else own.images, sets, warn=asked.warn)
-        update(4, "a left-out class")
-        without = None
-        if left_out is not None:
-            without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=asked.warn)
-        update(5, "done")
+        abstains, without = _abstains(run, own, sets, left_out, update, asked.warn)
     counts = {"test": 0 if own is None else len(own), "training": len(places), "strangers": limit}
     about = {"counts": counts, "seed": seed, "withheld": int(run.samples.withheld.sum())}
     return Trust(
@@ -415,6 +405,28 @@ def check(
         left_out=without,
         about={**about, "samples": bank_state(run.samples)},
     )
+
+
+def _check_others(others: Mapping[str, Tensor] | None) -> None:
+    if not isinstance(others, Mapping | None):
+        raise UsageError(f"others must be pictures by name, such as {{'faces': images}}; got {type(others).__name__}")
+    taken = [name for name in others or () if name in (*BUILT_IN, *TAKEN)]
+    if taken:
+        raise UsageError(f'"{taken[0]}" is a kind of strangers that is made here; give the other data another name')
+
+
+def _abstains(
+    run: Run, own: ImageData | None, sets: Mapping[str, Tensor], left_out: LeftOut | None, update: Update, warn: bool
+) -> tuple[Abstention, Abstention | None]:
+    """Whether a run abstains on strangers, and the one without a class on pictures of that class."""
+    update(3, "strangers")
+    found = abstention(run, None if own is None else own.images, sets, warn=warn)
+    update(4, "a left-out class")
+    without = None
+    if left_out is not None:
+        without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=warn)
+    update(5, "done")
+    return found, without
 
 
 def _dependence(run: Run, own: ImageData | None, trained: ImageData, places: np.ndarray, seed: int) -> Dependence:
