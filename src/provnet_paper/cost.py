@@ -20,6 +20,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
@@ -37,12 +38,10 @@ from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.loop import Learner, TrainingSet, fresh_state, train
 from provnet.training.setup import make_fabric, plan
 from provnet_paper import networks
-from provnet_paper.beside import ends, spread, table
-from provnet_paper.beside import mean as figure_mean
-from provnet_paper.judge import Seen, Sign, apart, findings, told
+from provnet_paper.measures import apart, mean, plain
 from provnet_paper.networks import DATA, MAIN
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, standing
+from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told
 from provnet_paper.store import resolved
 
 # name of a network in the results -> its kind in NETWORKS, None without an index branch
@@ -58,58 +57,20 @@ WORDS = {
 }
 
 
-def section(results: Results) -> list[str]:
-    """A row a data set and network; times as multiples of the network without an index branch, in the same run."""
-    rows = []
-    for data in MAIN:
-        seeds = list(results.cells.get(data, {}).values())
-        if not seeds:
-            if results.scale == "full":
-                rows.append((DATA[data], results.absent.get(data, "not run"), *[""] * 8))
-            continue
-        for name, words in WORDS.items():
-            rows.append((DATA[data], words, *_cells(seeds, name)))
-    head = ("data", "network", "class", "95 % interval", "n", "seeds", "parameters", "epoch", "a query alone")
-    lines = told(findings(results, {"dearer": _dearer}), results)
-    return [*lines, "", *table((*head, "one of 256 queries at once"), rows, left=2)]
+COLUMNS = {
+    "": "class",
+    "_parameters": "parameters",
+    "_epoch_seconds": "seconds of an epoch",
+    "_query_ms_1": "ms of a query alone",
+    "_query_ms_256": "ms of one of 256 queries at once",
+}
 
 
-def _dearer(results: Results) -> Seen:
-    """Parameters and seconds of an epoch, as multiples of those of the class branch alone."""
-    signs: list[Sign] = []
-    parts = []
-    for data in MAIN:
-        seeds = list(results.cells.get(data, {}).values())
-        for name in list(WORDS)[1:] if seeds else ():
-            of = [mean(seeds, name, what) / mean(seeds, "without", what) for what in ("parameters", "epoch_seconds")]
-            signs.append(1 if min(of) > 1 else -1)
-            parts.append(f"{DATA[data]}, {name} {of[0]:.2f} and {of[1]:.2f}")
-    return signs, "; ".join(parts) or "not run"
-
-
-def _cells(seeds: list[Result], name: str) -> tuple[str, ...]:
-    one = standing(None, [result.figures[name] for result in seeds])
-    size = seeds[0].told["networks"][name]["parameters"]
-    times = []
-    for what, unit, factor in (("epoch_seconds", "s", 1.0), ("query_ms_1", "ms", 1.0), ("query_ms_256", "µs", 1e3)):
-        value = mean(seeds, name, what) * factor
-        ratio = mean(seeds, name, what) / mean(seeds, "without", what)
-        times.append(f"{short(value)} {unit}" + ("" if name == "without" else f" ({ratio:.2f}×)"))
-    return (spread(one), ends(one), f"{one.n:,}", str(one.seeds), f"{size / 1e6:.2f} M", *times)
-
-
-def short(value: float) -> str:
-    """Three digits that count, without powers of ten.
-
-    >>> short(2612.3), short(0.012345)
-    ('2,612', '0.0123')
-    """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def mean(seeds: list[Result], name: str, what: str) -> float:
-    """The mean over seeds of what was measured of a network."""
-    return statistics.fmean(float(one.told["networks"][name][what]) for one in seeds)
+def read(kept: Result) -> Result:
+    """With parameters and times of each network as figures."""
+    plain = {f"{name}_{what}": (float(value), 0) for name, each in kept.told["networks"].items()
+             for what, value in each.items()}  # fmt: skip
+    return replace(kept, figures={**kept.figures, **plain})
 
 
 def cost_figures(results: Results) -> dict[str, bytes]:
@@ -129,10 +90,10 @@ def cost_figures(results: Results) -> dict[str, bytes]:
     _class_panel(first, results, there)
     for axes, (title, what, factor) in zip(every, panels, strict=True):
         for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
-            values = [mean(list(results.cells[data].values()), name, what) * factor for data in there]
+            values = [(mean(results, data, f"{name}_{what}") or (0.0, 0))[0] * factor for data in there]
             heights = [row + (place - 1) * 0.27 for row in range(len(there))]
             drawn = axes.barh(heights, values, height=0.25, color=colour, label=WORDS[name])
-            axes.bar_label(drawn, labels=[short(value) for value in values], padding=3, fontsize=8)
+            axes.bar_label(drawn, labels=[plain(value) for value in values], padding=3, fontsize=8)
         axes.set_title(title, fontsize=10)
         axes.margins(x=0.2)
         tidy(axes)
@@ -146,7 +107,7 @@ def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
     """Points with 95 % intervals, at the heights of their bars beside."""
     for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
         for row, data in enumerate(there):
-            ours, plain = (figure_mean(results, data, one) for one in (name, "without"))
+            ours, plain = (mean(results, data, one) for one in (name, "without"))
             if name == "without" or ours is None or plain is None:
                 continue
             gap, height = apart(ours, plain), row + (place - 1) * 0.27
@@ -321,4 +282,7 @@ def _asking(net: ProvenanceNet, exemplars: bool) -> Callable[[torch.Tensor], Any
     return lambda images: net(images).logits.argmax(1).cpu()
 
 
-EXPERIMENT = Experiment("cost", str(__doc__), cells, section, cost_figures)
+TABLE = Table(
+    {data: DATA[data] for data in MAIN}, WORDS, COLUMNS, head="network", cell="{data}", figure="{row}{column}"
+)
+EXPERIMENT = Experiment("cost", str(__doc__), cells, cost_figures, (TABLE,), read=read)

@@ -30,10 +30,9 @@ from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.models.network import ProvenanceNet
 from provnet_paper import networks
-from provnet_paper.beside import counts, ends, mean, spread, table
-from provnet_paper.judge import findings, told
+from provnet_paper.measures import mean
 from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
+from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Table, Told
 from provnet_paper.samples import DRAWINGS
 
 TITLES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
@@ -53,33 +52,6 @@ ASKED = {
     "thickened_from_same": "thickened, probe too",
 }
 PROBES = {"probe": "linear probe", "knn": "nearest neighbour"}
-
-
-def section(results: Results) -> list[str]:
-    """The claim, then a table a data set and probe."""
-    if not results.cells and not results.absent:
-        return ["Not run yet; the paper has no numbers of this."]
-    lines = told(findings(results, {}), results)
-    for data, words in TITLES.items():
-        there = [kind for kind in NETWORKS if f"{data}/{kind}" in results.cells]
-        if not there:
-            if results.scale == "full":
-                lines += ["", f"### {words}", "", counts(results, data)]
-            continue
-        lines += ["", f"### {words}", "", counts(results, data)]
-        for probe, name in PROBES.items():
-            rows = []
-            for kind in there:
-                seeds = results.cells[f"{data}/{kind}"].values()
-                found = [
-                    standing(
-                        None, [one.figures[f"{probe}_{asked}"] for one in seeds if f"{probe}_{asked}" in one.figures]
-                    )
-                    for asked in ASKED
-                ]
-                rows.append((NETWORKS[kind], *(f"{spread(one)} ({ends(one)})" for one in found), str(len(seeds))))
-            lines += ["", f"Class by {name}:", "", *table(("supervision", *ASKED.values(), "seeds"), rows)]
-    return lines
 
 
 def instance_figures(results: Results) -> dict[str, bytes]:
@@ -218,4 +190,8 @@ def _ask(
         figures[f"{probe}_{name}"] = (float(hits.double().mean()), len(test))
 
 
-EXPERIMENT = Experiment("instance", str(__doc__), cells, section, instance_figures)
+TABLES = tuple(
+    Table(TITLES, NETWORKS, ASKED, head=f"class by {words}", figure=f"{probe}_{{column}}")
+    for probe, words in PROBES.items()
+)
+EXPERIMENT = Experiment("instance", str(__doc__), cells, instance_figures, TABLES)

@@ -20,8 +20,7 @@ from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import perturbations
 from provnet.data.open import open_data
 from provnet.report.sheet import face
-from provnet_paper.beside import number
-from provnet_paper.records import Figure, Result
+from provnet_paper.records import Figure
 
 MOST = 64 * 2**20  # bytes that a packed value may hold
 
@@ -92,6 +91,15 @@ def by_chance(groups: np.ndarray) -> float:
     _, sizes = np.unique(groups, return_counts=True)
     n = len(groups)
     return float((sizes * (sizes - 1)).sum() / (n * (n - 1)))
+
+
+def named_rows(index: np.ndarray) -> Tensor:
+    """Samples that are named; where there are fewer than five, the last one again.
+
+    >>> named_rows(np.array([3, 5, -1])).tolist()
+    [3, 5, 5]
+    """
+    return torch.from_numpy(np.where(index >= 0, index, index[index >= 0][-1]))
 
 
 def _flat(images: Tensor) -> Tensor:
@@ -196,8 +204,7 @@ DRAWINGS: dict[str, Callable[[Tensor, int], Tensor]] = {
 
 SOME = 10_000  # training samples, evenly spread
 PREFIX = "index_accuracy_perturbed_"
-KINDS = {"noise": "noise", "shift": "shift", "jpeg": "JPEG"}  # in this order: a file gives figures back by the alphabet
-HEAD = " / ".join(KINDS.values())
+KINDS = {"noise": "noise", "shift": "shift", "jpeg": "JPEG"}
 
 
 def spread_rows(n: int) -> Tensor:
@@ -221,14 +228,3 @@ def copy_figures(train: ImageData, seed: int, first: Callable[[Tensor], Tensor])
     some = train.images[rows]
     found = {name: first(change(some, seed)) == rows for name, change in perturbations(some).items()}
     return {f"{PREFIX}{name}": (float(hits.double().mean()), len(rows)) for name, hits in found.items()}
-
-
-def copies_of(one: Result) -> str:
-    """The rates of a result for a table's column.
-
-    >>> rates = {"jpeg": 0.75, "noise": 0.5, "shift": 0.25}
-    >>> copies_of(Result({f"{PREFIX}{name}": (rate, 10) for name, rate in rates.items()}, {}, {}))
-    '50.00 / 25.00 / 75.00'
-    """
-    known = [one.figures.get(f"{PREFIX}{name}") for name in KINDS]  # flat vectors have fewer kinds of copies
-    return " / ".join("–" if figure is None else number(figure[0]) for figure in known)
