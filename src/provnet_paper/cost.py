@@ -1,18 +1,4 @@
-"""What the index branch costs: class accuracy, time and parameters of the same network with and without it.
-
-Claim: two branches give classes and indices at once, "at the cost of larger models and greater computational demands"
-    than a single branch (sec. 5.1; sizes stand under table 2, times of single branches were not compared); "The index
-    head also adds computational cost and may impact main-task performance" (sec. 6; the paper does not say how much).
-Command: provnet reproduce cost --data-dir DIR --device cuda
-Expected: class accuracy within the interval of the network without an index branch; most of the parameters and of the
-    training time are the index branch's; a query costs little more.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: 9 minutes a seed, 3 minutes a data set, alone on the GPU.
-
-Preset `paper`, side by side in one process: the class branch alone, then with either index branch, by one loop that
-treats them alike; seconds of an epoch are the median after the first two. A query is a picture in and the class out, or
-class and five training samples with weights and support, finite-checked; the median of 15 turns after 2.
-"""
+"""What the index branch costs: class accuracy, time and parameters of the same network with and without it."""
 
 from __future__ import annotations
 
@@ -40,7 +26,7 @@ from provnet.training.setup import make_fabric, plan
 from provnet_paper import networks
 from provnet_paper.measures import apart, mean, plain
 from provnet_paper.networks import DATA, MAIN
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told
 from provnet_paper.store import resolved
 
@@ -78,17 +64,14 @@ def cost_figures(results: Results) -> dict[str, bytes]:
     there = [data for data in MAIN if results.cells.get(data)]
     if not there:
         return {}
-    plt: Any = pyplot()
-    panels = (
+    shown = (
         ("parameters, millions", "parameters", 1e-6),
         ("seconds of an epoch", "epoch_seconds", 1.0),
         ("milliseconds of a query, batch 1", "query_ms_1", 1.0),
     )
-    drawing, (first, *every) = plt.subplots(
-        1, 1 + len(panels), figsize=(13, 1.5 + 0.75 * len(there)), sharey=True, layout="constrained"
-    )
+    drawing, (first, *every) = panels(1, 1 + len(shown), (13, 1.5 + 0.75 * len(there)), sharey=True, squeeze=True)
     _class_panel(first, results, there)
-    for axes, (title, what, factor) in zip(every, panels, strict=True):
+    for axes, (title, what, factor) in zip(every, shown, strict=True):
         for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
             values = [(mean(results, data, f"{name}_{what}") or (0.0, 0))[0] * factor for data in there]
             heights = [row + (place - 1) * 0.27 for row in range(len(there))]
@@ -142,13 +125,7 @@ class NoIndex(OutputHead):
 
 
 def network(data: ImageData, kind: str | None, preset: str, seed: int) -> ProvenanceNet:
-    """A network of the paper by its name; None is the class-independent one without its index branch.
-
-    >>> import provnet
-    >>> few = provnet.open_data("embedded", limit=20)
-    >>> [sum(p.numel() for p in network(few, kind, "fast", 0).parameters()) for kind in (None, "class-independent")]
-    [353418, 496286]
-    """
+    """A network of the paper by its name; None is the class-independent one without its index branch."""
     torch.manual_seed(seed)
     shape, index_map = plan(data, NetworkOptions(network=kind or "class-independent"), preset)
     net = build(shape, index_map)
@@ -210,11 +187,7 @@ TURNS = 15
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A data set each; `tiny` has the embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("full"))]
-    ['mnist', 'fashion-mnist', 'cifar10']
-    """
+    """A data set each; `tiny` has the embedded digits."""
     return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else MAIN)]
 
 
@@ -285,4 +258,4 @@ def _asking(net: ProvenanceNet, exemplars: bool) -> Callable[[torch.Tensor], Any
 TABLE = Table(
     {data: DATA[data] for data in MAIN}, WORDS, COLUMNS, head="network", cell="{data}", figure="{row}{column}"
 )
-EXPERIMENT = Experiment("cost", str(__doc__), cells, cost_figures, (TABLE,), read=read)
+EXPERIMENT = Experiment("cost", cells, cost_figures, (TABLE,), read=read)

@@ -1,18 +1,4 @@
-"""Debugging a data set: typical and odd samples by the entropy of the index branch; planted errors found again.
-
-Claim: the entropy of the index branch tells typical from anomalous training samples and is "a useful measure for
-    spotting potential outliers" (sec. 5.3, app. 7.9, fig. 6); the paper says both that odd samples have a low entropy
-    and that they activate many neurons, and gives no numbers.
-Command: provnet reproduce debugging --data-dir DIR --device cuda --seeds 1
-Expected: planted oddities have a low entropy; it finds them better than chance but much worse than distances in the
-    features, and it hardly finds wrong labels.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: a minute and a half a seed, three cells at a time.
-
-Class-conditional, preset `paper`, 40 epochs instead of 80 to fit the time; the index branch is given the label, as in
-training. Planted: 10 % of the labels of 10,000 samples changed, or 1 % of the pictures replaced (inverted, two mixed,
-noise, letters). Beside the entropy stands what `provnet debug` says of the same run.
-"""
+"""Debugging a data set: typical and odd samples by the entropy of the index branch; planted errors found again."""
 
 from __future__ import annotations
 
@@ -25,21 +11,14 @@ from provnet.answers.curves import auc
 from provnet.data.dataset import ImageData
 from provnet.tools.debug.compute import Debugging, debug
 from provnet_paper import networks
-from provnet_paper.plots import draw, png, pyplot
+from provnet_paper.networks import PAIRS
+from provnet_paper.plots import draw, panels, png
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Table, Told
 from provnet_paper.samples import ODD_KINDS as KINDS
 from provnet_paper.samples import odd_pictures, packed, unpacked, wrong_labels
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 CASES = {"samples": "as they are", "wrong": "10 % wrong labels", "odd": "1 % odd pictures"}
 SHOWN = 5
-
-
-NOTES = """Signals of `provnet debug` were weighed on planted errors, some of the same kinds and seed
-(docs/debugging.md): its areas flatter it a little. Where this differs from the paper: what is odd was planted; areas
-are over all classes together, while the paper ranks within a class; there are 10,000 training samples instead of
-60,000, so about 1,000 neurons a class instead of 6,000; training takes 40 epochs instead of 80. The paper does not
-say from which area a measure is useful: 0.7 is ours."""
 
 
 def suffix_of(kind: str) -> str:
@@ -58,9 +37,8 @@ def debugging_figures(results: Results) -> dict[str, bytes]:
 
 
 def _sheet(given: dict[str, Any], words: str) -> Any:
-    plt: Any = pyplot()
     classes = given["classes"]
-    drawing, every = plt.subplots(1, 2, figsize=(7.2, 0.9 + 0.62 * len(classes)), layout="constrained")
+    drawing, every = panels(1, 2, (7.2, 0.9 + 0.62 * len(classes)), squeeze=True)
     for axes, side, text in zip(every, ("high", "low"), ("highest entropy", "lowest entropy"), strict=True):
         pictures = unpacked(given["pictures"][side])
         draw(axes, pictures, SHOWN, text)
@@ -78,11 +56,7 @@ WRONG, ODD = 0.10, 0.01
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """The samples as they are, wrong labels, odd pictures; for each data set.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/samples', 'mnist/odd'], 6)
-    """
+    """The samples as they are, wrong labels, odd pictures; for each data set."""
     if scale.name == "tiny":
         return [_cell("mnist", case, scale) for case in ("samples", "odd")]
     return [_cell(data, case, scale) for case in CASES for data in PAIRS]
@@ -174,4 +148,4 @@ TABLES = (
         head="planted; entropy as a share of the largest possible",
     ),
 )
-EXPERIMENT = Experiment("debugging", str(__doc__), cells, debugging_figures, TABLES, NOTES)
+EXPERIMENT = Experiment("debugging", cells, debugging_figures, TABLES)

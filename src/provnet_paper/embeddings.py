@@ -1,17 +1,4 @@
-"""Embeddings: what the last hidden layer of the index branch looks like, its groups within a class, misattributions.
-
-Claim: 94 of 10,000 test digits are misattributed and lie near the borders of clusters; the samples retrieved for them
-    "confirm the network organizes data by visual similarity rather than ground truth labels"; k-means within a class
-    finds styles of the digits 6 and 4 and of dresses (sec. 4.2, app. 7.3, fig. 3).
-Command: provnet reproduce embeddings --data-dir DIR --device cuda --seeds 1
-Expected: about 1 % of the digits are misattributed, nearly all of them misclassified; groups that a person can name.
-Device: one H200, and its CPU for t-SNE; `--scale tiny` runs on two CPU cores.
-Time: five minutes a seed beside other work, most of it t-SNE on the CPU; both data sets at a time.
-
-Class-conditional, preset `paper`, 80 epochs; the last hidden layer has 1,024 numbers (guide, 9). The map holds 5,000
-training samples, evenly by class, all misattributed test samples and 500 others to compare these with; groups are of
-all samples of their class. What looks alike is told by the distance of pixels, which no network had a part in.
-"""
+"""Embeddings: what the last hidden layer of the index branch looks like, its groups within a class, misattributions."""
 
 from __future__ import annotations
 
@@ -29,11 +16,11 @@ from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.map.compute import clusters_within, embed, index_features
 from provnet_paper import networks
+from provnet_paper.networks import PAIRS
 from provnet_paper.plots import bare, draw, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
 from provnet_paper.samples import by_chance, named_rows, nearer, packed, together, unpacked
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows
 NETWORK = "class-conditional"
 AMONG = 10  # nearest samples on the map that are looked at
@@ -71,11 +58,7 @@ def at_borders(places: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> Fig
 
 
 def purity(places: np.ndarray, labels: np.ndarray, among: int = AMONG) -> float:
-    """The share of the nearest samples, itself left out, that have the class of a sample; the mean over all samples.
-
-    >>> purity(np.array([[0.0, 0.0], [0.0, 0.1], [9.0, 9.0], [9.0, 9.1]]), np.array([0, 0, 1, 2]), among=1)
-    0.5
-    """
+    """The share of the nearest samples, itself left out, that have the class of a sample; the mean over all samples."""
     near = _search(places, min(among, len(places) - 1)).kneighbors(return_distance=False)  # of each, without itself
     return float((labels[near] == labels[:, None]).mean())
 
@@ -126,11 +109,7 @@ def _figure(given: dict[str, Any], words: str) -> Any:
 
 
 def densest(places: np.ndarray, among: int = 30) -> np.ndarray:
-    """The point whose neighbours are closest: a class may lie in several clusters, and its middle in none of them.
-
-    >>> densest(np.array([[0.0, 0.0], [0.0, 0.1], [9.0, 9.0], [5.0, 0.0]]), among=1).tolist()
-    [0.0, 0.0]
-    """
+    """The point whose neighbours are closest: a class may lie in several clusters, and its middle in none of them."""
     away = np.linalg.norm(places[:, None] - places[None], axis=2)
     place: np.ndarray = places[np.sort(away, axis=1)[:, min(among, len(places) - 1)].argmin()]
     return place
@@ -159,11 +138,7 @@ BESIDE = 500  # test samples that are attributed rightly, on the map too
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A data set each; `tiny` has the embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/class-conditional'], 2)
-    """
+    """A data set each; `tiny` has the embedded digits."""
     return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else PAIRS)]
 
 
@@ -221,7 +196,7 @@ def _embeddings_map(
     right = right[np.linspace(0, len(right) - 1, min(BESIDE, len(right))).round().astype(np.int64)]
     asked = torch.from_numpy(np.concatenate([missed, right]))
     features = [index_features(run_, images) for images in (train.images[torch.from_numpy(rows)], test.images[asked])]
-    places = embed(np.concatenate(features), seed=job.seed, threads=8 if job.scale.full else 1)
+    places = embed(np.concatenate(features), seed=job.seed, threads=8 if job.scale.name == "full" else 1)
     xy = np.round(places.xy.astype(float), 2).tolist()
     labels = train.samples.labels[rows].tolist()
     about = {"engine": places.engine, "classes": list(train.class_names)}
@@ -278,6 +253,4 @@ COLUMNS = {
     for name, words in (("style", "nearest in the same group"), ("chance", "by chance"))
 }
 TABLE = Table(PAIRS, {NETWORK: "two branch, class conditional"}, COLUMNS, head="network")
-EXPERIMENT = Experiment(
-    "embeddings", str(__doc__), cells, embeddings_figures, (TABLE,), read=read, printed="embeddings"
-)
+EXPERIMENT = Experiment("embeddings", cells, embeddings_figures, (TABLE,), read=read, printed="embeddings")

@@ -1,9 +1,9 @@
 """reproduce: run the cells of an experiment that are not kept yet, one after the other or several at a time.
 
-EXPERIMENTS is what `provnet reproduce` knows by name. A new one is a file and a line there. The file opens with a
-title, then Claim, Command, Expected, Device and Time, and ends with its EXPERIMENT. A cell's `run(job)` returns JSON
-values; `figures` among them are name -> (rate, n), the rest (curves, counts, times) is kept as it is. Numbers of the
-paper go to paper.csv, its sentences and how each is tested to claims.csv, remarks on single numbers to remarks.csv.
+EXPERIMENTS is what `provnet reproduce` knows by name. A new one is a file that ends with its EXPERIMENT, a line there
+and its prose in prose.toml. A cell's `run(job)` returns JSON values; `figures` among them are name -> (rate, n), the
+rest (curves, counts, times) is kept as it is. The paper's numbers go to paper.csv, its sentences and how each is tested
+to claims.csv, remarks on single numbers to remarks.csv.
 """
 
 from __future__ import annotations
@@ -115,12 +115,7 @@ def reproduce(plan: Plan, on_event: Callable[[Event], None] = lambda event: None
 
 
 def waiting(plan: Plan) -> tuple[list[Todo], dict[str, str]]:
-    """What is left to run of what was asked for, and what cannot be run with the reason.
-
-    >>> left, absent = waiting(Plan("table2", "tiny", seeds=2, only=("mnist/single-0",), out=Path("nowhere")))
-    >>> [(one.cell.name, one.seed) for one in left], absent
-    ([('mnist/single-0', 0), ('mnist/single-0', 1)], {})
-    """
+    """What is left to run of what was asked for, and what cannot be run with the reason."""
     cells = chosen(EXPERIMENTS[plan.name].cells(SCALES[plan.scale]), list(plan.only))
     absent = _absent(plan, cells)
     return _todo(plan, [cell for cell in cells if cell.name not in absent]), absent

@@ -25,6 +25,7 @@ from provnet_paper.records import Results
 
 CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
 NOT_CONFIRMED, UNDECIDED, NOT_TESTED = "not confirmed", "undecided", "not tested"
+ORDER = (CONFIRMED, MIXED, UNDECIDED, NOT_CONFIRMED, CONTRADICTED, NOT_TESTED)  # as they are told
 ALL, MOST, SOME = "all", "most", "some"  # of its cases a sentence may speak of
 LATE = {"bar": "the bar was set", "cases": "the cases were chosen"}  # what of a sentence may have come late
 HEADLINE = "headline"
@@ -58,6 +59,7 @@ class Finding:
 class Claim:
     """A row of claims.csv."""
 
+    experiment: str
     sentence: str
     said: str
     late: str
@@ -71,6 +73,20 @@ class Claim:
     case: str
     evidence: str
     untested: str
+
+
+PARTS: dict[str, Callable[[str], Any]] = {
+    "said": lambda text: text or ALL,
+    "late": lambda text: LATE.get(text, ""),
+    "ours": bool,
+    **dict.fromkeys(("data", "beside", "bars"), lambda text: tuple(text.split())),
+    "over": lambda text: {
+        name: _choices(values) for name, values in (one.split("=") for one in text.split("; ") if one)
+    },
+    "cells": lambda text: tuple(cell for one in text.split() for cell in _each(one)),
+    "evidence": lambda text: text or "{cases}",
+    "untested": lambda text: text or "not run",
+}
 
 
 @dataclass(frozen=True)
@@ -93,51 +109,20 @@ class Missing:
 
 @cache
 def claims(experiment: str) -> tuple[Claim, ...]:
-    """The rows of an experiment, in their order.
-
-    >>> claims("mixing")[1].test, claims("mixing")[1].cells
-    ('below', ('1:index_accuracy', '0:index_accuracy'))
-    """
+    """The rows of an experiment, in their order."""
     with Path(__file__).with_name("claims.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["experiment"] == experiment]
-    return tuple(
-        Claim(
-            sentence=row["sentence"],
-            said=row["said"] or ALL,
-            late=LATE.get(row["late"], ""),
-            ours=bool(row["ours"]),
-            test=row["test"],
-            data=tuple(row["data"].split()),
-            beside=tuple(row["beside"].split()),
-            over={
-                name: _choices(values) for name, values in (one.split("=") for one in row["over"].split("; ") if one)
-            },
-            cells=tuple(cell for text in row["cells"].split() for cell in _each(text)),
-            bars=tuple(row["bars"].split()),
-            case=row["case"],
-            evidence=row["evidence"] or "{cases}",
-            untested=row["untested"] or "not run",
-        )
-        for row in rows
-    )
+    return tuple(Claim(**{name: PARTS.get(name, str)(text) for name, text in row.items()}) for row in rows)
 
 
 def _choices(values: str) -> dict[str, str]:
-    """Value -> its words.
-
-    >>> _choices("1,2|second")
-    {'1': '1', '2': 'second'}
-    """
+    """Value -> its words."""
     pairs = (value.partition("|") for value in values.split(","))
     return {value: words if bar else value for value, bar, words in pairs}
 
 
 def _each(text: str) -> list[str]:
-    """One text for each value in brackets.
-
-    >>> _each("small-(1,2):loss")
-    ['small-1:loss', 'small-2:loss']
-    """
+    """One text for each value in brackets."""
     found = re.search(r"\(([^)]*)\)", text)
     if found is None:
         return [text]

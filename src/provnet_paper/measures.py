@@ -100,11 +100,7 @@ def plain(value: float) -> str:
 
 
 def mean(results: Results, cell: str, figure: str) -> Figure | None:
-    """The mean of a figure over seeds, and n; None where it was not measured.
-
-    >>> mean(Results("x", "full", {}, {}), "mnist/0", "any_at_1") is None
-    True
-    """
+    """The mean of a figure over seeds, and n; None where it was not measured."""
     found = [one.figures[figure] for one in results.cells.get(cell, {}).values() if figure in one.figures]
     return (statistics.fmean(rate for rate, _ in found), min(n for _, n in found)) if found else None
 
@@ -123,20 +119,12 @@ def known(results: Results, cell: str, figure: str) -> Known | None:
 
 
 def kept_hits(hits: Mapping[str, np.ndarray]) -> Told:
-    """What a cell keeps of (n,) right or wrong answers, to be compared with other cells later.
-
-    >>> sorted(kept_hits({"class_accuracy": np.array([True, False])}))
-    ['hits']
-    """
+    """What a cell keeps of (n,) right or wrong answers, to be compared with other cells later."""
     return {"hits": {name: packed(values) for name, values in hits.items()}}
 
 
 def of_paper(table: str, cell: str, figure: str) -> Known | None:
-    """A number of the paper's own tables, as if counted on all samples.
-
-    >>> of_paper("sharing", "mnist/small-4", "index_accuracy").figure
-    (0.919, 60000)
-    """
+    """A number of the paper's own tables, as if counted on all samples."""
     n = 60_000 if figure in ("index_accuracy", "stage_2") else 10_000
     found = [one.value for one in printed(table) if (f"{one.data}/{one.setting}", one.figure) == (cell, figure)]
     return Known((found[0], n), each=(found[0],)) if found else None
@@ -155,21 +143,13 @@ def verdict(paper: Printed, ours: Known | None) -> str:
 
 
 def half_width(rate: float, n: int) -> float:
-    """Half of the Wilson interval of a rate on n samples.
-
-    >>> round(half_width(0.9908, 10_000), 5)
-    0.00188
-    """
+    """Half of the Wilson interval of a rate on n samples."""
     low, high = Known((rate, n)).interval or (0.0, 1.0)
     return (high - low) / 2
 
 
 def beyond(one: Known | None, bar: float) -> int | None:
-    """1 where the interval of a figure lies above a bar, -1 where below, else 0; a plain number has no chance.
-
-    >>> [beyond(Known(one), bar) for one, bar in (((0.9918, 10_000), 0.99), ((0.95, 10_000), 0.9), ((3.0, 0), 5))]
-    [0, 1, -1]
-    """
+    """1 where the interval of a figure lies above a bar, -1 where below, else 0; a plain number has no chance."""
     if one is None:
         return None
     if one.interval is None:
@@ -206,12 +186,7 @@ def less(one: Known, other: Known, comparisons: int = 1) -> Difference:
 
 
 def paired(pairs: Sequence[tuple[np.ndarray, np.ndarray]], comparisons: int = 1) -> Difference:
-    """Of (ours, theirs), right or wrong on the same samples, one pair a seed; surely apart only if all seeds agree.
-
-    >>> ours, theirs = np.array([True] * 90 + [False] * 10), np.array([True] * 60 + [False] * 40)
-    >>> paired([(ours, theirs)]).sign
-    1
-    """
+    """Of (ours, theirs), right or wrong on the same samples, one pair a seed; surely apart only if all seeds agree."""
     if len(pairs) == 1:
         one = paired_difference(*pairs[0], comparisons)
         return Difference(one.value, one.low, one.high)
@@ -244,11 +219,7 @@ def with_luck(one: Known, other: Known) -> Difference:
 
 
 def widened(one: Known, comparisons: int) -> Known:
-    """An area whose 95 % interval holds for so many comparisons together, by the normal law of the log odds.
-
-    >>> widened(Known((0.66, 0), area=(0.517, 0.778)), 10).ends
-    '0.6600 (0.4533 to 0.8190)'
-    """
+    """An area whose 95 % interval holds for so many comparisons together, by the normal law of the log odds."""
     value, wider = one.figure[0], NormalDist().inv_cdf(1 - 0.025 / comparisons) / Z95
     low, high = (0.5 + math.tanh((_logit(value) + wider * (_logit(end) - _logit(value))) / 2) / 2
                  for end in one.area or (value, value))  # fmt: skip

@@ -1,17 +1,4 @@
-"""Membership: are training samples told from unseen ones by the index branch, and by the class branch.
-
-Claim: the index accuracy (top 1 and top 5) is near perfect on four data sets; with the index branch the area under the
-    ROC curve is "consistently close to perfect" on them, with the class branch it is lower (sec. 5.4, app. 7.7,
-    fig. 7).
-Command: provnet reproduce membership --data-dir DIR --device cuda --seeds 1
-Expected: index branch above .99 on MNIST, FashionMNIST and CIFAR-10, class branch clearly lower on the digits and
-    clothes; a look at the hash finds members without any network.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: about a minute a seed, three data sets at a time.
-
-Class-conditional, preset `paper`, 40 epochs; 5,000 members and 5,000 nonmembers drawn by the seed (the paper's is 42),
-all judged under the predicted class. Stanford Dogs is not among the paper's four, and is marked; CIFAR-100 is.
-"""
+"""Membership: are training samples told from unseen ones by the index branch, and by the class branch."""
 
 from __future__ import annotations
 
@@ -28,7 +15,7 @@ from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData
 from provnet.tools.membership.audit import audit
 from provnet_paper import networks
-from provnet_paper.plots import BLUE, ORANGE, png, pyplot, tidy
+from provnet_paper.plots import BLUE, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
 
 PAPERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
@@ -50,9 +37,6 @@ COLUMNS = {
     "sure_members": "members in the highest of 40 bins",
     "sure_nonmembers": "others in the highest of 40 bins",
 }
-NOTES = """5,000 members and 5,000 others. The paper's seed is 42, ours are 0 and on; both sides are judged under the
-predicted class. Where pictures are not changed, the hash of their pixels tells as much as a network. Where the class
-branch is all but sure of most samples, members and others, its scores tell little."""
 
 
 def read(kept: Result) -> Result:
@@ -85,8 +69,7 @@ def membership_figures(results: Results) -> dict[str, bytes]:
 
 
 def _rocs(found: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(1, 2, figsize=(9.5, 4.9), layout="constrained", sharey=True)
+    drawing, every = panels(1, 2, (9.5, 4.9), sharey=True, squeeze=True)
     colours = (BLUE, ORANGE, "#3b9e8f", "#7b3fa0", "#7a7f87")
     branches = {"index_confidence": "index branch", "class_confidence": "class branch"}
     for axes, (name, words) in zip(every, branches.items(), strict=True):
@@ -109,10 +92,7 @@ def _rocs(found: dict[str, Any]) -> Any:
 
 
 def _histograms(found: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        len(found), 4, figsize=(12, 0.9 + 2.1 * len(found)), squeeze=False, layout="constrained"
-    )
+    drawing, every = panels(len(found), 4, (12, 0.9 + 2.1 * len(found)))
     for row, (data, curves) in enumerate(found.items()):
         for axes, (name, words) in zip(every[row], ROWS.items(), strict=True):
             sign = -1 if name.endswith("entropy") else 1  # scores are minus the entropy: shown as it is
@@ -140,11 +120,7 @@ SCORES = ("index_confidence", "index_entropy", "class_confidence", "class_entrop
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A data set each; `tiny` has the embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/class-conditional'], 5)
-    """
+    """A data set each; `tiny` has the embedded digits."""
     return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else ALL)]
 
 
@@ -214,4 +190,4 @@ INDEX = Table(
     },
     head="network",
 )
-EXPERIMENT = Experiment("membership", str(__doc__), cells, membership_figures, (TABLE, INDEX), NOTES, read)
+EXPERIMENT = Experiment("membership", cells, membership_figures, (TABLE, INDEX), read)

@@ -1,18 +1,4 @@
-"""Memorising against generalising: the single branch with targets mixed by α from 0 to 1.
-
-Claim: with more mixing the network memorises less and generalises better; at α = 1 it has lost its memory, and on
-    FashionMNIST memorising costs more class accuracy (sec. 4.1, fig. 2; α = .3: index 60 %, class 97 %, sec. 3.1).
-Command: provnet reproduce mixing --data-dir DIR --device cuda --seeds 1
-Expected: accuracy against sampled targets falls as 1 - α, the own index is found nearly always up to α about .5 or
-    beyond, class accuracy of unseen samples through the index rises and is flat from about α = .5.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: half an hour for one seed, four networks at a time.
-
-The layers of app. 7.1, 80 epochs. To fit the time the batch is 512 instead of 128, with the printed rate; α = .3 of
-MNIST is trained with the printed batch, too, and so are the single branches of `table2`. Index accuracy is told for the
-own index and for sampled targets (guide, 3). Fig. 2 prints no numbers: the paper's are those of the single branches
-of its table 2, here with larger batches; which answers are right is kept, so that α are compared sample by sample.
-"""
+"""Memorising against generalising: the single branch with targets mixed by α from 0 to 1."""
 
 from __future__ import annotations
 
@@ -29,11 +15,11 @@ from provnet.data.dataset import ImageData
 from provnet.heads.index_map import TargetSampler
 from provnet_paper import networks
 from provnet_paper.measures import kept_hits, mean
+from provnet_paper.networks import PAIRS
 from provnet_paper.plots import BLUE, GREY, ORANGE, bare, joined, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
 from provnet_paper.samples import KINDS, PREFIX, copy_figures, packed, unpacked
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 PRINTED, AS_PRINTED = ("mnist", 0.3), "-as-printed"  # a network that is trained with the printed batch, too
 SHOWN, SHOWN_ALPHAS = 3, (0.0, 0.3, 0.7, 1.0)  # test samples that are drawn, and for which α
@@ -102,12 +88,7 @@ def _samples(drawing: Any, place: Any, results: Results, data: str) -> None:
 
 
 def telling(results: list[Result]) -> list[int]:
-    """The test samples whose nearest are wrong most often over the α, so that the figure shows where it changes.
-
-    >>> one = Result({}, {"classes": [[0, 0, 0], [1, 1, 2], [2, 2, 2], [3, 0, 0]]}, {})
-    >>> telling([one])
-    [0, 1, 3]
-    """
+    """The test samples whose nearest are wrong most often over the α, so that the figure shows where it changes."""
     classes = np.array([one.told["classes"] for one in results])
     wrong = (classes[:, :, 1:] != classes[:, :, :1]).sum((0, 2))
     return sorted(np.argsort(-wrong, kind="stable")[:SHOWN].tolist())
@@ -132,20 +113,11 @@ def _panel(axes: Any, results: Results, data: str) -> None:
 
 
 BATCH = 512
-NOTES = """Class accuracy is the class of the most active index neuron; *any of 5* is what the paper's "top 5" must
-be (its caption says majority, which stands beside it), *log-sum-exp* is ours. Accuracy against sampled targets is
-about (1 − α) times that of the own index. *Noise, shift, JPEG*: own index of changed copies of 10,000 training
-samples. Wide layers multiply in bfloat16. α = 0 and .5 with the printed batches of 128 are the single branches of
-`table2`, a mean over its seeds, not compared sample by sample."""
 PAIRED = ("index_accuracy", "any_at_1_train", "any_at_1", "class_accuracy")
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """An α each; `tiny` has two of them.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/0', 'mnist/0.5'], 23)
-    """
+    """An α each; `tiny` has two of them."""
     if scale.name == "tiny":
         return [_cell("mnist", alpha, scale) for alpha in ALPHAS if alpha in (0.0, 0.5)]
     return [*(_cell(data, alpha, scale) for alpha in ALPHAS for data in PAIRS), _cell(*PRINTED, scale, printed=True)]
@@ -198,4 +170,4 @@ def _examples(test: ImageData, train: ImageData, index: np.ndarray) -> Told:
 TABLE = Table(
     PAIRS, {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS} | {f"0.3{AS_PRINTED}": "0.3 as printed"}, FIGURES, head="α"
 )
-EXPERIMENT = Experiment("mixing", str(__doc__), cells, mixing_figures, (TABLE,), NOTES, printed="mixing")
+EXPERIMENT = Experiment("mixing", cells, mixing_figures, (TABLE,), printed="mixing")

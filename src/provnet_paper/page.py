@@ -25,25 +25,11 @@ from pathlib import Path
 
 from provnet.base.atomic import write_bytes
 from provnet_paper.frame import EXPERIMENTS
-from provnet_paper.judge import (
-    CONFIRMED,
-    CONTRADICTED,
-    MIXED,
-    NOT_CONFIRMED,
-    NOT_TESTED,
-    UNDECIDED,
-    WORDS,
-    Finding,
-    Look,
-    findings,
-    headline,
-    looking,
-)
+from provnet_paper.judge import ORDER, WORDS, Finding, Look, findings, headline, looking
 from provnet_paper.measures import DASH, MET, MISSED, NOT_RUN, WITHIN, Known, known, of_paper, verdict
 from provnet_paper.records import SCALES, Cell, Experiment, Printed, Results, Scale, Table, printed, remarks
 from provnet_paper.store import read_results, results_file
 
-ORDER = (CONFIRMED, MIXED, UNDECIDED, NOT_CONFIRMED, CONTRADICTED, NOT_TESTED)
 FAR = 0.05  # so far above the paper's number a result says that the set-up differs
 COMMAND = "python -m provnet_paper.page"
 CHANCE = """Intervals hold the chance of the samples alone, and that of several seeds where a network has them. Two
@@ -112,11 +98,7 @@ def there(name: str, folder: Path, scale: str) -> Results:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Lines of a table, the first `left` columns to the left and the others to the right; empty columns are left out.
-
-    >>> table(("a", "b", "c"), [("x", "", "1")])
-    ['| a | c |', '|---|---:|', '| x | 1 |']
-    """
+    """Lines of a table, the first `left` columns to the left; empty columns are left out."""
     kept = [place for place in range(len(head)) if any(row[place] not in ("", DASH) for row in rows)]
     lines = ["| " + " | ".join(head[place] for place in kept) + " |"]
     lines.append("|" + "|".join("---" if place < left else "---:" for place in kept) + "|")
@@ -129,11 +111,7 @@ def wrapped(words: str, indent: str = "") -> str:
 
 
 def tally(numbers: dict[Printed, Known | None]) -> str:
-    """How many of the paper's numbers were met.
-
-    >>> tally({printed("2")[0]: Known((0.995, 10_000)), printed("2")[1]: None})
-    '1 of 2 met, 1 not run'
-    """
+    """How many of the paper's numbers were met."""
     count = Counter(verdict(one, ours) for one, ours in numbers.items())
     text = [f"{count[name]} {name}" for name in (WITHIN, MISSED, NOT_RUN) if count[name]]
     return ", ".join([f"{count[MET]} of {len(numbers)} met", *text])
@@ -200,7 +178,7 @@ def _glance(told: Told) -> tuple[str, ...]:
 
 def _section(told: Told, path: Path, beside: Path) -> list[str]:
     """Verdict, picture and a paragraph, which ends with what did not hold."""
-    title, claim = told.experiment.title, told.experiment.headings["Claim"]
+    title, claim = told.experiment.title, told.experiment.prose["claim"]
     page, *links = (
         Path(os.path.relpath(file, beside)).as_posix() for file in (path.with_suffix(".md"), *pictures_of(path))
     )
@@ -229,11 +207,7 @@ def _upper(words: str) -> str:
 
 
 def slug(title: str) -> str:
-    """The anchor that a heading gets on the usual hosts of Markdown.
-
-    >>> slug("Table 2: class, at 10 to 100 %")
-    'table-2-class-at-10-to-100-'
-    """
+    """The anchor that a heading gets on the usual hosts of Markdown."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
 
 
@@ -259,19 +233,19 @@ def _luck(table2: Results) -> list[str]:
 def alone(experiment: Experiment, results: Results, folder: Path) -> str:
     """All about one experiment, as a page beside its results and figures."""
     told = Told(experiment, experiment.measured(results), folder)
-    path, heads = results_file(folder, experiment.name, results.scale), experiment.headings
+    path, prose = results_file(folder, experiment.name, results.scale), experiment.prose
     lines = [f"# {experiment.title}", ""]
     if told.found:
         lines += [wrapped(verdict_of(told)), ""]
-    lines += [wrapped(f"*{name}.* {_upper(heads[name])}") + "\n" for name in ("Claim", "Expected")]
+    lines += [wrapped(f"*{name}.* {_upper(prose[name.lower()])}") + "\n" for name in ("Claim", "Expected")]
     lines += [wrapped(f"*Found.* {text}") + "\n"] if (text := found_of(told)) else []
     lines += [f"{_left(told)}\n"] if _left(told) else []
     for file in pictures_of(path) if results.cells else ():
         lines += [f"![{experiment.title}: {file.stem.replace('-', ' ')}]({file.name})", ""]
     lines += [*body(experiment, results, folder), *_remarks(told), *_recipes(results)]
-    lines += ["## How it was run", "", f"`{heads['Command']}`", "", experiment.settings, ""]
-    lines += [wrapped(experiment.notes) + "\n"] if experiment.notes else []
-    lines += [wrapped(f"*Time.* {_upper(heads['Time'])}"), "", *(origins(results) if results.cells else [])]
+    lines += ["## How it was run", "", f"`{prose['command']}`", "", prose["settings"], ""]
+    lines += [wrapped(prose["notes"]) + "\n"] if "notes" in prose else []
+    lines += [wrapped(f"*Time.* {_upper(prose['time'])}"), "", *(origins(results) if results.cells else [])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -422,11 +396,7 @@ def pictures_of(path: Path) -> list[Path]:
 
 
 def draw(experiment: Experiment, results: Results, path: Path) -> list[Path]:
-    """Draw the figures of an experiment beside its JSON; returns where they are.
-
-    >>> draw(EXPERIMENTS["cost"], Results("cost", "full", {}, {}), Path("cost.json"))
-    []
-    """
+    """Draw the figures of an experiment beside its JSON; returns where they are."""
     drawn = {
         path.with_name(f"{path.stem}-{key}.png" if key else f"{path.stem}.png"): content
         for key, content in experiment.figures(experiment.measured(results)).items()

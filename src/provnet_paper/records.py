@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import re
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -14,7 +14,6 @@ from typing import Any
 
 from provnet.base.errors import UsageError
 
-HEADINGS = ("Claim", "Command", "Expected", "Device", "Time")
 Told = dict[str, Any]  # what a cell found: JSON values; `figures` holds name -> [rate, n] or name -> number
 Figure = tuple[float, int]  # a rate and how many samples it was counted on; n = 0 for what is no rate
 
@@ -33,11 +32,6 @@ class Scale:
     epochs: int | None = None  # None: as the recipe says
     share: float = 1.0  # about how much of the time of the whole it takes
     seeds: int = 3  # how many, where nobody says
-
-    @property
-    def full(self) -> bool:
-        """Whether this is the size of the paper."""
-        return self.name == "full"
 
 
 @dataclass(frozen=True)
@@ -63,12 +57,9 @@ class Job:
 class Cell:
     """A part of an experiment that is run, kept and drawn by itself.
 
-    Attributes:
-        name: unique within its experiment, from the large to the small: `mnist/single-0`.
-        config: everything that decides the result beside the seed; a kept result of another config is not used.
-        run: does it.
-        seconds: about how long it takes on an H200 at full scale, for the order of work and the time left.
-        missing: says what is not there (data, a package) and how to get it, or None.
+    Names go from the large to the small: `mnist/single-0`. `config` is everything that decides the result beside the
+    seed; a kept result of another one is not used. `seconds` is about how long it takes on an H200 at full scale.
+    `missing` says what is not there (data, a package) and how to get it, or None.
     """
 
     name: str
@@ -118,34 +109,28 @@ class Table:
 class Experiment:
     """A table or figure of the paper, or of ours.
 
-    `about` is the docstring of its file: a title, then claim, command, expected result, device and time. `cells` gives
-    the cells of a scale; `figures` PNGs, made of kept results alone: the one under "" becomes NAME.png, one under "x"
-    NAME-x.png. `read` adds figures that are computed from what a cell kept; `printed` is the table of paper.csv.
+    `cells` gives the cells of a scale; `figures` PNGs, made of kept results alone: the one under "" becomes NAME.png,
+    one under "x" NAME-x.png. `read` adds figures that are computed from what a cell kept; `printed` is its table in
+    paper.csv.
     """
 
     name: str
-    about: str
     cells: Callable[[Scale], list[Cell]]
     figures: Callable[[Results], dict[str, bytes]]
     tables: tuple[Table, ...]
-    notes: str = ""
     read: Callable[[Result], Result] = lambda result: result
     printed: str = ""
 
     @property
+    def prose(self) -> Mapping[str, str]:
+        """What prose.toml says of it: title, claim, command, expected, device, time, settings, perhaps notes."""
+        found: Mapping[str, str] = _prose()[self.name]
+        return found
+
+    @property
     def title(self) -> str:
-        """The first line of the file."""
-        return self.about.strip().splitlines()[0].rstrip(".")
-
-    @property
-    def settings(self) -> str:
-        """How it was done: what follows the headings."""
-        return self.about.split("\nTime: ")[-1].partition("\n\n")[2].strip()
-
-    @property
-    def headings(self) -> dict[str, str]:
-        """Claim, Command, Expected, Device and Time, each as one line."""
-        return headings(self.about)
+        """The heading of its page."""
+        return self.prose["title"]
 
     def measured(self, results: Results) -> Results:
         """The results with all figures of each cell: those kept, those computed by `read`, its size and its time."""
@@ -160,15 +145,9 @@ class Experiment:
         return replace(results, cells=cells)
 
 
-def headings(about: str) -> dict[str, str]:
-    """The paragraphs of a docstring that begin with one of HEADINGS.
-
-    >>> headings("A title.\\n\\nClaim: it works,\\n    always.\\nCommand: x\\n\\nMore.")
-    {'Claim': 'it works, always.', 'Command': 'x'}
-    """
-    parts = re.split(rf"^({'|'.join(HEADINGS)}): ", about, flags=re.MULTILINE)[1:]
-    first = [text.split("\n\n")[0] for text in parts[1::2]]
-    return {name: " ".join(text.split()) for name, text in zip(parts[::2], first, strict=True)}
+@cache
+def _prose() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("prose.toml").read_text("utf-8"))
 
 
 def chosen(cells: list[Cell], only: list[str] | None) -> list[Cell]:
@@ -233,11 +212,7 @@ def _remarks(experiment: str) -> dict[tuple[str, str, str], str]:
 
 
 def remarks(experiment: str, number: Printed, *, missed: bool = False) -> str:
-    """All sentences of remarks.csv on a number; those on a whole data set only where it is missed.
-
-    >>> remarks("table2", printed("2")[4])
-    'As listed the layers have 166.38 M parameters; the paper says 129 M.'
-    """
+    """All sentences of remarks.csv on a number; those on a whole data set only where it is missed."""
     known = _remarks(experiment)
     keys = [
         (number.data, number.setting, number.figure),

@@ -1,17 +1,4 @@
-"""Distorted pictures: the single branch at α from 0 to 1 against an isolated CNN under 15 conditions.
-
-Claim: for occlusion, translation, Gaussian and motion blur a partly mixed single branch is right more often than an
-    isolated CNN; captions say at mixing of 20 to 30 %, the text "above 70–80%" (sec. 5.2, app. 7.8, fig. 5).
-Command: provnet reproduce robustness --data-dir DIR --device cuda --seeds 1
-Expected: accuracy grows with α under nearly every condition; sure gains over the CNN are few and small, and at large α.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: with the networks of `mixing` (--networks) eight minutes for one seed beside other work; else half an hour more.
-
-The layers of app. 7.1 for both: the CNN is the same backbone with the class head of app. 7.2, trained on classes alone.
-The networks are those of `mixing`, in batches of 512 instead of 128 to fit the time; the CNN and α = .3 of MNIST are
-trained with the printed batch, too. All see one fixed distorted test set (guide, 8). `top 1` is the class of the first
-exemplar; of the CNN the most probable class.
-"""
+"""Distorted pictures: the single branch at α from 0 to 1 against an isolated CNN under 15 conditions."""
 
 from __future__ import annotations
 
@@ -26,22 +13,16 @@ from provnet.tools.robustness.conditions import CONDITIONS
 from provnet_paper import networks
 from provnet_paper.measures import mean
 from provnet_paper.mixing import BATCH
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
+from provnet_paper.networks import PAIRS
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
 from provnet_paper.samples import packed, unpacked
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 CNN = "cnn"
 AS_PRINTED = "-as-printed"  # networks trained with the printed batch, too
 PRINTED, PRINTED_ALPHA = "mnist", 0.3
 NAMED = ("occlusion-4", "occlusion-6", "translation-3", "translation-4", "blur-1", "blur-2", "motion-5")  # sec. 5.2
-
-
-NOTES = """The networks are those of `mixing`, trained in batches of 512 instead of 128 to fit the time. The isolated
-CNN is the backbone of the single branch with a class head, by the same recipe, asked on the same pictures. The 95 %
-interval of a rate is at most 1 point to either side. Several α that are right equally seldom give one answer
-whatever is shown: docs/robustness.md, "When everything has the same exemplars"."""
 
 
 def read(kept: Result) -> Result:
@@ -66,8 +47,7 @@ def _alphas(results: Results, data: str) -> list[float]:
 
 
 def _figure(results: Results, data: str) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(3, 5, figsize=(13, 7.2), sharex=True, layout="constrained")
+    drawing, every = panels(3, 5, (13, 7.2), sharex=True, squeeze=True)
     alphas = _alphas(results, data)
     for axes, (condition, about) in zip(every.flat, CONDITIONS.items(), strict=True):
         for name, (colour, marker, words) in LINES.items():
@@ -94,11 +74,7 @@ KEPT = ("top_1", "top_5", "same_exemplar", "same_exemplar_class", "most_named")
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """The isolated CNN and an α each; `tiny` has one α.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/cnn', 'mnist/0.5'], 26)
-    """
+    """The isolated CNN and an α each; `tiny` has one α."""
     if scale.name == "tiny":
         return [_cell("mnist", None, scale), _cell("mnist", 0.5, scale)]
     found = [_cell(data, alpha, scale) for alpha in (None, *ALPHAS) for data in PAIRS]
@@ -141,4 +117,4 @@ ROWS = {name: about.words + (" (named by the paper)" if name in NAMED else "") f
 TABLE = Table(
     PAIRS, ROWS, NETWORKS | BESIDE, head="top 1 under", cell="{data}/{column}", figure="{row}_top_1", brief=True
 )
-EXPERIMENT = Experiment("robustness", str(__doc__), cells, robustness_figures, (TABLE,), NOTES, read)
+EXPERIMENT = Experiment("robustness", cells, robustness_figures, (TABLE,), read)

@@ -1,20 +1,4 @@
-"""Model size and layer sharing: four sizes of CNN1 (class) and CNN2 (index), four levels of shared layers.
-
-Claim: larger models are better in both branches; sharing more layers improves them and can hurt small ones; level 3 is
-    best for most, levels 3 and 4 give the highest class consistency (sec. 4.4, app. 7.6, two tables).
-Command: provnet reproduce sharing --data-dir DIR --device cuda --seeds 1
-Expected: class accuracy near the paper's; memorisation complete for large models; several of the paper's sentences hold
-    neither in its own tables nor in ours, and are named below.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 50 minutes for one seed: 40 s a small pair, 55 s a medium, 75 s a large, 185 s an XLarge, 5 minutes
-    for the two pairs with the batches as printed.
-
-Layers, dropout, 150 epochs and rates as app. 7.6 prints them. To fit the time batches are 8 times larger (XLarge 16
-times: 512 and 256 for all). Rates of Small and Medium are larger by the root of that; those of Large and XLarge are as
-printed, since with larger ones CNN2 of Large at level 1 on MNIST never left chance. Two pairs are trained with the
-printed batches, too: one whose rates grew, one whose rates did not. Which answers are right is kept, so that pairs are
-compared sample by sample.
-"""
+"""Model size and layer sharing: four sizes of CNN1 (class) and CNN2 (index), four levels of shared layers."""
 
 from __future__ import annotations
 
@@ -27,14 +11,14 @@ from typing import Any
 from provnet.models.network import parameter_count
 from provnet_paper import networks
 from provnet_paper.measures import Known, half_width, kept_hits, mean, of_paper
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
+from provnet_paper.networks import PAIRS
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told
 from provnet_paper.samples import KINDS, PREFIX, copy_figures
 from provnet_paper.samples import SOME as CURVE_N  # training samples of a point of the index curve
 from provnet_paper.store import resolved
 from provnet_paper.two_cnns import TwoCnns, answers, built, pair, pair_hits, point, rates, shared_share, trained
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 SIZES = ("small", "medium", "large", "xlarge")
 LEVELS = (1, 2, 3, 4)
 NAMES = {"small": "Small", "medium": "Medium", "large": "Large", "xlarge": "XLarge"}
@@ -59,18 +43,6 @@ FIGURES = {
     "seconds": "seconds",
 }
 AS_PRINTED = "-as-printed"  # pairs trained with the printed batches, too
-NOTES = """The totals of parameters cannot be reproduced: with 7×7 maps and 60,000 outputs the layers as listed have
-9.5, 22.6, 59.4 and 176 million (the paper says 4.0, 17.2, 35.8 and 79.6); the shares of level 4 fit. Optimiser,
-schedule and how the steps of the two networks alternate are not stated: AdamW, constant rates, spread evenly. To fit
-the time batches are 8 times the printed ones (XLarge 16 times: 512 and 256 for all); rates of Small and Medium are
-larger by the root of it. Sec. 4.4 calls the pairs class-conditional, app. 7.6 does not: here the index is over all
-samples. Small and Medium pairs with the larger batches were trained by an earlier version, in which mixed precision
-rounded weights at every step; since then rounded copies are multiplied, which is meant to be the same arithmetic but
-was not run side by side. So `mnist/small-3-as-printed` differs from `mnist/small-3` in the version, too. It ran
-beside two Large pairs under NVIDIA MPS, so its seconds say little; Large and XLarge pairs ran under MPS as well.
-Sentences that compare sizes compare rates, too: as printed those of CNN1 and CNN2 are 1e-3 and 1e-4 for Small and
-Medium, 5e-4 for both networks of Large, 2e-4 for both of XLarge, and only those of Small and Medium were raised with
-the batches. Epochs of convergence are read off curves with a point an epoch up to 20, then every fifth."""
 
 
 def curve_of(results: Results, cell: str) -> list[dict[str, Any]]:
@@ -80,11 +52,7 @@ def curve_of(results: Results, cell: str) -> list[dict[str, Any]]:
 
 
 def epochs_to(curve: Sequence[dict[str, Any]], branch: str, share: float = NEAR) -> int:
-    """The first epoch with that share of the last accuracy.
-
-    >>> epochs_to([{"epoch": 1, "index": 0.2}, {"epoch": 5, "index": 0.95}, {"epoch": 9, "index": 1.0}], "index")
-    5
-    """
+    """The first epoch with that share of the last accuracy."""
     least = share * curve[-1][branch]
     return next(int(row["epoch"]) for row in curve if row[branch] >= least)
 
@@ -93,9 +61,6 @@ def upward(losses: Sequence[float]) -> float:
     """How much of the way that a loss goes, the first tenth left out, is upward: 0 where it only falls, 0.5 in place.
 
     By how much it rises counts, not how often: a loss that has settled wavers a little in every other epoch.
-
-    >>> upward([4.0, 3.0, 2.0, 2.5, 1.0])
-    0.125
     """
     late = losses[len(losses) // 10 :]
     steps = [b - a for a, b in itertools.pairwise(late)]
@@ -104,11 +69,7 @@ def upward(losses: Sequence[float]) -> float:
 
 
 def rising(losses: Sequence[float]) -> float:
-    """The share of epochs, the first tenth left out, in which the loss rose.
-
-    >>> rising([4.0, 3.0, 2.0, 2.5, 1.0])
-    0.25
-    """
+    """The share of epochs, the first tenth left out, in which the loss rose."""
     late = losses[len(losses) // 10 :]
     ups = [b > a for a, b in itertools.pairwise(late)]
     return sum(ups) / len(ups) if ups else 0.0
@@ -148,16 +109,9 @@ def _there(results: Results, data: str) -> list[str]:
 
 
 def _curves(results: Results, data: str) -> Any:
-    plt, sizes = pyplot(), _there(results, data)
-    drawing, every = plt.subplots(
-        2,
-        len(sizes),
-        figsize=(max(6.0, 2.2 + 2.6 * len(sizes)), 5.2),
-        squeeze=False,
-        sharex=True,
-        sharey="row",  # sizes are compared
-        layout="constrained",
-    )
+    sizes = _there(results, data)
+    size_of = (max(6.0, 2.2 + 2.6 * len(sizes)), 5.2)
+    drawing, every = panels(2, len(sizes), size_of, sharex=True, sharey="row")  # sizes are compared
     for column, size in enumerate(sizes):
         for row, (branch, words) in enumerate((("index", "CNN2, own index"), ("class", "CNN1, class of unseen"))):
             axes = every[row][column]
@@ -200,7 +154,7 @@ def _last(results: Results) -> Any:
         "index_accuracy": "CNN2, own index",
         "any_at_1": "CNN2, consistency, top 1",
     }
-    drawing, every = plt.subplots(2, 3, figsize=(11.5, 6.2), squeeze=False, layout="constrained")
+    drawing, every = panels(2, 3, (11.5, 6.2))
     for row, data in enumerate(PAIRS):
         for column, (figure, words) in enumerate(figures.items()):
             _marks(every[row][column], results, data, figure)
@@ -253,11 +207,7 @@ WITH_PRINTED = {"mnist/small-3": 105.0, "mnist/large-4": 180.0}  # also run with
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A pair each, small ones first, the largest last but for a second pair with the printed batches; `tiny` has two.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/small-1', 'mnist/small-4'], 34)
-    """
+    """A pair each, small ones first, the largest last but for a second pair with the printed batches."""
     if scale.name == "tiny":
         return [_cell("mnist", "small", level, scale) for level in (1, 4)]
     found = [_cell(data, size, level, scale) for size in RAISED for data in PAIRS for level in LEVELS]
@@ -312,4 +262,4 @@ ROWS |= {
     f"{name.split('/')[1]}{AS_PRINTED}": f"{ROWS[name.split('/')[1]]}, batches as printed" for name in WITH_PRINTED
 }
 TABLE = Table(PAIRS, ROWS, FIGURES, head="pair")
-EXPERIMENT = Experiment("sharing", str(__doc__), cells, sharing_figures, (TABLE,), NOTES, read, "sharing")
+EXPERIMENT = Experiment("sharing", cells, sharing_figures, (TABLE,), read, "sharing")

@@ -1,18 +1,4 @@
-"""An index over some of the samples: class and retrieved classes with 10 to 100 % of the training data.
-
-Claim: 30 % of MNIST match the class accuracy of all data, FashionMNIST saturates beyond 50 %, with an index head that
-    much smaller; on complex data chosen samples may serve better than random ones (sec. 4.3, app. 7.5, its table).
-Command: provnet reproduce subsets --data-dir DIR --device cuda --seeds 1
-Expected: class accuracy rises with the share and is within the interval of all data from about 70 %; any@5 and any@10
-    are steadier than any@1; whether chosen samples beat random ones is measured.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: 17 minutes for one seed, three to five cells at a time beside other work.
-
-A flat head over the subset, both branches trained on the subset alone, the first convolution shared, 100 epochs (guide,
-4). Size and rates are not stated: Medium of app. 7.6 with its rates. To fit the time batches are 4 times the printed
-64/32, rates twice; one cell is trained with the printed ones, too. Samples are chosen by the features of a class branch
-that was trained alone for a few epochs.
-"""
+"""An index over some of the samples: class and retrieved classes with 10 to 100 % of the training data."""
 
 from __future__ import annotations
 
@@ -25,12 +11,12 @@ from provnet.models.network import parameter_count
 from provnet.tools.subsets import index_subset
 from provnet_paper import networks
 from provnet_paper.measures import mean
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
+from provnet_paper.networks import PAIRS
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told, printed
 from provnet_paper.store import resolved
 from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, trained
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 SHARES = tuple(range(10, 101, 10))
 CHOSEN = (10, 30)
 WAYS = ("stratified", "prototypes", "boundary", "diverse")
@@ -45,10 +31,6 @@ FIGURES = {
     "index_head": "index head",
     "parameters": "parameters",
 }
-NOTES = """Sec. 4.3 calls the network class-conditional; then all retrieved samples would have the predicted class by
-construction, so the flat head of app. 7.5 is meant. Its layers, sizes and rates are not stated: Medium of app. 7.6.
-To fit the time batches are 4 times the printed 64 and 32, rates twice. Accuracies hold for the unseen samples, *own
-index* for the indexed training samples."""
 
 
 def read(kept: Result) -> Result:
@@ -73,16 +55,7 @@ def subsets_figures(results: Results) -> dict[str, bytes]:
     there = [data for data in PAIRS if any(cell.startswith(f"{data}/") for cell in results.cells)]
     if not there:
         return {}
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        len(ROWS),
-        len(there),
-        figsize=(1.5 + 4.8 * len(there), 6.4),
-        squeeze=False,
-        sharex=True,
-        layout="constrained",
-        height_ratios=(1, 1.7),
-    )
+    drawing, every = panels(len(ROWS), len(there), (1.5 + 4.8 * len(there), 6.4), sharex=True, height_ratios=(1, 1.7))
     handles: dict[str, Any] = {}
     for row, (words, figures) in zip(every, ROWS.items(), strict=True):
         for axes, data in zip(row, there, strict=True):
@@ -133,11 +106,7 @@ CHOOSING = {"stratified": (0.0, 0.0), "boundary": (12.0, 0.0), "diverse": (12.0,
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A way of choosing and a share each; `tiny` has two.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/stratified-30', 'mnist/diverse-30'], 33)
-    """
+    """A way of choosing and a share each; `tiny` has two."""
     if scale.name == "tiny":
         return [_cell("mnist", way, 30, scale) for way in ("stratified", "diverse")]
     found = [_cell(data, "stratified", share, scale) for share in SHARES for data in PAIRS]
@@ -176,4 +145,4 @@ SUBSETS = {f"stratified-{share}": f"{share} %" for share in SHARES} | {
 }
 SUBSETS |= {f"{way}-{share}": f"{share} %, {way}" for share in CHOSEN for way in WAYS[1:]}
 TABLE = Table(PAIRS, SUBSETS, FIGURES, head="subset")
-EXPERIMENT = Experiment("subsets", str(__doc__), cells, subsets_figures, (TABLE,), NOTES, read, "subsets")
+EXPERIMENT = Experiment("subsets", cells, subsets_figures, (TABLE,), read, "subsets")

@@ -1,16 +1,4 @@
-"""Table 2: class and index accuracy of four networks on five data sets, with the paper's layers and recipe.
-
-Claim: one network classifies unseen samples and names its training samples; the class-conditional one is strong in
-    both, the single branch trades one for the other (sec. 5.1, table 2).
-Command: provnet reproduce table2 --data-dir DIR --device cuda
-Expected: of the 30 numbers of MNIST, FashionMNIST and CIFAR-10 at least 25 at or above the paper's less the half-width
-    of their Wilson interval; the rest explained below the table.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: 18 minutes a seed of the three data sets, three cells at a time (1,067 s of seed 2); Stanford Dogs 3 minutes more.
-
-Preset `paper`: 80 epochs, batch 128, AdamW 2e-3, no augmentation; layers as listed in app. 7.1 and 7.2. Departures are
-in `remarks.csv`, and below the table.
-"""
+"""Table 2: class and index accuracy of four networks on five data sets, with the paper's layers and recipe."""
 
 from __future__ import annotations
 
@@ -22,8 +10,8 @@ from typing import Any
 
 from provnet_paper import networks
 from provnet_paper.measures import MET, MISSED, WITHIN, Known, half_width, known, verdict
-from provnet_paper.networks import DATA, FIGURES, SETTINGS, Recipe, Setting, recipe_of, words_of
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
+from provnet_paper.networks import DATA, FIGURES, SETTINGS, Setting, recipe_of, words_of
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, pyplot, tidy
 from provnet_paper.pretrained import BACKBONE, missing_package, pretrained
 from provnet_paper.records import Cell, Experiment, Job, Printed, Results, Scale, Table, Told, printed
 
@@ -60,10 +48,8 @@ def against_paper(results: Results) -> dict[str, bytes]:
     asked = dict.fromkeys((one.setting, one.figure) for one in printed("2"))
     rows = [row for row in asked if any((one.setting, one.figure) == row for one in found)]
     size = (3.2 + 2.6 * len(there), 1.7 + 0.3 * len(rows))
-    drawing, panels = plt.subplots(
-        1, len(there), figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
-    )
-    for axes, data in zip(panels[0], there, strict=True):
+    drawing, every_axes = panels(1, len(there), size, sharex=True, sharey=True)
+    for axes, data in zip(every_axes[0], there, strict=True):
         _panel(axes, {one: ours for one, ours in found.items() if one.data == data}, rows)
         for one in missing:
             if one.data == data and (one.setting, one.figure) in rows:
@@ -72,8 +58,8 @@ def against_paper(results: Results) -> dict[str, bytes]:
         axes.set_title(DATA[data], fontsize=11)
         axes.set_xlabel("percentage points, logarithmic beyond ±1", fontsize=8)
     names = [f"{SHORT.get(setting, 'single α=.5')}: {FIGURES[figure]}" for setting, figure in rows]
-    panels[0][0].set_yticks(range(len(names)), names, fontsize=8)
-    panels[0][0].set_ylim(len(rows) - 0.5, -0.5)
+    every_axes[0][0].set_yticks(range(len(names)), names, fontsize=8)
+    every_axes[0][0].set_ylim(len(rows) - 0.5, -0.5)
     handles = [plt.Line2D([], [], ls="", marker=m, color=c, label=name) for name, (m, c) in MARKERS.items()]
     drawing.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     words = f"ours less the paper's; pale bars: half-width of the Wilson interval; {_seeds(found.values())}"
@@ -113,11 +99,7 @@ SHARES = {"cifar10": 0.9, "cifar100": 0.9, "stanford-dogs": 0.5}  # fewer sample
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A network each; `tiny` has those of MNIST, on embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))][:2], len(cells(Scale("full")))
-    (['mnist/class-conditional', 'mnist/class-independent'], 20)
-    """
+    """A network each; `tiny` has those of MNIST, on embedded digits."""
     rows = ["mnist"] if scale.name == "tiny" else list(DATA)
     return [_cell(data, setting, scale) for data in rows for setting in SETTINGS]
 
@@ -140,7 +122,7 @@ def run(data: str, setting: str, job: Job) -> Told:
     return networks.train_and_ask(data, job, preset="paper", changes={}, make=lambda: wishes)
 
 
-EXPERIMENT = Experiment("table2", str(__doc__), cells, against_paper, (TABLE,), printed="2")
+EXPERIMENT = Experiment("table2", cells, against_paper, (TABLE,), printed="2")
 
 
 PRETRAINED = {
@@ -150,11 +132,7 @@ PRETRAINED = {
 
 
 def cells_of_ours(scale: Scale) -> list[Cell]:
-    """A network each, and for Stanford Dogs two with a pretrained backbone; `tiny` has those of MNIST.
-
-    >>> [cell.name for cell in cells_of_ours(Scale("full"))][-1], len(cells_of_ours(Scale("tiny")))
-    ('stanford-dogs/class-independent-pretrained', 4)
-    """
+    """A network each, and for Stanford Dogs two with a pretrained backbone; `tiny` has those of MNIST."""
     if scale.name == "tiny":
         return [_cell_of_ours("mnist", setting, scale) for setting in SETTINGS]
     every = [_cell_of_ours(data, setting, scale) for data in DATA for setting in SETTINGS]
@@ -166,8 +144,8 @@ def _cell_of_ours(data: str, setting: str, scale: Scale) -> Cell:
     config: dict[str, Any] = {
         "network": chosen.network,
         "alpha": chosen.alpha,
-        "training": networks.recipe(data, recipe.preset, recipe.changes, scale),
-        "fit": _wishes(recipe) | {"pixels": recipe.pixels},
+        "training": networks.recipe(data, "robust", recipe.changes, scale),
+        "fit": recipe.wishes | {"pixels": recipe.pixels},
     }
     made = networks.cell(f"{data}/{setting}", data, scale, partial(run_of_ours, data, setting), recipe.seconds, config)
     if recipe.backbone != BACKBONE:
@@ -179,35 +157,19 @@ def _setting(name: str) -> Setting:
     return SETTINGS[name.partition("-pretrained")[0]]
 
 
-def _wishes(recipe: Recipe) -> dict[str, Any]:
-    return {"backbone": recipe.backbone, "head": recipe.head, "key_width": recipe.key_width}
-
-
 def run_of_ours(data: str, setting: str, job: Job) -> Told:
     """Train and evaluate one network by our recipe."""
     recipe, chosen = recipe_of(data, setting), _setting(setting)
 
     def make() -> Mapping[str, Any]:
-        wishes = _wishes(recipe) | {"network": chosen.network, "alpha": chosen.alpha}
+        wishes = recipe.wishes | {"network": chosen.network, "alpha": chosen.alpha}
         body = {"backbone": pretrained(recipe.pixels)} if recipe.backbone == BACKBONE else {}
         return wishes | body
 
-    found = networks.train_and_ask(data, job, preset=recipe.preset, changes=recipe.changes, make=make)
-    used = networks.recipe(data, recipe.preset, recipe.changes, job.scale)
+    found = networks.train_and_ask(data, job, preset="robust", changes=recipe.changes, make=make)
+    used = networks.recipe(data, "robust", recipe.changes, job.scale)
     return found | {"recipe": words_of(recipe, found["network"]["backbone"], used)}
 
 
-ABOUT = """Table 2 with our recipes: keys instead of output neurons, augmentation, better backbones.
-
-Claim: every number of table 2 can be met or beaten by a network that is also recognised under noise, shift and JPEG.
-Command: provnet reproduce table2-ours --data-dir DIR --device cuda
-Expected: of the 30 numbers of MNIST, FashionMNIST and CIFAR-10 at least 29 at or above the paper's; CIFAR-10 class 94
-    or more, FashionMNIST class 95 or more, Stanford Dogs with a pretrained backbone 75 or more.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: an estimated 15 minutes a seed of the three data sets, three cells at a time; Stanford Dogs 12 minutes more.
-
-Recipes are in `networks.py`. Exact index accuracy of keys is 100 % by construction once they are refreshed, so the
-share that was learned before, and the figures on changed copies, stand beside it.
-"""
 WIDER = replace(TABLE, columns=NAMES | {name: f"{_setting(name).words}, pretrained" for name in PRETRAINED})
-OURS = Experiment("table2-ours", ABOUT, cells_of_ours, against_paper, (WIDER,), printed="2")
+OURS = Experiment("table2-ours", cells_of_ours, against_paper, (WIDER,), printed="2")

@@ -1,19 +1,4 @@
-"""Generated pictures and their sources: a variational autoencoder with class and index heads.
-
-Claim: one VAE generates, classifies and names training samples with high accuracy; generated samples "closely resemble"
-    the five training samples that are named; also for 10,000 faces of thousands of people (sec. 5.5, app. 7.10-7.15).
-Command: provnet reproduce vae --data-dir DIR --device cuda --seeds 1
-Expected: class accuracy near 100 % at the mean of the latents; the index of the paper's VAE much lower, and lower still
-    at drawn latents; our generator with keys above it. Faces: most people have one picture, which is right by
-    construction, so the others are counted apart.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: eight minutes for one seed, five generators at a time beside other work.
-
-Recipes of app. 7.10 to 7.15 (presets of `provnet train --generator`): `paper` with losses as sums over pixels and
-latents, `paper-mean` as means, since the paper does not say which; `faces`; and `modern`, which is ours. The index is
-looked for within the given class. A judge trained apart says which class a generated picture has. Faces are not kept in
-the results: pictures of people do not belong into a repository.
-"""
+"""Generated pictures and their sources: a variational autoencoder with class and index heads."""
 
 from __future__ import annotations
 
@@ -36,7 +21,7 @@ from provnet.tools.generate.measures import index_hits, rebuilt
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet_paper import networks
-from provnet_paper.plots import BLUE, GREY, ORANGE, draw, png, pyplot, tidy
+from provnet_paper.plots import BLUE, GREY, ORANGE, draw, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
 from provnet_paper.samples import named_rows, packed, unpacked
 from provnet_paper.store import resolved
@@ -69,12 +54,6 @@ FIGURES = {
     "people_all": "people",
     "people_with_2_to_25": "people with 2 to 25 pictures",
 }
-NOTES = """*All at once*: class and index of training samples, at the mean and with drawn latents, and the class of
-the first source, as a judge sees it. The paper has no skips where it speaks of a U-Net. It does not say whether
-cross-entropy and divergence are sums over pixels and latents or means: both were trained (guide, 11). Keys of *ours*
-are set to the samples' latents when training ends, so that their index is right by construction; what was learned
-before stands beside it. The paper speaks of 4,000 to 5,000 people; with at most 25 pictures each there are more in
-the data at hand."""
 
 
 def read(kept: Result) -> Result:
@@ -107,10 +86,7 @@ SHARES = {
 
 
 def _curves(courses: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        2, len(courses), figsize=(max(5.0, 1.2 + 2.0 * len(courses)), 6.2), squeeze=False, layout="constrained"
-    )
+    drawing, every = panels(2, len(courses), (max(5.0, 1.2 + 2.0 * len(courses)), 6.2))
     for column, (cell, course) in enumerate(courses.items()):
         epochs = [row["epoch"] for row in course]
         alone = "o" if len(epochs) == 1 else None  # one point has no line
@@ -133,10 +109,7 @@ def _curves(courses: dict[str, Any]) -> Any:
 
 
 def _sheets(found: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        1, len(found), figsize=(max(5.0, 0.6 + 2.4 * len(found)), 3.9), squeeze=False, layout="constrained"
-    )
+    drawing, every = panels(1, len(found), (max(5.0, 0.6 + 2.4 * len(found)), 3.9))
     for axes, (cell, value) in zip(every[0], found.items(), strict=True):
         pictures = unpacked(value)
         draw(axes, pictures, 6, CELLS[cell].replace(", ", ",\n"))
@@ -150,11 +123,7 @@ SECONDS = {"paper": 65.0, "paper-mean": 65.0, "modern": 90.0, "faces": 25.0}
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A generator and data set each; `tiny` has one.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/paper'], 7)
-    """
+    """A generator and data set each; `tiny` has one."""
     names = [name.split("/") for name in (["mnist/paper"] if scale.name == "tiny" else CELLS)]
     return [_cell(data, generator, scale) for data, generator in names]
 
@@ -286,4 +255,4 @@ TABLES = tuple(
     )
     for data, words in {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "lfw": "LFW"}.items()
 )
-EXPERIMENT = Experiment("vae", str(__doc__), cells, vae_figures, TABLES, NOTES, read)
+EXPERIMENT = Experiment("vae", cells, vae_figures, TABLES, read)

@@ -16,7 +16,6 @@ from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale,
 from provnet_paper.store import read_results
 
 ROOT = Path(__file__).parents[2]
-ABOUT = "A title.\n\nClaim: c\nCommand: provnet reproduce swift\nExpected: e\nDevice: d\nTime: t\n"
 
 
 @cache
@@ -77,4 +76,4 @@ def swift(
             for name in ("a/x", "a/y", "b")
         ]
 
-    return Experiment("swift", ABOUT, cells, lambda results: {}, ())
+    return Experiment("swift", cells, lambda results: {}, ())

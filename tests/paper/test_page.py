@@ -69,7 +69,7 @@ def test_without_results_every_experiment_and_every_number_of_the_paper_is_there
     assert words.count("**Not run** at full scale yet.") == len(EXPERIMENTS)
     for name, experiment in EXPERIMENTS.items():
         alone_ = (tmp_path / f"results/{name}.md").read_text("utf-8")
-        assert "**Not run** at full scale yet." in alone_ and experiment.settings in alone_
+        assert "**Not run** at full scale yet." in alone_ and experiment.prose["settings"] in alone_
         for one in printed(experiment.printed):
             assert f"paper {one.text}" in alone_, one
         absent = {cell.name: "get it from there" for cell in experiment.cells(SCALES["full"])}

@@ -98,10 +98,10 @@ def reproduce(asked: Reproduce) -> None:
 
 def _reproduce(plan: Plan, experiment: Experiment, *, json: bool) -> Results:
     """Run one experiment, write and show what came out."""
-    told, left, absent = experiment.headings, *waiting(plan)
+    left, absent = waiting(plan)
     if not json:
         say(experiment.title, "bold")
-        say(f"claim: {told['Claim']}")
+        say(f"claim: {' '.join(experiment.prose['claim'].split())}")
     for why in sorted(set(absent.values())):
         cells = ", ".join(cell for cell, reason in absent.items() if reason == why)
         note(f"{cells}: {why}")
