@@ -26,7 +26,7 @@ from PIL import Image
 
 from provnet.base.files import read_file
 from provnet.data.cache import open_cache
-from provnet.data.modalities.image import decode_frame
+from provnet.data.modalities.decode import decode_frame
 from provnet.data.rules import OpenOptions, make_options
 from provnet.data.sources.folder import _class_folders, _Walk, open_folder, planes
 from provnet.samples.identity import hash_bytes, hash_pixels

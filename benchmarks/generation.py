@@ -30,10 +30,10 @@ from torch import Tensor
 
 from provnet import open_data
 from provnet.answers.metrics import agreement_by_class, class_agreement, frechet
+from provnet.answers.queries import Query
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.cli.generate import source_cards
-from provnet.cli.inputs import Query
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.generate import fit_generator, generate, sources

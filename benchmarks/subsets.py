@@ -23,10 +23,9 @@ from machine import machine
 from provnet import open_data
 from provnet.answers.evaluation import evaluate
 from provnet.base.options import RunOptions
-from provnet.cli.traindata import subset_record
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.tools.subsets import SELECTIONS, index_subset, quick_run
+from provnet.tools.subsets import SELECTIONS, index_subset, quick_run, subset_record
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

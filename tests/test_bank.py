@@ -18,7 +18,7 @@ from provnet.answers.explanation import Explanation
 from provnet.api.estimator import _probabilities
 from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.image import BYTES
+from provnet.data.modalities.decode import BYTES
 from provnet.data.open import open_data
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.keys import unit

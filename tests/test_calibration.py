@@ -49,8 +49,8 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
         asked.append((features, labels, some, of, *held_out(features, labels, some, claimed, of, n)))
         return asked[-1][-2], asked[-1][-1]
 
-    monkeypatch.setattr("provnet.training.calibration.add_noise", keep(add_noise))
-    monkeypatch.setattr("provnet.training.calibration.shift", keep(shift))
+    monkeypatch.setattr("provnet.data.modalities.distort.add_noise", keep(add_noise))
+    monkeypatch.setattr("provnet.data.modalities.distort.shift", keep(shift))
     monkeypatch.setattr("provnet.training.calibration.held_out", measured)
     net = network(kind, (1, 28, 28), IndexMap(training().labels, 10))
     facts = calibrate(net, training().images, seed=3, level=level)

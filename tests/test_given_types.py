@@ -81,14 +81,14 @@ DATA: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("call", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("given", ["mnist", Path("data"), np.zeros((3, 1, 28, 28), np.uint8), (1, 2)], ids=str)
 def test_data_that_were_not_opened(call: Callable[[Any], Any], given: Any) -> None:
-    with pytest.raises(UsageError, match=r"must be an ImageData, got \w+; open them first: provnet\.open_data"):
+    with pytest.raises(UsageError, match=r"must be a Dataset, got \w+; open them first: provnet\.open_data"):
         call(given)
 
 
 def test_data_to_verify_and_their_folder(tmp_path: Path) -> None:
     fit(data(), config=train_config(epochs=1), out=tmp_path)
     for given in (data().images, "mnist", run()):  # a run has samples, too, and was called the same data
-        with pytest.raises(UsageError, match="the data must be an ImageData"):
+        with pytest.raises(UsageError, match="the data must be a Dataset"):
             verify(tmp_path, given)  # type: ignore[arg-type]
     for call in (provnet.load, read_run, verify, ProvenanceClassifier(epochs=1).fit(data()).save):
         for wrong in (None, 3, run()):
@@ -200,7 +200,7 @@ def test_names_and_data_of_an_explanation() -> None:
         with pytest.raises(UsageError, match="inputs must be names, one for each"):
             found.to_records(names)  # type: ignore[arg-type]
     for given in ("mnist", data().images, [data().images], 3):
-        with pytest.raises(UsageError, match="the training data must be an ImageData"):
+        with pytest.raises(UsageError, match="the training data must be a Dataset"):
             found.show(given)  # type: ignore[arg-type]
 
 

@@ -56,6 +56,46 @@ def test_no_room_has_the_name_of_a_public_function() -> None:
     assert set(ROOMS) & set(provnet.__all__) == set()
 
 
+MOST = 8
+AUTOGRAD = {"index_cross_entropy", "sampled_cross_entropy"}  # of heads/losses.py: what the gradient needs, by name
+AS_SCIKIT_LEARN = {"ProvenanceClassifier.__init__"}
+
+
+def wide(source: str) -> set[str]:
+    """The public functions and methods with more than MOST parameters, those of classes by class and name."""
+    found = set()
+
+    def look(body: list[ast.stmt], before: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                look(node.body, f"{node.name}.")
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                given = node.args
+                names = [one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+                public = not node.name.startswith("_") or node.name == "__init__"
+                if public and len([name for name in names if name not in ("self", "cls")]) > MOST:
+                    found.add(f"{before}{node.name}")
+
+    look(ast.parse(source).body, "")
+    return found
+
+
+def test_no_public_function_takes_more_than_eight_parameters() -> None:
+    """Options are a frozen dataclass of `provnet.base.options` instead."""
+    found: set[str] = set()
+    for root in (SOURCE, *(SOURCE.parent / name for name in SIBLINGS)):
+        for path in root.rglob("*.py"):
+            most = wide(path.read_text("utf-8"))
+            found |= most - AUTOGRAD if path.parts[-2:] == ("heads", "losses.py") else most
+    assert found == AS_SCIKIT_LEARN
+
+
+def test_wide_functions_are_found() -> None:
+    names = ", ".join("abcdefghi")
+    assert wide(f"def f({names}): ...\ndef _g({names}): ...\nclass C:\n    def m(self, {names[3:]}): ...") == {"f"}
+    assert wide(f"class C:\n    def __init__(self, *, {names}): ...") == {"C.__init__"}
+
+
 @pytest.mark.parametrize(
     ("own", "source", "found"),
     [

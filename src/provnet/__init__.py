@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "DataSpec": "provnet.data.dataset",
+    "Dataset": "provnet.data.dataset",
     "Explanation": "provnet.answers.explanation",
     "ImageData": "provnet.data.dataset",
     "IndexMap": "provnet.heads.index_map",
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from provnet.answers.explanation import Explanation
     from provnet.api.estimator import ProvenanceClassifier, load
     from provnet.attached.provenance import Provenance, attach, index
-    from provnet.data.dataset import DataSpec, ImageData
+    from provnet.data.dataset import Dataset, DataSpec, ImageData
     from provnet.data.open import open_data
     from provnet.heads.index_map import IndexMap
     from provnet.models.network import ProvenanceNet, ProvenanceVAE
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DataSpec",
+    "Dataset",
     "Explanation",
     "ImageData",
     "IndexMap",

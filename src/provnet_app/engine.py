@@ -20,7 +20,7 @@ from torch import Tensor
 from provnet.answers.attribution import WEIGHTS
 from provnet.answers.attributor import Answered, Attributor
 from provnet.base.errors import ProvnetError
-from provnet.data.modalities.image import BYTES
+from provnet.data.modalities.decode import BYTES
 from provnet.runs.run import Run
 
 SIZES = (1, 2, 4, 8, 16, 32)  # queries of a batch

@@ -15,10 +15,9 @@ import numpy as np
 from PIL import Image
 
 from provnet.base.errors import DataError
-from provnet.data.evidence import picture_of
-from provnet.data.modalities.image import BYTES, decode, sniff
+from provnet.data.modalities.decode import BYTES, decode, sniff
+from provnet.data.modalities.image import picture_of, planes
 from provnet.data.rules import DecodeRule, make_options
-from provnet.data.sources.folder import planes
 from provnet.report.pictures import fitted, to_image
 from provnet.runs.inputs import picture_rules
 from provnet.runs.run import Run
@@ -87,7 +86,7 @@ class Uploads:
         """The picture at the run's size: cut to the centre and resized, as training data with a size are."""
         from dataclasses import replace
 
-        from provnet.data.modalities.image import fit
+        from provnet.data.modalities.decode import fit
 
         assert self.rule is not None
         height, width = self.run.config.network.input_shape[1:]

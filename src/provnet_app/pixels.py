@@ -14,7 +14,7 @@ from torch import Tensor
 
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import UsageError
-from provnet.data.modalities.image import BYTES
+from provnet.data.modalities.decode import BYTES
 from provnet.models.network import NetworkConfig
 from provnet_app.security import ApiError
 

@@ -1,18 +1,4 @@
-"""What the index branch costs: class accuracy, time and parameters of the same network with and without it.
-
-Claim: two branches give classes and indices at once, "at the cost of larger models and greater computational demands"
-    than a single branch (sec. 5.1; sizes stand under table 2, times of single branches were not compared); "The index
-    head also adds computational cost and may impact main-task performance" (sec. 6; the paper does not say how much).
-Command: provnet reproduce cost --data-dir DIR --device cuda
-Expected: class accuracy within the interval of the network without an index branch; most of the parameters and of the
-    training time are the index branch's; a query costs little more.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: 9 minutes a seed, 3 minutes a data set, alone on the GPU.
-
-Preset `paper`, side by side in one process: the class branch alone, then with either index branch, by one loop that
-treats them alike; seconds of an epoch are the median after the first two. A query is a picture in and the class out, or
-class and five training samples with weights and support, finite-checked; the median of 15 turns after 2.
-"""
+"""What the index branch costs: class accuracy, time and parameters of the same network with and without it."""
 
 from __future__ import annotations
 
@@ -20,6 +6,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, final
 
@@ -37,12 +24,10 @@ from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.loop import Learner, TrainingSet, fresh_state, train
 from provnet.training.setup import make_fabric, plan
 from provnet_paper import networks
-from provnet_paper.beside import ends, spread, table
-from provnet_paper.beside import mean as figure_mean
-from provnet_paper.judge import Seen, Sign, apart, findings, told
+from provnet_paper.measures import apart, mean, plain
 from provnet_paper.networks import DATA, MAIN
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, standing
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
+from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told
 from provnet_paper.store import resolved
 
 # name of a network in the results -> its kind in NETWORKS, None without an index branch
@@ -58,58 +43,20 @@ WORDS = {
 }
 
 
-def section(results: Results) -> list[str]:
-    """A row a data set and network; times as multiples of the network without an index branch, in the same run."""
-    rows = []
-    for data in MAIN:
-        seeds = list(results.cells.get(data, {}).values())
-        if not seeds:
-            if results.scale == "full":
-                rows.append((DATA[data], results.absent.get(data, "not run"), *[""] * 8))
-            continue
-        for name, words in WORDS.items():
-            rows.append((DATA[data], words, *_cells(seeds, name)))
-    head = ("data", "network", "class", "95 % interval", "n", "seeds", "parameters", "epoch", "a query alone")
-    lines = told(findings(results, {"dearer": _dearer}), results)
-    return [*lines, "", *table((*head, "one of 256 queries at once"), rows, left=2)]
+COLUMNS = {
+    "": "class",
+    "_parameters": "parameters",
+    "_epoch_seconds": "seconds of an epoch",
+    "_query_ms_1": "ms of a query alone",
+    "_query_ms_256": "ms of one of 256 queries at once",
+}
 
 
-def _dearer(results: Results) -> Seen:
-    """Parameters and seconds of an epoch, as multiples of those of the class branch alone."""
-    signs: list[Sign] = []
-    parts = []
-    for data in MAIN:
-        seeds = list(results.cells.get(data, {}).values())
-        for name in list(WORDS)[1:] if seeds else ():
-            of = [mean(seeds, name, what) / mean(seeds, "without", what) for what in ("parameters", "epoch_seconds")]
-            signs.append(1 if min(of) > 1 else -1)
-            parts.append(f"{DATA[data]}, {name} {of[0]:.2f} and {of[1]:.2f}")
-    return signs, "; ".join(parts) or "not run"
-
-
-def _cells(seeds: list[Result], name: str) -> tuple[str, ...]:
-    one = standing(None, [result.figures[name] for result in seeds])
-    size = seeds[0].told["networks"][name]["parameters"]
-    times = []
-    for what, unit, factor in (("epoch_seconds", "s", 1.0), ("query_ms_1", "ms", 1.0), ("query_ms_256", "µs", 1e3)):
-        value = mean(seeds, name, what) * factor
-        ratio = mean(seeds, name, what) / mean(seeds, "without", what)
-        times.append(f"{short(value)} {unit}" + ("" if name == "without" else f" ({ratio:.2f}×)"))
-    return (spread(one), ends(one), f"{one.n:,}", str(one.seeds), f"{size / 1e6:.2f} M", *times)
-
-
-def short(value: float) -> str:
-    """Three digits that count, without powers of ten.
-
-    >>> short(2612.3), short(0.012345)
-    ('2,612', '0.0123')
-    """
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def mean(seeds: list[Result], name: str, what: str) -> float:
-    """The mean over seeds of what was measured of a network."""
-    return statistics.fmean(float(one.told["networks"][name][what]) for one in seeds)
+def read(kept: Result) -> Result:
+    """With parameters and times of each network as figures."""
+    plain = {f"{name}_{what}": (float(value), 0) for name, each in kept.told["networks"].items()
+             for what, value in each.items()}  # fmt: skip
+    return replace(kept, figures={**kept.figures, **plain})
 
 
 def cost_figures(results: Results) -> dict[str, bytes]:
@@ -117,22 +64,19 @@ def cost_figures(results: Results) -> dict[str, bytes]:
     there = [data for data in MAIN if results.cells.get(data)]
     if not there:
         return {}
-    plt: Any = pyplot()
-    panels = (
+    shown = (
         ("parameters, millions", "parameters", 1e-6),
         ("seconds of an epoch", "epoch_seconds", 1.0),
         ("milliseconds of a query, batch 1", "query_ms_1", 1.0),
     )
-    drawing, (first, *every) = plt.subplots(
-        1, 1 + len(panels), figsize=(13, 1.5 + 0.75 * len(there)), sharey=True, layout="constrained"
-    )
+    drawing, (first, *every) = panels(1, 1 + len(shown), (13, 1.5 + 0.75 * len(there)), sharey=True, squeeze=True)
     _class_panel(first, results, there)
-    for axes, (title, what, factor) in zip(every, panels, strict=True):
+    for axes, (title, what, factor) in zip(every, shown, strict=True):
         for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
-            values = [mean(list(results.cells[data].values()), name, what) * factor for data in there]
+            values = [(mean(results, data, f"{name}_{what}") or (0.0, 0))[0] * factor for data in there]
             heights = [row + (place - 1) * 0.27 for row in range(len(there))]
             drawn = axes.barh(heights, values, height=0.25, color=colour, label=WORDS[name])
-            axes.bar_label(drawn, labels=[short(value) for value in values], padding=3, fontsize=8)
+            axes.bar_label(drawn, labels=[plain(value) for value in values], padding=3, fontsize=8)
         axes.set_title(title, fontsize=10)
         axes.margins(x=0.2)
         tidy(axes)
@@ -146,7 +90,7 @@ def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
     """Points with 95 % intervals, at the heights of their bars beside."""
     for place, (name, colour) in enumerate(zip(WORDS, (GREY, BLUE, ORANGE), strict=True)):
         for row, data in enumerate(there):
-            ours, plain = (figure_mean(results, data, one) for one in (name, "without"))
+            ours, plain = (mean(results, data, one) for one in (name, "without"))
             if name == "without" or ours is None or plain is None:
                 continue
             gap, height = apart(ours, plain), row + (place - 1) * 0.27
@@ -181,13 +125,7 @@ class NoIndex(OutputHead):
 
 
 def network(data: ImageData, kind: str | None, preset: str, seed: int) -> ProvenanceNet:
-    """A network of the paper by its name; None is the class-independent one without its index branch.
-
-    >>> import provnet
-    >>> few = provnet.open_data("embedded", limit=20)
-    >>> [sum(p.numel() for p in network(few, kind, "fast", 0).parameters()) for kind in (None, "class-independent")]
-    [353418, 496286]
-    """
+    """A network of the paper by its name; None is the class-independent one without its index branch."""
     torch.manual_seed(seed)
     shape, index_map = plan(data, NetworkOptions(network=kind or "class-independent"), preset)
     net = build(shape, index_map)
@@ -249,11 +187,7 @@ TURNS = 15
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A data set each; `tiny` has the embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("full"))]
-    ['mnist', 'fashion-mnist', 'cifar10']
-    """
+    """A data set each; `tiny` has the embedded digits."""
     return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else MAIN)]
 
 
@@ -321,4 +255,7 @@ def _asking(net: ProvenanceNet, exemplars: bool) -> Callable[[torch.Tensor], Any
     return lambda images: net(images).logits.argmax(1).cpu()
 
 
-EXPERIMENT = Experiment("cost", str(__doc__), cells, section, cost_figures)
+TABLE = Table(
+    {data: DATA[data] for data in MAIN}, WORDS, COLUMNS, head="network", cell="{data}", figure="{row}{column}"
+)
+EXPERIMENT = Experiment("cost", cells, cost_figures, (TABLE,), read=read)

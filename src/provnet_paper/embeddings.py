@@ -1,20 +1,8 @@
-"""Embeddings: what the last hidden layer of the index branch looks like, its groups within a class, misattributions.
-
-Claim: 94 of 10,000 test digits are misattributed and lie near the borders of clusters; the samples retrieved for them
-    "confirm the network organizes data by visual similarity rather than ground truth labels"; k-means within a class
-    finds styles of the digits 6 and 4 and of dresses (sec. 4.2, app. 7.3, fig. 3).
-Command: provnet reproduce embeddings --data-dir DIR --device cuda --seeds 1
-Expected: about 1 % of the digits are misattributed, nearly all of them misclassified; groups that a person can name.
-Device: one H200, and its CPU for t-SNE; `--scale tiny` runs on two CPU cores.
-Time: five minutes a seed beside other work, most of it t-SNE on the CPU; both data sets at a time.
-
-Class-conditional, preset `paper`, 80 epochs; the last hidden layer has 1,024 numbers (guide, 9). The map holds 5,000
-training samples, evenly by class, all misattributed test samples and 500 others to compare these with; groups are of
-all samples of their class. What looks alike is told by the distance of pixels, which no network had a part in.
-"""
+"""Embeddings: what the last hidden layer of the index branch looks like, its groups within a class, misattributions."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,50 +16,32 @@ from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.map.compute import clusters_within, embed, index_features
 from provnet_paper import networks
-from provnet_paper.beside import against, counts, mean, number, percent_of, rate, summary
-from provnet_paper.judge import Seen, Sign, apart, beyond, findings, told
+from provnet_paper.networks import PAIRS
 from provnet_paper.plots import bare, draw, png, pyplot
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, printed
-from provnet_paper.samples import by_chance, nearer, packed, together, unpacked
+from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
+from provnet_paper.samples import by_chance, named_rows, nearer, packed, together, unpacked
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows
 NETWORK = "class-conditional"
-FIGURES = {"any_at_1": "attributed to their class", "class_accuracy": "classified"}
-DIGITS = "mnist"  # what sec. 4.2 says of misattributed samples it says of digits; the others stand beside
-LIKE = "nearer_than_own_class"
 AMONG = 10  # nearest samples on the map that are looked at
-NOT_MEASURED = "these results were made before it was measured; the figures show some to look at"
 
 
-def section(results: Results) -> list[str]:
-    """The count of misattributed samples beside the paper's, and how many of them there are."""
-    lines = [summary(results, "embeddings")] if results.scale == "full" else []
-    lines += told(findings(results, OWN), results)
-    for data, words in PAIRS.items():
-        cell = f"{data}/{NETWORK}"
-        if results.scale != "full" and cell not in results.cells:
-            continue
-        lines += ["", f"### {words}", "", counts(results, data), ""]
-        settings = {NETWORK: "two branch, class conditional"}
-        lines += against(results, data, settings, FIGURES, name="embeddings", head="network")
-        for seed, one in results.cells.get(cell, {}).items():
-            if "groups" in one.told:
-                lines += ["", *_groups(one.told, seed)]
-    return lines
-
-
-def _groups(given: dict[str, Any], seed: int) -> list[str]:
-    parts = []
-    for group in _ordered(given):
-        sizes = ", ".join(f"{size:,}" for size in group["sizes"])
-        parts.append(f'"{group["name"]}" ({group["of"]:,} samples) in groups of {sizes}')
-    same = purity(np.array(given["map"]["xy"]), np.array(given["map"]["labels"]))
-    there = f"{len(given['map']['labels']):,} training samples"
-    return [
-        f"Seed {seed}: {given['misattributed']} misattributed; {'; '.join(parts)}; map by {given['map']['engine']}.",
-        f"Of the {AMONG} nearest of the {there} on the map {number(same)} % have the same class, in the mean.",
-    ]
+def read(kept: Result) -> Result:
+    """With what the map and the groups tell: samples at borders between classes, and which lie beside their likes."""
+    figures, laid = dict(kept.figures), kept.told.get("map")
+    right, n = figures["any_at_1"]
+    figures["misattributed"] = (1 - right, n)
+    if laid is not None:
+        places, labels = np.array(laid["xy"]), np.array(laid["labels"])
+        figures["same_class"] = (purity(places, labels), len(places))
+        for name in ("missed", "right"):
+            if laid.get(name):
+                figures[f"{name}_at_borders"] = at_borders(places, labels, np.array(laid[name]))
+    for label, group in kept.told.get("groups", {}).items():
+        if "together" in group:
+            figures[f"style_{label}"] = (group["together"][0], group["together"][1])
+            figures[f"chance_{label}"] = (group["by_chance"], group["together"][1])
+    return replace(kept, figures=figures)
 
 
 def _ordered(given: dict[str, Any]) -> list[dict[str, Any]]:
@@ -81,101 +51,14 @@ def _ordered(given: dict[str, Any]) -> list[dict[str, Any]]:
     return [groups[label] for label in order if label in groups]
 
 
-def _misattributed(results: Results) -> Seen | None:
-    ours = mean(results, f"mnist/{NETWORK}", "any_at_1")
-    if ours is None:
-        return None
-    gap = apart(ours, (next(iter(printed("embeddings"))).value, 10_000))
-    text = f"{ours[1] - round(ours[0] * ours[1])} of {ours[1]:,} of ours; attributed {percent_of(ours)}, {gap}"
-    return [gap.no_worse], text
-
-
-def _borders(results: Results) -> Seen:
-    """Judged against other test samples only: training samples are memorised, so that all unseen ones may differ."""
-    signs: list[Sign] = []
-    parts, unfair = [], []
-    for data, words in PAIRS.items():
-        if (share := border_share(results, data)) is not None:
-            missed, others = share
-            gap, fair = apart(missed, others), bool(results.cells[f"{data}/{NETWORK}"][0].told["map"].get("right"))
-            signs += [gap.sign if fair else 0] if data == DIGITS else []  # of which it is said
-            unfair += [] if fair else [(words, f"{percent_of(others)} %")]
-            shares = f"{percent_of(missed)} % of {missed[1]:,} against {percent_of(others)} % of {others[1]:,}"
-            parts.append(f"{words} {shares} {'rightly attributed' if fair else 'training samples'}, {gap}")
-    if unfair:
-        names, at_borders = (" and ".join(one) for one in zip(*unfair, strict=True))
-        parts.append(
-            f"left open on {names}, where no other test samples are on the map: training samples are memorised, and "
-            f"{at_borders} of them count as at a border too"
-        )
-    return signs, "; ".join(parts) or "no map"
-
-
-def _likeness(results: Results) -> Seen:
-    """Against the sample of the right class that is named: what is retrieved has the predicted one by construction."""
-    found = {words: mean(results, f"{data}/{NETWORK}", LIKE) for data, words in PAIRS.items()}
-    parts = [f"{words} {rate(one)} % of {one[1]:,}" for words, one in found.items() if one is not None]
-    return [beyond(found[PAIRS[DIGITS]], 0.5)], "; ".join(parts) or NOT_MEASURED
-
-
-def _styles(results: Results) -> Seen:
-    """A group is a style as far as samples have those that look most like them in it."""
-    signs: list[Sign] = []
-    parts = []
-    for data, words in PAIRS.items():
-        one = results.cells.get(f"{data}/{NETWORK}", {}).get(0)
-        for group in [] if one is None else _ordered(one.told):
-            if "together" in group:
-                share, n = group["together"]
-                signs.append(beyond((share, n), 0.5))
-                chance = f"by chance {number(group['by_chance'])} %"
-                parts.append(f'{words} "{group["name"]}" {rate((share, n))} % of {n:,}, {chance}')
-    return signs, "; ".join(parts) or NOT_MEASURED
-
-
-OWN = {"misattributed": _misattributed, "borders": _borders, "likeness": _likeness, "styles": _styles}
-
-
-def _headline(results: Results) -> str:
-    """How many are misattributed, and how many of these lie near borders."""
-    missed = {words: mean(results, f"{data}/{NETWORK}", "any_at_1") for data, words in PAIRS.items()}
-    shares = [f"{words} {rate((1 - one[0], one[1]))} %" for words, one in missed.items() if one is not None]
-    near = []
-    for data, words in PAIRS.items():
-        found = border_share(results, data)
-        if found is not None and results.cells[f"{data}/{NETWORK}"][0].told["map"].get("right"):
-            near.append(f"{words} {' against '.join(f'{rate(one)} %' for one in found)}")
-    text = f"Misattributed test samples: {'; '.join(shares)}." if shares else ""
-    return text + (f" Of these near borders, against those rightly attributed: {'; '.join(near)}." if near else "")
-
-
-def border_share(results: Results, data: str) -> tuple[Figure, Figure] | None:
-    """The share of misattributed samples, and of others, with more than one class among the ten nearest on the map.
-
-    The others are test samples; training samples where a map has no such.
-    """
-    one = results.cells.get(f"{data}/{NETWORK}", {}).get(0)
-    if one is None or "map" not in one.told or not one.told["map"]["missed"]:
-        return None
-    places, labels = np.array(one.told["map"]["xy"]), np.array(one.told["map"]["labels"])
-    asked = np.array(one.told["map"]["missed"])
-    if one.told["map"].get("right"):
-        return _mixed(places, labels, asked, 0), _mixed(places, labels, np.array(one.told["map"]["right"]), 0)
-    chosen = np.linspace(0, len(places) - 1, min(500, len(places))).round().astype(int)
-    return _mixed(places, labels, asked, 0), _mixed(places, labels, places[chosen], 1)
-
-
-def _mixed(places: np.ndarray, labels: np.ndarray, asked: np.ndarray, skipped: int) -> Figure:
-    near = _search(places, min(AMONG + skipped, len(places))).kneighbors(asked, return_distance=False)[:, skipped:]
+def at_borders(places: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> Figure:
+    """The share of the asked places with more than one class among the ten nearest training samples on the map."""
+    near = _search(places, min(AMONG, len(places))).kneighbors(asked, return_distance=False)
     return float((labels[near] != labels[near[:, :1]]).any(1).mean()), len(asked)
 
 
 def purity(places: np.ndarray, labels: np.ndarray, among: int = AMONG) -> float:
-    """The share of the nearest samples, itself left out, that have the class of a sample; the mean over all samples.
-
-    >>> purity(np.array([[0.0, 0.0], [0.0, 0.1], [9.0, 9.0], [9.0, 9.1]]), np.array([0, 0, 1, 2]), among=1)
-    0.5
-    """
+    """The share of the nearest samples, itself left out, that have the class of a sample; the mean over all samples."""
     near = _search(places, min(among, len(places) - 1)).kneighbors(return_distance=False)  # of each, without itself
     return float((labels[near] == labels[:, None]).mean())
 
@@ -226,11 +109,7 @@ def _figure(given: dict[str, Any], words: str) -> Any:
 
 
 def densest(places: np.ndarray, among: int = 30) -> np.ndarray:
-    """The point whose neighbours are closest: a class may lie in several clusters, and its middle in none of them.
-
-    >>> densest(np.array([[0.0, 0.0], [0.0, 0.1], [9.0, 9.0], [5.0, 0.0]]), among=1).tolist()
-    [0.0, 0.0]
-    """
+    """The point whose neighbours are closest: a class may lie in several clusters, and its middle in none of them."""
     away = np.linalg.norm(places[:, None] - places[None], axis=2)
     place: np.ndarray = places[np.sort(away, axis=1)[:, min(among, len(places) - 1)].argmin()]
     return place
@@ -259,11 +138,7 @@ BESIDE = 500  # test samples that are attributed rightly, on the map too
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A data set each; `tiny` has the embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/class-conditional'], 2)
-    """
+    """A data set each; `tiny` has the embedded digits."""
     return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else PAIRS)]
 
 
@@ -321,7 +196,7 @@ def _embeddings_map(
     right = right[np.linspace(0, len(right) - 1, min(BESIDE, len(right))).round().astype(np.int64)]
     asked = torch.from_numpy(np.concatenate([missed, right]))
     features = [index_features(run_, images) for images in (train.images[torch.from_numpy(rows)], test.images[asked])]
-    places = embed(np.concatenate(features), seed=job.seed, threads=8 if job.scale.full else 1)
+    places = embed(np.concatenate(features), seed=job.seed, threads=8 if job.scale.name == "full" else 1)
     xy = np.round(places.xy.astype(float), 2).tolist()
     labels = train.samples.labels[rows].tolist()
     about = {"engine": places.engine, "classes": list(train.class_names)}
@@ -358,19 +233,24 @@ def _embeddings_groups(run_: Run, train: ImageData, label: int, seed: int) -> To
 def _embeddings_misattributed(seen: Explanation, train: ImageData, test: ImageData, missed: np.ndarray) -> Told:
     """Some of them, each before its five nearest."""
     chosen = missed[np.linspace(0, len(missed) - 1, min(SHOWN, len(missed))).round().astype(np.int64)]
-    rows = [
-        torch.cat([test.images[row : row + 1], train.images[torch.from_numpy(_real(seen.index[row]))]])
-        for row in chosen
-    ]
+    rows = [torch.cat([test.images[row : row + 1], train.images[named_rows(seen.index[row])]]) for row in chosen]
     names = [
         f"{test.class_names[test.samples.labels[row]]} as {test.class_names[seen.label[row, 0]]}" for row in chosen
     ]
     return {"names": names, "pictures": packed(torch.cat(rows)) if rows else None}
 
 
-def _real(index: np.ndarray) -> np.ndarray:
-    """Samples that are named; where there are fewer than five, the last one again."""
-    return np.where(index >= 0, index, index[index >= 0][-1])
-
-
-EXPERIMENT = Experiment("embeddings", str(__doc__), cells, section, embeddings_figures, headline=_headline)
+COLUMNS = {
+    "any_at_1": "attributed to their class",
+    "class_accuracy": "classified",
+    "missed_at_borders": "misattributed, at a border",
+    "right_at_borders": "rightly attributed, at a border",
+    "nearer_than_own_class": "misattributed, nearer to the sample named",
+    "same_class": "nearest on the map of the same class",
+} | {
+    f"{name}_{label}": f"class {label}, {words}"
+    for label in (6, 4, 3)
+    for name, words in (("style", "nearest in the same group"), ("chance", "by chance"))
+}
+TABLE = Table(PAIRS, {NETWORK: "two branch, class conditional"}, COLUMNS, head="network")
+EXPERIMENT = Experiment("embeddings", cells, embeddings_figures, (TABLE,), read=read, printed="embeddings")

@@ -1,10 +1,9 @@
 """reproduce: run the cells of an experiment that are not kept yet, one after the other or several at a time.
 
-EXPERIMENTS is what `provnet reproduce` knows by name. A new one is a file and a line there. The file opens with a
-title, then Claim, Command, Expected, Device and Time, and ends with its EXPERIMENT: `cells(scale)` (for `tiny` a few
-seconds of embedded data), `section(results)` as Markdown and `figures(results)` as PNGs. A cell's `run(job)` returns
-JSON values; `figures` among them are name -> (rate, n), the rest (curves, counts, times) is kept as it is. Numbers of
-the paper go to paper.csv, its sentences and how each is tested to claims.csv, remarks on single numbers to remarks.csv.
+EXPERIMENTS is what `provnet reproduce` knows by name. A new one is a file that ends with its EXPERIMENT, a line there
+and its prose in prose.toml. A cell's `run(job)` returns JSON values; `figures` among them are name -> (rate, n), the
+rest (curves, counts, times) is kept as it is. The paper's numbers go to paper.csv, its sentences and how each is tested
+to claims.csv, remarks on single numbers to remarks.csv.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from provnet.base.errors import UsageError
@@ -36,18 +36,13 @@ from provnet_paper.records import SCALES, Cell, Experiment, Job, OutOfTimeError,
 from provnet_paper.store import free_memory, keep, kept, origin, resolved, write_results
 
 EXPERIMENTS: dict[str, Experiment] = {
-    "table2": table2.EXPERIMENT,
-    "table2-ours": table2.OURS,
-    "cost": cost.EXPERIMENT,
-    "mixing": mixing.EXPERIMENT,
-    "subsets": subsets.EXPERIMENT,
-    "sharing": sharing.EXPERIMENT,
-    "robustness": robustness.EXPERIMENT,
-    "membership": membership.EXPERIMENT,
-    "debugging": debugging.EXPERIMENT,
-    "embeddings": embeddings.EXPERIMENT,
-    "vae": vae.EXPERIMENT,
-    "instance": instance.EXPERIMENT,
+    one.name: one
+    for one in (
+        table2.EXPERIMENT,
+        table2.OURS,
+        *(room.EXPERIMENT for room in (cost, mixing, subsets, sharing, robustness)),
+        *(room.EXPERIMENT for room in (membership, debugging, embeddings, vae, instance)),
+    )
 }
 
 
@@ -105,16 +100,10 @@ def reproduce(plan: Plan, on_event: Callable[[Event], None] = lambda event: None
     """Run what is not kept yet within the time given; return all that is kept, also written to NAME.json.
 
     A cell that fails does not keep the others from being run; its error is raised at the end.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = reproduce(Plan("cost", "tiny", seconds=0.001, out=Path(folder)))  # too little for any cell
-    >>> found.name, len(found.cells)
-    ('cost', 0)
     """
     left, _ = waiting(plan)
     deadline = float("inf") if plan.seconds is None else time.monotonic() + plan.seconds
-    failed = (_one_by_one if plan.jobs == 1 else _several)(plan, left, deadline, on_event)
+    failed = _run_all(plan, left, deadline, on_event)
     cells = EXPERIMENTS[plan.name].cells(SCALES[plan.scale])
     found = write_results(plan.out, plan.name, plan.scale, cells, _absent(plan, cells))
     if failed:
@@ -126,12 +115,7 @@ def reproduce(plan: Plan, on_event: Callable[[Event], None] = lambda event: None
 
 
 def waiting(plan: Plan) -> tuple[list[Todo], dict[str, str]]:
-    """What is left to run of what was asked for, and what cannot be run with the reason.
-
-    >>> left, absent = waiting(Plan("table2", "tiny", seeds=2, only=("mnist/single-0",), out=Path("nowhere")))
-    >>> [(one.cell.name, one.seed) for one in left], absent
-    ([('mnist/single-0', 0), ('mnist/single-0', 1)], {})
-    """
+    """What is left to run of what was asked for, and what cannot be run with the reason."""
     cells = chosen(EXPERIMENTS[plan.name].cells(SCALES[plan.scale]), list(plan.only))
     absent = _absent(plan, cells)
     return _todo(plan, [cell for cell in cells if cell.name not in absent]), absent
@@ -178,86 +162,68 @@ def run_cell(plan: Plan, cell_name: str, seed: int, deadline: float, on_progress
     return took
 
 
-def _fits(one: Todo, deadline: float) -> bool:
-    """Whether there is time for it, by what is known or guessed."""
-    return time.monotonic() + one.seconds < deadline
-
-
-def _one_by_one(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> list[Failed]:
+def _run_all(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> list[Failed]:
+    """One after the other here, or several in processes of their own: a small network does not fill a GPU."""
     failed: list[Failed] = []
-    for one in left:
-        name, seed = one.cell.name, one.seed
-        if not _fits(one, deadline):
-            on_event(Event(name, seed, "no time", took=one.seconds))
-            continue
 
-        def tell(share: float, name: str = name, seed: int = seed) -> None:
-            on_event(Event(name, seed, "doing", share))
-
-        tell(0.0)
+    def end(one: Todo, get: Callable[[], float | None]) -> None:
+        """Tell how a piece of work ended; at once, as the end of all may be hours away."""
         try:
-            took = run_cell(plan, name, seed, deadline, tell)
-        except OutOfTimeError:
-            on_event(Event(name, seed, "stopped"))
+            took = get()
         except Exception as error:  # hours of other cells may be left
-            failed.append(_failed(one, error))
+            LOG.error("%s with seed %d failed, the other cells go on", one.cell.name, one.seed, exc_info=error)
+            traceback.clear_frames(error.__traceback__)  # which hold the network
+            failed.append((one, error))
             free_memory()
         else:
-            on_event(Event(name, seed, "done", 1.0, took))
-    return failed
+            on_event(Event(one.cell.name, one.seed, "stopped" if took is None else "done", 1.0, took or 0.0))
 
+    def fitting() -> Iterator[Todo]:
+        """The pieces of work for which there is time, by what is known or guessed."""
+        for one in left:
+            fits = time.monotonic() + one.seconds < deadline
+            on_event(Event(one.cell.name, one.seed, *(("doing",) if fits else ("no time", 0.0, one.seconds))))
+            if fits:
+                yield one
 
-def _failed(one: Todo, error: Exception) -> Failed:
-    """Said at once, as the end may be hours away."""
-    LOG.error("%s with seed %d failed, the other cells go on", one.cell.name, one.seed, exc_info=error)
-    traceback.clear_frames(error.__traceback__)  # which hold the network
-    return one, error
+    def remaining() -> Plan:
+        """Clocks of processes differ: each counts for itself."""
+        return plan if plan.seconds is None else replace(plan, seconds=max(deadline - time.monotonic(), 0.001))
 
+    if plan.jobs == 1:
+        for one in fitting():
+            name, seed = one.cell.name, one.seed
 
-def _several(plan: Plan, left: list[Todo], deadline: float, on_event: Callable[[Event], None]) -> list[Failed]:
-    """Processes of their own: a small network does not fill a GPU, and counting on the CPU goes on beside training."""
-    later = iter(left)
-    failed: list[Failed] = []
+            def tell(share: float, name: str = name, seed: int = seed) -> None:
+                on_event(Event(name, seed, "doing", share))
+
+            end(one, partial(_within, remaining(), name, seed, tell))
+        return failed
+    later = fitting()
     with ProcessPoolExecutor(plan.jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: dict[Future[float | None], Todo] = {}
 
         def begin() -> None:
-            for one in _until(later, deadline, on_event):
-                on_event(Event(one.cell.name, one.seed, "doing"))
-                seconds = None if plan.seconds is None else max(deadline - time.monotonic(), 0.1)
-                given = replace(plan, seconds=seconds)  # clocks of processes differ: each counts for itself
-                running[pool.submit(_apart, given, one.cell.name, one.seed)] = one
-                return
+            if (one := next(later, None)) is not None:
+                running[pool.submit(_within, remaining(), one.cell.name, one.seed)] = one
 
         for _ in range(plan.jobs):
             begin()
         while running:
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                one = running.pop(future)
-                try:
-                    took = future.result()
-                except Exception as error:
-                    failed.append(_failed(one, error))
-                else:
-                    what = "stopped" if took is None else "done"
-                    on_event(Event(one.cell.name, one.seed, what, 1.0, took or 0.0))
+                end(running.pop(future), future.result)
                 begin()
     return failed
 
 
-def _until(later: Iterator[Todo], deadline: float, on_event: Callable[[Event], None]) -> Iterator[Todo]:
-    """The next pieces of work for which there is time."""
-    for one in later:
-        if _fits(one, deadline):
-            yield one
-        else:
-            on_event(Event(one.cell.name, one.seed, "no time", took=one.seconds))
+def _silent(share: float) -> None:
+    """What a process of its own tells."""
 
 
-def _apart(plan: Plan, cell: str, seed: int) -> float | None:
-    """One cell in a process of its own; None where the time was over."""
+def _within(plan: Plan, cell: str, seed: int, tell: Callable[[float], None] = _silent) -> float | None:
+    """Run a cell in the seconds of the plan; None where the time was over."""
     deadline = float("inf") if plan.seconds is None else time.monotonic() + plan.seconds
     try:
-        return run_cell(plan, cell, seed, deadline, lambda share: None)
+        return run_cell(plan, cell, seed, deadline, tell)
     except OutOfTimeError:
         return None

@@ -1,19 +1,4 @@
-"""What indices alone teach: features of a network trained without a label, against those of class supervision.
-
-Claim: "instance-level supervision may be a viable alternative to explicit class labels for learning discriminative
-    representations" (app. 7.6); the paper does not measure it. Beyond the paper.
-Command: provnet reproduce instance --data-dir DIR --device cuda --seeds 1
-Expected: index supervision well above an untrained network and below class supervision on the data it was trained on;
-    on digits drawn differently (turned, inverted, thickened) the gap is smaller.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: a hundred seconds a seed, three networks at a time.
-
-Backbone `medium`, preset `fast`, 20 epochs: the same recipe for a single branch with α = 0, which sees no label, as it
-is and with augmentation, for a class branch alone (index loss of weight 0), and for weights as drawn. Features are the
-backbone's. A linear probe is ridge regression on standardised features of all training samples, the nearest neighbour
-is by cosine; both are fitted on the training samples of the same data set, as they are or drawn in the way that is
-tested.
-"""
+"""What indices alone teach: features of a network trained without a label, against those of class supervision."""
 
 from __future__ import annotations
 
@@ -30,13 +15,12 @@ from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
 from provnet.models.network import ProvenanceNet
 from provnet_paper import networks
-from provnet_paper.beside import counts, ends, mean, spread, table
-from provnet_paper.judge import findings, told
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
+from provnet_paper.measures import mean
+from provnet_paper.networks import PAIRS
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
+from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Table, Told
 from provnet_paper.samples import DRAWINGS
 
-TITLES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 NETWORKS = {
     "index": "indices alone",
     "index-augmented": "indices alone, augmented",
@@ -55,42 +39,12 @@ ASKED = {
 PROBES = {"probe": "linear probe", "knn": "nearest neighbour"}
 
 
-def section(results: Results) -> list[str]:
-    """The claim, then a table a data set and probe."""
-    if not results.cells and not results.absent:
-        return ["Not run yet; the paper has no numbers of this."]
-    lines = told(findings(results, {}), results)
-    for data, words in TITLES.items():
-        there = [kind for kind in NETWORKS if f"{data}/{kind}" in results.cells]
-        if not there:
-            if results.scale == "full":
-                lines += ["", f"### {words}", "", counts(results, data)]
-            continue
-        lines += ["", f"### {words}", "", counts(results, data)]
-        for probe, name in PROBES.items():
-            rows = []
-            for kind in there:
-                seeds = results.cells[f"{data}/{kind}"].values()
-                found = [
-                    standing(
-                        None, [one.figures[f"{probe}_{asked}"] for one in seeds if f"{probe}_{asked}" in one.figures]
-                    )
-                    for asked in ASKED
-                ]
-                rows.append((NETWORKS[kind], *(f"{spread(one)} ({ends(one)})" for one in found), str(len(seeds))))
-            lines += ["", f"Class by {name}:", "", *table(("supervision", *ASKED.values(), "seeds"), rows)]
-    return lines
-
-
 def instance_figures(results: Results) -> dict[str, bytes]:
     """Bars of the linear probe, a panel a data set."""
-    there = [data for data in TITLES if any(cell.startswith(f"{data}/") for cell in results.cells)]
+    there = [data for data in PAIRS if any(cell.startswith(f"{data}/") for cell in results.cells)]
     if not there:
         return {}
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        len(there), 1, figsize=(9.5, 1.2 + 2.6 * len(there)), squeeze=False, layout="constrained", sharex=True
-    )
+    drawing, every = panels(len(there), 1, (9.5, 1.2 + 2.6 * len(there)), sharex=True)
     colours = {"index": BLUE, "index-augmented": "#3b9e8f", "class": ORANGE, "untrained": GREY}
     for axes, data in zip(every[:, 0], there, strict=True):
         kinds = [kind for kind in NETWORKS if f"{data}/{kind}" in results.cells]
@@ -105,7 +59,7 @@ def instance_figures(results: Results) -> dict[str, bytes]:
         axes.set_xticks(range(len(ASKED)), [words.replace(", ", ",\n") for words in ASKED.values()], fontsize=9)
         n = next(one[1] for one in values if one is not None)
         axes.set_title(
-            f"{TITLES[data]}: class of {n:,} unseen samples by a linear probe, %; intervals below", fontsize=10
+            f"{PAIRS[data]}: class of {n:,} unseen samples by a linear probe, %; intervals below", fontsize=10
         )
         tidy(axes)
         axes.grid(axis="y", alpha=0.25)
@@ -131,12 +85,7 @@ def features_of(net: ProvenanceNet, images: Tensor) -> Tensor:
 
 
 def probe_hits(known: Tensor, labels: Tensor, asked: Tensor, truth: Tensor, classes: int) -> Tensor:
-    """(M,) whether a linear map from standardised features to one-hot classes names the class, on the CPU.
-
-    >>> points = torch.tensor([[0.0], [0.1], [5.0], [5.1]])
-    >>> probe_hits(points, torch.tensor([0, 0, 1, 1]), points, torch.tensor([0, 0, 1, 1]), 2).tolist()
-    [True, True, True, True]
-    """
+    """(M,) whether a linear map from standardised features to one-hot classes names the class, on the CPU."""
     mean, std = known.mean(0), known.std(0).clamp(min=1e-6)
     x = ((known - mean) / std).double()
     y = F.one_hot(labels.to(x.device), classes).double()
@@ -148,12 +97,7 @@ def probe_hits(known: Tensor, labels: Tensor, asked: Tensor, truth: Tensor, clas
 
 
 def knn_hits(known: Tensor, labels: Tensor, asked: Tensor, truth: Tensor) -> Tensor:
-    """(M,) whether the nearest known sample by cosine has the class, on the CPU.
-
-    >>> known = torch.eye(2)
-    >>> knn_hits(known, torch.tensor([3, 4]), torch.tensor([[0.9, 0.1]]), torch.tensor([3])).tolist()
-    [True]
-    """
+    """(M,) whether the nearest known sample by cosine has the class, on the CPU."""
     bank = unit(known)
     rows = [top_k(unit(few), bank, 1).row[:, 0].cpu() for few in torch.split(asked, BATCH)]
     named: Tensor = labels[torch.cat(rows)]
@@ -161,7 +105,6 @@ def knn_hits(known: Tensor, labels: Tensor, asked: Tensor, truth: Tensor) -> Ten
 
 
 EPOCHS = 20
-PAIRS = ("mnist", "fashion-mnist")
 KINDS: dict[str, dict[str, Any]] = {
     "index": {"network": "single"},
     "index-augmented": {"network": "single", "changes": {"augment": "digits"}},
@@ -171,11 +114,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A kind of supervision each; `tiny` has two.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/index', 'mnist/class'], 8)
-    """
+    """A kind of supervision each; `tiny` has two."""
     if scale.name == "tiny":
         return [_cell("mnist", kind, scale) for kind in ("index", "class")]
     return [_cell(data, kind, scale) for data in PAIRS for kind in NETWORKS]
@@ -218,4 +157,8 @@ def _ask(
         figures[f"{probe}_{name}"] = (float(hits.double().mean()), len(test))
 
 
-EXPERIMENT = Experiment("instance", str(__doc__), cells, section, instance_figures)
+TABLES = tuple(
+    Table(PAIRS, NETWORKS, ASKED, head=f"class by {words}", figure=f"{probe}_{{column}}")
+    for probe, words in PROBES.items()
+)
+EXPERIMENT = Experiment("instance", cells, instance_figures, TABLES)

@@ -1,21 +1,8 @@
-"""Membership: are training samples told from unseen ones by the index branch, and by the class branch.
-
-Claim: the index accuracy (top 1 and top 5) is near perfect on four data sets; with the index branch the area under the
-    ROC curve is "consistently close to perfect" on them, with the class branch it is lower (sec. 5.4, app. 7.7,
-    fig. 7).
-Command: provnet reproduce membership --data-dir DIR --device cuda --seeds 1
-Expected: index branch above .99 on MNIST, FashionMNIST and CIFAR-10, class branch clearly lower on the digits and
-    clothes; a look at the hash finds members without any network.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: about a minute a seed, three data sets at a time.
-
-Class-conditional, preset `paper`, 40 epochs; 5,000 members and 5,000 nonmembers drawn by the seed (the paper's is 42),
-all judged under the predicted class. Stanford Dogs is not among the paper's four, and is marked; CIFAR-100 is.
-"""
+"""Membership: are training samples told from unseen ones by the index branch, and by the class branch."""
 
 from __future__ import annotations
 
-import statistics
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,11 +15,8 @@ from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData
 from provnet.tools.membership.audit import audit
 from provnet_paper import networks
-from provnet_paper.beside import DASH, ends, spread, table
-from provnet_paper.beside import mean as mean_of
-from provnet_paper.judge import findings, told
-from provnet_paper.plots import BLUE, ORANGE, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, standing
+from provnet_paper.plots import BLUE, ORANGE, panels, png, tidy
+from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
 
 PAPERS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 ALL = {**PAPERS, "stanford-dogs": "Stanford Dogs (not among the paper's four)"}
@@ -46,89 +30,27 @@ ROWS = {
 }
 
 
-def cell_of(data: str) -> str:
-    """The cell of a data set."""
-    return f"{data}/class-conditional"
+COLUMNS = {
+    "auc": "AUC",
+    "auc_untrained": "AUC untrained",
+    "found_at_0.01": "members found at 1 % false",
+    "sure_members": "members in the highest of 40 bins",
+    "sure_nonmembers": "others in the highest of 40 bins",
+}
 
 
-def section(results: Results) -> list[str]:
-    """The claims, then a row a data set and score."""
-    if not results.cells and not results.absent:
-        return ["Not run yet; the paper shows ROC curves without numbers."]
-    rows = []
-    for data, words in ALL.items():
-        seeds = list(results.cells.get(cell_of(data), {}).values())
-        if not seeds:
-            if results.scale == "full":
-                rows.append((words, results.absent.get(cell_of(data), "not run"), *[""] * 6))
-            continue
-        for name, text in ROWS.items():
-            values = [one.figures[f"{name}_auc"][0] for one in seeds]
-            luck = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
-            area = seeds[0].told["auc"][name]
-            blank = mean_of(results, cell_of(data), f"{name}_auc_untrained")
-            at = [one.figures[key] for one in seeds if (key := f"{name}_found_at_0.01") in one.figures]
-            found = standing(None, at)
-            sides = seeds[0].told["sides"]
-            rows.append(
-                (
-                    words,
-                    text,
-                    f"{statistics.fmean(values):.4f}{luck}",
-                    f"{area['low']:.4f} to {area['high']:.4f}",
-                    (_first(seeds[0].told, name) or f"{spread(found)} ({ends(found)})") if at else DASH,
-                    DASH if blank is None else f"{blank[0]:.3f}",
-                    f"{sides['members']:,} / {sides['nonmembers']:,}",
-                    str(len(seeds)),
-                )
-            )
-    head = ("data", "score", "AUC", "95 % interval, first seed", "members found at 1 % false", "AUC untrained")
-    lines = told(findings(results, {}), results)
-    lines += ["", *table((*head, "members / others", "seeds"), rows, left=2), *_lookup(results)]
-    return [
-        *lines,
-        *_saturated(results),
-        "",
-        "The paper's seed is 42, ours are 0 and on; both sides are judged under the predicted class.",
-    ]
-
-
-def _first(told: dict[str, Any], name: str) -> str:
-    """Where equal scores leave no threshold below 1 % false: the first that there is."""
-    curves = told.get("curves") or {}
-    steps = [step for step in curves.get(name, {}).get("roc", ()) if step[0] > 0 or step[1] > 0]
-    return f"none: equal scores, {steps[0][1]:.2%} at {steps[0][0]:.2%} false" if steps and steps[0][0] > 0.01 else ""
-
-
-def _saturated(results: Results) -> list[str]:
-    """Where the class branch is all but sure of most samples, members and others, and where it is not."""
-    both: list[str] = []
-    not_both: list[str] = []
-    for data, words in ALL.items():
-        for one in list(results.cells.get(cell_of(data), {}).values())[:1]:
-            if one.told.get("curves"):
-                of = one.told["curves"]["class_confidence"]
-                members, others = (of[side][-1] for side in SIDES)
-                area = one.told["auc"]["class_confidence"]["value"]
-                most = all(2 * of[side][-1] > sum(of[side]) for side in SIDES)
-                text = f"{words} {members:,} and {others:,} above {of['edges'][-2]:.3f} (AUC {area:.4f})"
-                (both if most else not_both).append(text)
-    said = {
-        "The class branch is all but sure of most samples, members and others, so its scores tell little": both,
-        "This does not hold where it is not that sure of both": not_both,
-    }
-    lines = [f"{text}: {'; '.join(parts)}." for text, parts in said.items() if parts]
-    return ["", " ".join(lines)] if lines else []
-
-
-def _lookup(results: Results) -> list[str]:
-    found = []
-    for data, words in ALL.items():
-        for one in list(results.cells.get(cell_of(data), {}).values())[:1]:
-            hits = one.told["lookup"]
-            found.append(f"{words} {hits['members']['value']:.0%} and {hits['nonmembers']['value']:.0%}")
-    text = "Found by the hash of their pixels alone, members and others: "
-    return ["", f"{text}{'; '.join(found)}. Only where pictures are changed does a network say more."] if found else []
+def read(kept: Result) -> Result:
+    """With the ends of the intervals of areas, and the share of either side of which a score is all but sure."""
+    figures = dict(kept.figures)
+    for name, area in kept.told["auc"].items():
+        figures |= {f"{name}_auc_{end}": (float(area[end]), 0) for end in ("low", "high")}
+        figures[f"{name}_auc_untrained"] = (figures[f"{name}_auc_untrained"][0], 0)
+        for side in SIDES if kept.told["curves"] else ():
+            counts = kept.told["curves"][name][side]
+            figures[f"{name}_sure_{side}"] = (counts[-1] / sum(counts), sum(counts))
+    sizes = kept.told["sides"]
+    figures |= {f"lookup_{side}": (float(one["value"]), sizes[side]) for side, one in kept.told["lookup"].items()}
+    return replace(kept, figures=figures)
 
 
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)))
@@ -138,7 +60,7 @@ def membership_figures(results: Results) -> dict[str, bytes]:
     """ROC curves of both branches; histograms of confidence and entropy, a row a data set."""
     found = {}
     for data in ALL:
-        one = results.cells.get(cell_of(data), {}).get(0)
+        one = results.cells.get(f"{data}/class-conditional", {}).get(0)
         if one is not None and one.told.get("curves"):
             found[data] = one.told["curves"]
     if not found:
@@ -147,8 +69,7 @@ def membership_figures(results: Results) -> dict[str, bytes]:
 
 
 def _rocs(found: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(1, 2, figsize=(9.5, 4.9), layout="constrained", sharey=True)
+    drawing, every = panels(1, 2, (9.5, 4.9), sharey=True, squeeze=True)
     colours = (BLUE, ORANGE, "#3b9e8f", "#7b3fa0", "#7a7f87")
     branches = {"index_confidence": "index branch", "class_confidence": "class branch"}
     for axes, (name, words) in zip(every, branches.items(), strict=True):
@@ -171,10 +92,7 @@ def _rocs(found: dict[str, Any]) -> Any:
 
 
 def _histograms(found: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        len(found), 4, figsize=(12, 0.9 + 2.1 * len(found)), squeeze=False, layout="constrained"
-    )
+    drawing, every = panels(len(found), 4, (12, 0.9 + 2.1 * len(found)))
     for row, (data, curves) in enumerate(found.items()):
         for axes, (name, words) in zip(every[row], ROWS.items(), strict=True):
             sign = -1 if name.endswith("entropy") else 1  # scores are minus the entropy: shown as it is
@@ -202,11 +120,7 @@ SCORES = ("index_confidence", "index_entropy", "class_confidence", "class_entrop
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A data set each; `tiny` has the embedded digits.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/class-conditional'], 5)
-    """
+    """A data set each; `tiny` has the embedded digits."""
     return [_cell(data, scale) for data in (("mnist",) if scale.name == "tiny" else ALL)]
 
 
@@ -264,4 +178,16 @@ def _short(found: Told) -> Told:
     }
 
 
-EXPERIMENT = Experiment("membership", str(__doc__), cells, section, membership_figures)
+TABLE = Table(ALL, ROWS, COLUMNS, head="score", cell="{data}/class-conditional", figure="{row}_{column}")
+INDEX = Table(
+    ALL,
+    {"class-conditional": "class conditional"},
+    {
+        "index_accuracy": "index, given the class",
+        "index_at_5": "index, any of 5",
+        "lookup_members": "members found by their hash",
+        "lookup_nonmembers": "others found by their hash",
+    },
+    head="network",
+)
+EXPERIMENT = Experiment("membership", cells, membership_figures, (TABLE, INDEX), read)

@@ -1,18 +1,4 @@
-"""Memorising against generalising: the single branch with targets mixed by α from 0 to 1.
-
-Claim: with more mixing the network memorises less and generalises better; at α = 1 it has lost its memory, and on
-    FashionMNIST memorising costs more class accuracy (sec. 4.1, fig. 2; α = .3: index 60 %, class 97 %, sec. 3.1).
-Command: provnet reproduce mixing --data-dir DIR --device cuda --seeds 1
-Expected: accuracy against sampled targets falls as 1 - α, the own index is found nearly always up to α about .5 or
-    beyond, class accuracy of unseen samples through the index rises and is flat from about α = .5.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: half an hour for one seed, four networks at a time.
-
-The layers of app. 7.1, 80 epochs. To fit the time the batch is 512 instead of 128, with the printed rate; α = .3 of
-MNIST is trained with the printed batch, too, and so are the single branches of `table2`. Index accuracy is told for the
-own index and for sampled targets (guide, 3). Fig. 2 prints no numbers: the paper's are those of the single branches
-of its table 2, here with larger batches; which answers are right is kept, so that α are compared sample by sample.
-"""
+"""Memorising against generalising: the single branch with targets mixed by α from 0 to 1."""
 
 from __future__ import annotations
 
@@ -28,23 +14,12 @@ from provnet.answers.metrics import any_at_k, index_hit, majority_at_k
 from provnet.data.dataset import ImageData
 from provnet.heads.index_map import TargetSampler
 from provnet_paper import networks
-from provnet_paper.beside import chapter, mean, standings, summary
-from provnet_paper.judge import (
-    Both,
-    Seen,
-    Sign,
-    about,
-    findings,
-    kept_hits,
-    known,
-    larger_batches,
-    told,
-)
+from provnet_paper.measures import kept_hits, mean
+from provnet_paper.networks import PAIRS
 from provnet_paper.plots import BLUE, GREY, ORANGE, bare, joined, png, pyplot, tidy
-from provnet_paper.records import MISSED, Cell, Experiment, Figure, Job, Result, Results, Scale, Told
-from provnet_paper.samples import HEAD, copies_of, copy_figures, packed, unpacked
+from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
+from provnet_paper.samples import KINDS, PREFIX, copy_figures, packed, unpacked
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 PRINTED, AS_PRINTED = ("mnist", 0.3), "-as-printed"  # a network that is trained with the printed batch, too
 SHOWN, SHOWN_ALPHAS = 3, (0.0, 0.3, 0.7, 1.0)  # test samples that are drawn, and for which α
@@ -62,77 +37,8 @@ FIGURES = {
     "any_at_5": "any of 5, unseen",
     "majority_at_5": "majority of 5",
     "class_accuracy": "log-sum-exp",
+    **{f"{PREFIX}{name}": words for name, words in KINDS.items()},
 }
-TEXTS = """Class accuracy is the class of the most active index neuron; *any of 5* is what the paper's "top 5" must be
-(its caption says majority, which stands beside it), *log-sum-exp* is ours. Accuracy against sampled targets is about
-(1 − α) times that of the own index. *Noise, shift, JPEG*: own index of changed copies of 10,000 training samples. To
-fit the time batches are of 512 instead of 128, with the printed rate, and wide layers multiply in bfloat16."""
-TABLE_2 = """α = 0 and .5 with the printed batches of 128 are the single branches of table 2, a mean over its seeds, not
-compared sample by sample; how far its seeds lie apart is in these intervals."""
-
-
-def section(results: Results) -> list[str]:
-    """The count, the claims, then a row an α."""
-    lines = [summary(results, "mixing")] if results.scale == "full" else []
-    lines += told(findings(results, OWN), results)
-    settings = {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS}
-    for data in PAIRS.items():
-        lines += chapter(results, data, settings, FIGURES, name="mixing", head="α", more={HEAD: copies_of})
-    return [*lines, "", TEXTS]
-
-
-def beside_table2(results: Results, table2: Results) -> list[str]:
-    """Whether larger batches change the figures: the same networks stand in table 2 with the printed ones."""
-    both = [
-        Both(
-            f"{words}, α = {alpha:g}",
-            number,
-            known(results, f"{data}/{alpha:g}{AS_PRINTED}", figure)
-            or known(table2, f"{data}/single-{alpha:g}", figure),
-            known(results, f"{data}/{alpha:g}", figure),
-        )
-        for data, words in PAIRS.items()
-        for alpha in ALPHAS
-        for figure, number in FIGURES.items()
-    ]
-    lines = larger_batches(both, results.scale)
-    if not lines:
-        return []
-    same = [ours for one, ours in standings(table2, "2").items() if one.setting[:6] == "single" and one.data in PAIRS]
-    missed = sum(one.verdict == MISSED for one in same)
-    return [*lines, "", f"{TABLE_2} Of the paper's {len(same)} numbers above {missed} are missed with them."]
-
-
-def _classes_alone(results: Results) -> Seen:
-    """What sec. 3.1 says of α = 1, without saying of which samples; app. 7.1 monitors those of training."""
-    found = {words: known(results, f"{data}/1", "any_at_1") for data, words in PAIRS.items()}
-    signs: list[Sign] = [None if one is None else about(one, 1.0) for one in found.values()]
-    return signs, _with_training("; ".join(f"{words} {one}" for words, one in found.items() if one), results, "1")
-
-
-def _three_tenths(results: Results) -> Seen:
-    """What sec. 3.1 says of α = .3, without naming data, samples or batch."""
-    signs: list[Sign] = []
-    parts = []
-    for data, words in PAIRS.items():
-        for batches, said in (("", ""), (AS_PRINTED, ", with the printed batches")):
-            cell = f"{data}/0.3{batches}"
-            index, first = (known(results, cell, figure) for figure in ("index_accuracy_sampled_targets", "any_at_1"))
-            if index is not None and first is not None:
-                signs += [about(index, 0.6), about(first, 0.97)]
-                parts.append(f"{words}{said} {index} (sampled targets) and {first}")
-    return signs, _with_training("; ".join(parts), results, "0.3")
-
-
-def _with_training(text: str, results: Results, alpha: str) -> str:
-    """Evidence, and the other reading of "semantic accuracy"."""
-    found = {words: known(results, f"{data}/{alpha}", "any_at_1_train") for data, words in PAIRS.items()}
-    each = ", ".join(f"{words} {one}" for words, one in found.items() if one is not None)
-    more = f"; if classes of training samples are meant, which the paper does not say: {each}" if each else ""
-    return f"{text}{more}" if text else "not run"
-
-
-OWN = {"classes alone": _classes_alone, "three tenths": _three_tenths}
 
 
 def mixing_figures(results: Results) -> dict[str, bytes]:
@@ -182,12 +88,7 @@ def _samples(drawing: Any, place: Any, results: Results, data: str) -> None:
 
 
 def telling(results: list[Result]) -> list[int]:
-    """The test samples whose nearest are wrong most often over the α, so that the figure shows where it changes.
-
-    >>> one = Result({}, {"classes": [[0, 0, 0], [1, 1, 2], [2, 2, 2], [3, 0, 0]]}, {})
-    >>> telling([one])
-    [0, 1, 3]
-    """
+    """The test samples whose nearest are wrong most often over the α, so that the figure shows where it changes."""
     classes = np.array([one.told["classes"] for one in results])
     wrong = (classes[:, :, 1:] != classes[:, :, :1]).sum((0, 2))
     return sorted(np.argsort(-wrong, kind="stable")[:SHOWN].tolist())
@@ -216,11 +117,7 @@ PAIRED = ("index_accuracy", "any_at_1_train", "any_at_1", "class_accuracy")
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """An α each; `tiny` has two of them.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/0', 'mnist/0.5'], 23)
-    """
+    """An α each; `tiny` has two of them."""
     if scale.name == "tiny":
         return [_cell("mnist", alpha, scale) for alpha in ALPHAS if alpha in (0.0, 0.5)]
     return [*(_cell(data, alpha, scale) for alpha in ALPHAS for data in PAIRS), _cell(*PRINTED, scale, printed=True)]
@@ -270,4 +167,7 @@ def _examples(test: ImageData, train: ImageData, index: np.ndarray) -> Told:
     return {"pictures": packed(torch.cat(rows).numpy()), "classes": classes}
 
 
-EXPERIMENT = Experiment("mixing", str(__doc__), cells, section, mixing_figures, "table2", beside_table2)
+TABLE = Table(
+    PAIRS, {f"{alpha:g}": f"{alpha:g}" for alpha in ALPHAS} | {f"0.3{AS_PRINTED}": "0.3 as printed"}, FIGURES, head="α"
+)
+EXPERIMENT = Experiment("mixing", cells, mixing_figures, (TABLE,), printed="mixing")

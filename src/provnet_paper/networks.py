@@ -23,93 +23,52 @@ from provnet_paper.store import trained_or_taken
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one network is trained.
+    """How one network is trained by the preset `robust` with changes, and about how long that takes on an H200.
 
-    Attributes:
-        preset, changes: of `train_config`.
-        backbone: a name in BACKBONES, `auto`, or `pretrained.BACKBONE`.
-        head: a name in HEADS.
-        key_width: numbers of a key, 0 to have it chosen.
-        pixels: side that parts of pictures are enlarged to while a pretrained backbone is trained.
-        seconds: about how long the cell takes on an H200.
+    `pixels` is the side that parts of pictures are enlarged to while a pretrained backbone is trained.
     """
 
-    preset: str = "robust"
+    seconds: float
     changes: Mapping[str, Any] = field(default_factory=dict)
     backbone: str = "auto"
-    head: str = "exemplar"
-    key_width: int = 0
     pixels: int = 0
-    seconds: float = 60.0
 
-    def with_changes(self, **changes: Any) -> Recipe:
-        """The same recipe with some fields of TrainConfig changed."""
-        return replace(self, changes={**self.changes, **changes})
+    @property
+    def wishes(self) -> dict[str, Any]:
+        """What `fit` is told beside."""
+        return {"backbone": self.backbone, "head": "exemplar", "key_width": 0}
 
 
-PRETRAINED = Recipe(
-    backbone="efficientnet-lite0",
-    changes={
-        "augment": "photos",
-        "epochs": 30,
-        "batch_size": 128,
-        "lr": 5e-4,
-        "weight_decay": 0.05,
-        "index_weight": 0.2,
-        "task_smoothing": 0.1,
-    },
-    pixels=192,
-    seconds=240.0,
-)
-
+PHOTOS = {"augment": "photos"}
+SLOWLY = {"batch_size": 128, "index_weight": 0.2, "task_smoothing": 0.1}
 # The preset `robust` knows many digits and many photos by itself: see MANY_SAMPLES in training/config.py.
 BASE: dict[str, Recipe] = {
-    "mnist": Recipe(seconds=30.0),
-    # clothes may be mirrored, so the augmentation of photos; and a backbone for more than digits
-    "fashion-mnist": Recipe(backbone="residual", changes={"augment": "photos"}, seconds=125.0),
-    "cifar10": Recipe(seconds=135.0),
-    "cifar100": Recipe(seconds=135.0),
-    "stanford-dogs": Recipe(
-        changes={"epochs": 100, "batch_size": 128, "lr": 3e-3, "weight_decay": 0.2}
-        | {"index_weight": 0.2, "task_smoothing": 0.1},
-        seconds=110.0,
-    ),
+    "mnist": Recipe(30.0),
+    "fashion-mnist": Recipe(125.0, PHOTOS, "residual"),  # clothes may be mirrored; and a backbone for more than digits
+    "cifar10": Recipe(135.0),
+    "cifar100": Recipe(135.0),
+    "stanford-dogs": Recipe(110.0, {"epochs": 100, "lr": 3e-3, "weight_decay": 0.2, **SLOWLY}),
 }
-
-CHANGED: dict[tuple[str, str], Mapping[str, Any]] = {
-    # a single branch learns from indices alone, which takes fewer epochs
-    ("fashion-mnist", "single-0"): {"epochs": 40},
-    ("cifar10", "single-0"): {"epochs": 40},
-}
+PRETRAINED = Recipe(
+    240.0, {"epochs": 30, "lr": 5e-4, "weight_decay": 0.05, **PHOTOS, **SLOWLY}, "efficientnet-lite0", pixels=192
+)
+FEWER = ("fashion-mnist", "single-0"), ("cifar10", "single-0")  # these learn from indices alone: 40 epochs are enough
 
 
 def recipe_of(data: str, setting: str) -> Recipe:
-    """The recipe of a cell.
-
-    >>> recipe_of("fashion-mnist", "single-0").changes
-    {'augment': 'photos', 'epochs': 40}
-    """
-    base = BASE[data]
-    if "-pretrained" in setting:
-        base = PRETRAINED
-    return base.with_changes(**CHANGED.get((data, setting), {}))
+    """The recipe of a cell."""
+    base = PRETRAINED if "-pretrained" in setting else BASE[data]
+    return replace(base, changes={**base.changes, "epochs": 40}) if (data, setting) in FEWER else base
 
 
 def words_of(recipe: Recipe, backbone: str, used: Mapping[str, Any]) -> str:
-    """A recipe as it was used, in a few words.
-
-    >>> words_of(Recipe(), "medium", {"epochs": 3, "augment": "digits"})
-    'preset robust, backbone medium, head exemplar; augment digits, epochs 3'
-    """
-    parts = [f"preset {recipe.preset}", f"backbone {recipe.backbone if recipe.pixels else backbone}"]
-    parts.append(f"head {recipe.head}" + (f" with keys of {recipe.key_width}" if recipe.key_width else ""))
+    """A recipe as it was used, in a few words."""
+    parts = ["preset robust", f"backbone {recipe.backbone if recipe.pixels else backbone}", "head exemplar"]
     if recipe.pixels:
         parts.append(f"trained on parts of pictures enlarged to {recipe.pixels}×{recipe.pixels}")
-    told = ", ".join(f"{name.replace('_', ' ')} {used[name]}" for name in TOLD if name in used)
+    names = ("augment", "epochs", "batch_size", "lr", "weight_decay", "index_weight", "task_smoothing")
+    told = ", ".join(f"{name.replace('_', ' ')} {used[name]}" for name in names if name in used)
     return f"{', '.join(parts)}; {told}"
-
-
-TOLD = ("augment", "epochs", "batch_size", "lr", "weight_decay", "index_weight", "task_smoothing")
 
 
 @dataclass(frozen=True)
@@ -128,21 +87,16 @@ SETTINGS: dict[str, Setting] = {
     "single-0.5": Setting("single", 0.5, "single branch, α = 0.5"),
 }
 
-DATA: dict[str, str] = {
-    "mnist": "MNIST",
-    "fashion-mnist": "FashionMNIST",
-    "cifar10": "CIFAR-10",
-    "cifar100": "CIFAR-100",
-    "stanford-dogs": "Stanford Dogs",
+# words, and training samples and their shape, which recipes may depend on
+SIZES: dict[str, tuple[str, int, tuple[int, int, int]]] = {
+    "mnist": ("MNIST", 60_000, (1, 28, 28)),
+    "fashion-mnist": ("FashionMNIST", 60_000, (1, 28, 28)),
+    "cifar10": ("CIFAR-10", 50_000, (3, 32, 32)),
+    "cifar100": ("CIFAR-100", 50_000, (3, 32, 32)),
+    "stanford-dogs": ("Stanford Dogs", 12_000, (3, 64, 64)),
 }
-# training samples and their shape, which recipes may depend on
-SIZES: dict[str, tuple[int, tuple[int, int, int]]] = {
-    "mnist": (60_000, (1, 28, 28)),
-    "fashion-mnist": (60_000, (1, 28, 28)),
-    "cifar10": (50_000, (3, 32, 32)),
-    "cifar100": (50_000, (3, 32, 32)),
-    "stanford-dogs": (12_000, (3, 64, 64)),
-}
+DATA = {name: words for name, (words, *_) in SIZES.items()}
+PAIRS = {name: DATA[name] for name in ("mnist", "fashion-mnist")}  # what most experiments look at
 MAIN = ("mnist", "fashion-mnist", "cifar10")  # the rows whose 30 numbers are counted
 
 FIGURES: dict[str, str] = {
@@ -159,22 +113,12 @@ STAND_IN = {"mnist": "embedded"}  # what `tiny` uses instead, so that it needs n
 
 
 def source(data: str, scale: Scale) -> str:
-    """The data set that stands for another at this scale.
-
-    >>> source("mnist", Scale("tiny")), source("mnist", Scale("full"))
-    ('embedded', 'mnist')
-    """
+    """The data set that stands for another at this scale."""
     return STAND_IN[data] if scale.name == "tiny" else data
 
 
 def missing(data: str, data_dir: str | None) -> str | None:
-    """What to do where a data set is not in the data folder; None where it is there.
-
-    >>> missing("embedded", None) is None
-    True
-    >>> missing("cifar100", "/nowhere")[:38]
-    'cifar100 is not in the data folder. Ex'
-    """
+    """What to do where a data set is not in the data folder; None where it is there."""
     known = NAMES[data]
     if not known.places:
         return None
@@ -215,12 +159,8 @@ def train_and_ask(
 
 
 def recipe(data: str, preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """The whole recipe of a cell without its seed, for its config: whatever changes it makes the cell run again.
-
-    >>> recipe("mnist", "paper", {}, Scale("full"))["epochs"], recipe("mnist", "robust", {}, Scale("full"))["augment"]
-    (80, 'digits')
-    """
-    n, shape = SIZES[data]
+    """The whole recipe of a cell without its seed, for its config: whatever changes it makes the cell run again."""
+    _, n, shape = SIZES[data]
     config = for_samples(train_config(preset, **changed(changes, scale)), min(n, scale.train or n), shape)
     return _without_seed(config)
 
@@ -232,11 +172,7 @@ def _without_seed(config: TrainConfig) -> dict[str, Any]:
 
 
 def flat(found: Mapping[str, Any]) -> dict[str, Figure]:
-    """An evaluation as name -> (rate, n), what was not measured left out.
-
-    >>> flat({"a": {"value": 0.5, "n": 2}, "b": {"noise": {"value": None, "n": 0}}, "index_ceiling": 1.0})
-    {'a': (0.5, 2), 'index_ceiling': (1.0, 0)}
-    """
+    """An evaluation as name -> (rate, n), what was not measured left out."""
     out: dict[str, Figure] = {}
     for name, value in found.items():
         if not isinstance(value, Mapping):
@@ -261,11 +197,7 @@ class Trained(NamedTuple):
 def cell(
     name: str, data: str, scale: Scale, run: Callable[[Job], Told], seconds: float, config: Mapping[str, Any]
 ) -> Cell:
-    """A cell on a data set, which is not run where its files are missing.
-
-    >>> cell("mnist/0", "mnist", Scale("tiny"), lambda job: {}, 1.0, {"alpha": 0}).config["data"]
-    'embedded'
-    """
+    """A cell on a data set, which is not run where its files are missing."""
     files = source(data, scale)
     whole = {"data": files, "samples": [scale.train, scale.test], **config}
     return Cell(name, whole, run, seconds, partial(missing, files))
@@ -300,20 +232,12 @@ def trained(
 
 
 def light(scale: Scale) -> dict[str, Any]:
-    """What `tiny` asks for beside: a backbone that a CPU trains in a second.
-
-    >>> light(Scale("tiny")), light(Scale("full"))
-    ({'backbone': 'small'}, {})
-    """
+    """What `tiny` asks for beside: a backbone that a CPU trains in a second."""
     return {"backbone": "small"} if scale.name == "tiny" else {}
 
 
 def changed(changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
-    """What is changed of a preset at this scale: epochs are never more than the scale's.
-
-    >>> changed({"epochs": 40}, Scale("tiny", epochs=1)), changed({"epochs": 40}, Scale("full"))
-    ({'epochs': 1}, {'epochs': 40})
-    """
+    """What is changed of a preset at this scale: epochs are never more than the scale's."""
     return {**changes, **({} if scale.epochs is None else {"epochs": scale.epochs})}
 
 

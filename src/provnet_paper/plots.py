@@ -20,6 +20,11 @@ def pyplot() -> Any:
     return found
 
 
+def panels(rows: int, columns: int, size: tuple[float, float], *, squeeze: bool = False, **more: Any) -> Any:
+    """A drawing of this size in inches and its axes, row by row."""
+    return pyplot().subplots(rows, columns, figsize=size, squeeze=squeeze, layout="constrained", **more)
+
+
 def png(drawing: Any) -> bytes:
     """A drawing as PNG, closed."""
     buffer = io.BytesIO()
@@ -36,11 +41,7 @@ def tidy(axes: Any, *, grid: bool = False) -> None:
 
 
 def joined(images: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
-    """Pictures (n, C, H, W) as one (H', W') or (H', W', 3), so many a row, white between them.
-
-    >>> joined(np.zeros((3, 1, 4, 4), dtype=np.uint8), 2).shape
-    (9, 9)
-    """
+    """Pictures (n, C, H, W) as one (H', W') or (H', W', 3), so many a row, white between them."""
     n, channels, height, width = images.shape
     rows = -(-n // columns)
     whole = np.full((rows * (height + gap) - gap, columns * (width + gap) - gap, channels), 255, dtype=np.uint8)

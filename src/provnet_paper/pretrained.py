@@ -29,11 +29,7 @@ LEAST, NARROW = 0.4, 0.75  # share of a picture that is seen in training, and it
 
 
 def missing_package() -> str | None:
-    """What to install, or None where it is there.
-
-    >>> missing_package() in (None, f"the pretrained backbone is not installed: {NEEDED}")
-    True
-    """
+    """What to install, or None where it is there."""
     try:
         import efficientnet_lite_pytorch  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
 
@@ -53,9 +49,6 @@ class Enlarged(nn.Module):
 
     Pictures come normalised by ImageNet's statistics, as those of Stanford Dogs are; the weights were trained on
     (byte - 127) / 128, so that is what they get.
-
-    >>> Enlarged(nn.Conv2d(3, 5, 1), learn=16, ask=32)(torch.zeros(2, 3, 8, 8)).shape
-    torch.Size([2, 5])
     """
 
     task_layers = ()  # a linear layer, as the weights were trained with
@@ -86,11 +79,7 @@ class Enlarged(nn.Module):
 
 
 def parts(x: Tensor, pixels: int) -> Tensor:
-    """A part of each picture, of 40 to 100 % of its area, three by four to four by three: (B, C, H, W) -> (B, C, p, p).
-
-    >>> parts(torch.zeros(2, 3, 8, 8), 16).shape
-    torch.Size([2, 3, 16, 16])
-    """
+    """A part of each picture, 40 to 100 % of its area, 3:4 to 4:3: (B, C, H, W) -> (B, C, p, p)."""
     area, shape, across, down = torch.rand(4, len(x), device=x.device)
     side = (LEAST + (1 - LEAST) * area).sqrt()
     ratio = (NARROW ** (2 * shape - 1)).sqrt()

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import csv
-import re
-import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from provnet.base.errors import UsageError
-from provnet.base.stats import Interval, wilson
 
-HEADINGS = ("Claim", "Command", "Expected", "Device", "Time")
 Told = dict[str, Any]  # what a cell found: JSON values; `figures` holds name -> [rate, n] or name -> number
 Figure = tuple[float, int]  # a rate and how many samples it was counted on; n = 0 for what is no rate
 
@@ -35,11 +32,6 @@ class Scale:
     epochs: int | None = None  # None: as the recipe says
     share: float = 1.0  # about how much of the time of the whole it takes
     seeds: int = 3  # how many, where nobody says
-
-    @property
-    def full(self) -> bool:
-        """Whether this is the size of the paper."""
-        return self.name == "full"
 
 
 @dataclass(frozen=True)
@@ -65,12 +57,9 @@ class Job:
 class Cell:
     """A part of an experiment that is run, kept and drawn by itself.
 
-    Attributes:
-        name: unique within its experiment, from the large to the small: `mnist/single-0`.
-        config: everything that decides the result beside the seed; a kept result of another config is not used.
-        run: does it.
-        seconds: about how long it takes on an H200 at full scale, for the order of work and the time left.
-        missing: says what is not there (data, a package) and how to get it, or None.
+    Names go from the large to the small: `mnist/single-0`. `config` is everything that decides the result beside the
+    seed; a kept result of another one is not used. `seconds` is about how long it takes on an H200 at full scale.
+    `missing` says what is not there (data, a package) and how to get it, or None.
     """
 
     name: str
@@ -101,50 +90,64 @@ class Results:
 
 
 @dataclass(frozen=True)
+class Table:
+    """A table of the page of an experiment, once for each data set: which figure of which cell stands where.
+
+    `cell` and `figure` are templates of {data}, {row} and {column}; `brief` leaves the intervals out.
+    """
+
+    data: Mapping[str, str]
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+    head: str = ""
+    cell: str = "{data}/{row}"
+    figure: str = "{column}"
+    brief: bool = False
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table or figure of the paper, or of ours.
 
-    `about` is the docstring of its file: a title, then claim, command, expected result, device and time. `cells` gives
-    the cells of a scale; `section` the lines of Markdown and `figures` PNGs, both made of kept results alone. The
-    figure under "" becomes NAME.png, one under "x" NAME-x.png. `compared` are more lines, where its results are laid
-    beside those of the experiment `other`; `headline` its key figures, where rows of claims.csv do not say them.
+    `cells` gives the cells of a scale; `figures` PNGs, made of kept results alone: the one under "" becomes NAME.png,
+    one under "x" NAME-x.png. `read` adds figures that are computed from what a cell kept; `printed` is its table in
+    paper.csv.
     """
 
     name: str
-    about: str
     cells: Callable[[Scale], list[Cell]]
-    section: Callable[[Results], list[str]]
     figures: Callable[[Results], dict[str, bytes]]
-    other: str | None = None
-    compared: Callable[[Results, Results], list[str]] = lambda results, other: []
-    headline: Callable[[Results], str] = lambda results: ""
+    tables: tuple[Table, ...]
+    read: Callable[[Result], Result] = lambda result: result
+    printed: str = ""
+
+    @property
+    def prose(self) -> Mapping[str, str]:
+        """What prose.toml says of it: title, claim, command, expected, device, time, settings, perhaps notes."""
+        found: Mapping[str, str] = _prose()[self.name]
+        return found
 
     @property
     def title(self) -> str:
-        """The first line of the file."""
-        return self.about.strip().splitlines()[0].rstrip(".")
+        """The heading of its page."""
+        return self.prose["title"]
 
-    @property
-    def settings(self) -> list[str]:
-        """How it was done: what follows the headings, a paragraph each with a blank line after it."""
-        last = self.about.split("\nTime: ")[-1].split("\n\n")[1:]
-        return [line for text in last if text.strip() for line in (text.strip(), "")]
+    def measured(self, results: Results) -> Results:
+        """The results with all figures of each cell: those kept, those computed by `read`, its size and its time."""
 
-    @property
-    def headings(self) -> dict[str, str]:
-        """Claim, Command, Expected, Device and Time, each as one line."""
-        return headings(self.about)
+        def whole(kept: Result) -> Result:
+            sizes = {"parameters": kept.told.get("parameters"), "seconds": kept.told.get("seconds", {}).get("all")}
+            plain = {name: (float(value), 0) for name, value in sizes.items() if value is not None}
+            one = self.read(kept)
+            return replace(one, figures={**plain, **one.figures})
+
+        cells = {cell: {seed: whole(one) for seed, one in seeds.items()} for cell, seeds in results.cells.items()}
+        return replace(results, cells=cells)
 
 
-def headings(about: str) -> dict[str, str]:
-    """The paragraphs of a docstring that begin with one of HEADINGS.
-
-    >>> headings("A title.\\n\\nClaim: it works,\\n    always.\\nCommand: x\\n\\nMore.")
-    {'Claim': 'it works, always.', 'Command': 'x'}
-    """
-    parts = re.split(rf"^({'|'.join(HEADINGS)}): ", about, flags=re.MULTILINE)[1:]
-    first = [text.split("\n\n")[0] for text in parts[1::2]]
-    return {name: " ".join(text.split()) for name, text in zip(parts[::2], first, strict=True)}
+@cache
+def _prose() -> dict[str, dict[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("prose.toml").read_text("utf-8"))
 
 
 def chosen(cells: list[Cell], only: list[str] | None) -> list[Cell]:
@@ -174,9 +177,6 @@ SCALES: dict[str, Scale] = {
 }
 
 
-MET, WITHIN, MISSED, NOT_RUN, NOT_COMPARED = "met", "within the interval", "missed", "not run", "not compared"
-
-
 @dataclass(frozen=True)
 class Printed:
     """A number as the paper prints it."""
@@ -192,29 +192,6 @@ class Printed:
         return float(Decimal(self.text) / 100)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """Our result beside a number of the paper.
-
-    Attributes:
-        mean, std: over seeds; std is None for one seed.
-        seeds: how many.
-        n: samples that each rate was counted on.
-        interval: 95 % Wilson interval of the mean on n samples: how sure one such test set can be.
-        verdict: met (at or above the paper), within the interval (below by no more than the half-width of the Wilson
-            interval of the paper's number on n samples), missed, not run, or not compared (not at full scale).
-        won: strictly above the paper.
-    """
-
-    mean: float | None
-    std: float | None
-    seeds: int
-    n: int
-    interval: Interval
-    verdict: str
-    won: bool = False
-
-
 @cache
 def printed(table: str = "2") -> tuple[Printed, ...]:
     """All numbers of a table, in its order.
@@ -227,32 +204,21 @@ def printed(table: str = "2") -> tuple[Printed, ...]:
     return tuple(Printed(row["data"], row["setting"], row["figure"], row["percent"]) for row in rows)
 
 
-def standing(paper: float | None, ours: Iterable[Figure], *, compared: bool = True) -> Standing:
-    """How the rates of some seeds stand beside a number of the paper.
-
-    >>> standing(0.9908, [(0.991, 10_000), (0.990, 10_000)]).verdict
-    'within the interval'
-    """
-    found = list(ours)
-    if not found:
-        return Standing(None, None, 0, 0, wilson(0, 0), NOT_RUN)
-    values = [value for value, _ in found]
-    n = min(count for _, count in found)
-    mean = statistics.fmean(values)
-    std = statistics.stdev(values) if len(values) > 1 else None
-    interval = wilson(min(mean * n, n), n)
-    if paper is None or not compared:
-        return Standing(mean, std, len(found), n, interval, NOT_COMPARED)
-    verdict = MET if mean >= paper else WITHIN if mean >= paper - half_width(paper, n) else MISSED
-    return Standing(mean, std, len(found), n, interval, verdict, mean > paper)
+@cache
+def _remarks(experiment: str) -> dict[tuple[str, str, str], str]:
+    with Path(__file__).with_name("remarks.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["experiment"] == experiment]
+    return {(row["data"], row["setting"], row["figure"]): row["remark"] for row in rows}
 
 
-def half_width(rate: float, n: int) -> float:
-    """Half of the Wilson interval of a rate on n samples.
-
-    >>> round(half_width(0.9908, 10_000), 5)
-    0.00188
-    """
-    found = wilson(rate * n, n)
-    assert found.low is not None and found.high is not None
-    return (found.high - found.low) / 2
+def remarks(experiment: str, number: Printed, *, missed: bool = False) -> str:
+    """All sentences of remarks.csv on a number; those on a whole data set only where it is missed."""
+    known = _remarks(experiment)
+    keys = [
+        (number.data, number.setting, number.figure),
+        (number.data, number.setting, "*"),
+        (number.data, "*", number.figure),
+        ("*", number.setting, number.figure),
+    ]
+    found = " ".join(known[key] for key in keys if key in known)
+    return found or (known.get((number.data, "*", "*"), "") if missed else "")

@@ -20,8 +20,8 @@ from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import perturbations
 from provnet.data.open import open_data
 from provnet.report.sheet import face
-from provnet_paper.beside import number
-from provnet_paper.records import Figure, Result
+from provnet.samples.identity import Groups
+from provnet_paper.records import Figure
 
 MOST = 64 * 2**20  # bytes that a packed value may hold
 
@@ -40,11 +40,7 @@ def packed(values: Any) -> dict[str, Any]:
 
 
 def unpacked(value: Mapping[str, Any]) -> np.ndarray:
-    """The inverse of `packed`.
-
-    >>> unpacked(packed(np.array([True, False, True]))).tolist()
-    [True, False, True]
-    """
+    """The inverse of `packed`."""
     content = zlib.decompressobj().decompress(base64.b64decode(value["zlib"]), MOST)
     array = np.frombuffer(content, dtype=np.uint8)
     if value["kind"] == "bool":
@@ -56,23 +52,13 @@ DISTANCES_AT_ONCE = 1_000  # samples whose distances to all others are held at a
 
 
 def nearer(asked: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
-    """(n,) whether `asked` is nearer to `first` than to `second`, picture by picture.
-
-    >>> black, grey, white = (torch.full((1, 1, 2, 2), level, dtype=torch.uint8) for level in (0, 100, 255))
-    >>> nearer(grey, black, white).tolist(), nearer(grey, white, black).tolist(), nearer(grey, black, black).tolist()
-    ([True], [False], [False])
-    """
+    """(n,) whether `asked` is nearer to `first` than to `second`, picture by picture."""
     away = [(_flat(asked) - _flat(one)).square().sum(1) for one in (first, second)]
     return np.asarray((away[0] < away[1]).numpy())
 
 
 def together(images: Tensor, groups: np.ndarray) -> np.ndarray:
-    """(n,) whether the nearest other picture lies in the same group (n,).
-
-    >>> levels = torch.tensor([0, 10, 200, 210], dtype=torch.uint8).view(4, 1, 1, 1)
-    >>> together(levels, np.array([0, 0, 1, 2])).tolist()
-    [True, True, False, False]
-    """
+    """(n,) whether the nearest other picture lies in the same group (n,)."""
     pixels = _flat(images)
     nearest = []
     for start in range(0, len(pixels), DISTANCES_AT_ONCE):
@@ -84,14 +70,15 @@ def together(images: Tensor, groups: np.ndarray) -> np.ndarray:
 
 
 def by_chance(groups: np.ndarray) -> float:
-    """How often another sample, drawn by chance, lies in the same group.
-
-    >>> by_chance(np.array([0, 0, 1, 1]))
-    0.3333333333333333
-    """
+    """How often another sample, drawn by chance, lies in the same group."""
     _, sizes = np.unique(groups, return_counts=True)
     n = len(groups)
     return float((sizes * (sizes - 1)).sum() / (n * (n - 1)))
+
+
+def named_rows(index: np.ndarray) -> Tensor:
+    """Samples that are named; where there are fewer than five, the last one again."""
+    return torch.from_numpy(np.where(index >= 0, index, index[index >= 0][-1]))
 
 
 def _flat(images: Tensor) -> Tensor:
@@ -102,27 +89,17 @@ ODD_KINDS = ("inverted", "two mixed", "noise", "letters")
 
 
 def wrong_labels(data: ImageData, share: float, seed: int) -> tuple[ImageData, np.ndarray]:
-    """The data with some labels replaced by a random other one, and (N,) which.
-
-    >>> few = open_data("embedded", limit=40)
-    >>> changed, wrong = wrong_labels(few, 0.1, 0)
-    >>> int(wrong.sum()), bool((changed.samples.labels != few.samples.labels)[wrong].all())
-    (4, True)
-    """
+    """The data with some labels replaced by a random other one, and (N,) which."""
     chance, classes = np.random.default_rng(seed), len(data.class_names)
     labels, wrong = data.samples.labels.copy(), np.zeros(len(data), dtype=np.bool_)
     rows = chance.choice(len(data), max(1, round(share * len(data))), replace=False)
     labels[rows] = (labels[rows] + chance.integers(1, classes, len(rows))) % classes
     wrong[rows] = True
-    return replace(data, samples=replace(data.samples, labels=labels)), wrong
+    return replace(data, samples=replace(data.samples, grouping=Groups(data.class_names, labels))), wrong
 
 
 def odd_pictures(data: ImageData, share: float, seed: int) -> tuple[ImageData, np.ndarray]:
-    """The data with some pictures replaced, and (N,) which of KINDS each is, -1 for those left as they were.
-
-    >>> int((odd_pictures(open_data("embedded", limit=40), 0.1, 0)[1] >= 0).sum())
-    4
-    """
+    """The data with some pictures replaced, and (N,) which of KINDS each is, -1 for those left as they were."""
     chance = np.random.default_rng(seed)
     images, labels = data.images.numpy().copy(), data.samples.labels
     kind = np.full(len(data), -1)
@@ -154,11 +131,6 @@ MOST_TURNED = 45.0  # degrees either way
 AT_ONCE = 10_000
 
 
-def plain(images: Tensor, seed: int) -> Tensor:
-    """As they are."""
-    return images
-
-
 def turned(images: Tensor, seed: int) -> Tensor:
     """Each turned by its own angle, uniform in ±45°; what comes in from outside is black."""
     angles = (torch.rand(len(images), generator=keyed_generator(seed, 81)) * 2 - 1) * math.radians(MOST_TURNED)
@@ -171,64 +143,32 @@ def turned(images: Tensor, seed: int) -> Tensor:
     return torch.cat(parts)
 
 
-def inverted(images: Tensor, seed: int) -> Tensor:
-    """Dark on light.
-
-    >>> inverted(torch.tensor([[[[0, 255]]]], dtype=torch.uint8), 0).tolist()
-    [[[[255, 0]]]]
-    """
-    return 255 - images
-
-
 def thickened(images: Tensor, seed: int) -> Tensor:
     """Every pixel takes the lightest value of its 3×3 neighbours."""
-    parts = [F.max_pool2d(few.float(), 3, 1, 1).to(torch.uint8) for few in torch.split(images, AT_ONCE)]
-    return torch.cat(parts)
+    return torch.cat([F.max_pool2d(few.float(), 3, 1, 1).to(torch.uint8) for few in torch.split(images, AT_ONCE)])
 
 
 DRAWINGS: dict[str, Callable[[Tensor, int], Tensor]] = {
-    "plain": plain,
+    "plain": lambda images, seed: images,
     "turned": turned,
-    "inverted": inverted,
+    "inverted": lambda images, seed: 255 - images,  # dark on light
     "thickened": thickened,
 }
 
 
 SOME = 10_000  # training samples, evenly spread
 PREFIX = "index_accuracy_perturbed_"
-KINDS = {"noise": "noise", "shift": "shift", "jpeg": "JPEG"}  # in this order: a file gives figures back by the alphabet
-HEAD = " / ".join(KINDS.values())
+KINDS = {"noise": "noise", "shift": "shift", "jpeg": "JPEG"}
 
 
 def spread_rows(n: int) -> Tensor:
-    """SOME of n places, evenly spread.
-
-    >>> spread_rows(3).tolist(), len(spread_rows(60_000))
-    ([0, 1, 2], 10000)
-    """
+    """SOME of n places, evenly spread."""
     return torch.linspace(0, n - 1, min(SOME, n), dtype=torch.float64).round().long()
 
 
 def copy_figures(train: ImageData, seed: int, first: Callable[[Tensor], Tensor]) -> dict[str, Figure]:
-    """The share of copies for which `first`, the index named first for raw pictures (n, ...), is the sample's own.
-
-    >>> import provnet
-    >>> few = provnet.open_data("embedded", limit=40)
-    >>> copy_figures(few, 0, lambda images: torch.arange(len(images)))["index_accuracy_perturbed_noise"]
-    (1.0, 40)
-    """
+    """The share of copies for which `first`, the index named first for raw pictures (n, ...), is the sample's own."""
     rows = spread_rows(len(train))
     some = train.images[rows]
     found = {name: first(change(some, seed)) == rows for name, change in perturbations(some).items()}
     return {f"{PREFIX}{name}": (float(hits.double().mean()), len(rows)) for name, hits in found.items()}
-
-
-def copies_of(one: Result) -> str:
-    """The rates of a result for a table's column.
-
-    >>> rates = {"jpeg": 0.75, "noise": 0.5, "shift": 0.25}
-    >>> copies_of(Result({f"{PREFIX}{name}": (rate, 10) for name, rate in rates.items()}, {}, {}))
-    '50.00 / 25.00 / 75.00'
-    """
-    known = [one.figures.get(f"{PREFIX}{name}") for name in KINDS]  # flat vectors have fewer kinds of copies
-    return " / ".join("–" if figure is None else number(figure[0]) for figure in known)

@@ -96,11 +96,7 @@ def read_results(path: Path) -> Results:
 
 
 def plain(value: Any) -> Any:
-    """What a JSON file gives back for a value: lists for tuples, text for keys.
-
-    >>> plain({1: (2.0, None)})
-    {'1': [2.0, None]}
-    """
+    """What a JSON file gives back for a value: lists for tuples, text for keys."""
     return json.loads(json.dumps(value))
 
 
@@ -153,11 +149,7 @@ COMMIT = "PROVNET_COMMIT"  # for machines that have the source without its histo
 
 @cache
 def origin(device: str) -> dict[str, Any]:
-    """Everything beside config and seed that a figure may depend on; `device` is `cpu` or `cuda`.
-
-    >>> sorted(origin("cpu"))[:4]
-    ['commit', 'cores', 'device', 'dirty']
-    """
+    """Everything beside config and seed that a figure may depend on; `device` is `cpu` or `cuda`."""
     import torch
 
     commit, dirty = _commit()
@@ -175,11 +167,7 @@ def origin(device: str) -> dict[str, Any]:
 
 
 def resolved(device: str) -> str:
-    """`cpu` or `cuda`, for a name that may be `auto`.
-
-    >>> resolved("cpu")
-    'cpu'
-    """
+    """`cpu` or `cuda`, for a name that may be `auto`."""
     import torch
 
     from provnet.training.setup import DEVICES
@@ -221,11 +209,7 @@ def _commit() -> tuple[str | None, bool | None]:
 
 
 def source_sha256() -> str:
-    """A hash over all source files of provnet: equal hashes mean equal code, with or without git.
-
-    >>> len(source_sha256())
-    64
-    """
+    """A hash over all source files of provnet: equal hashes mean equal code, with or without git."""
     root = Path(provnet.__file__).parent.parent
     whole = hashlib.sha256()
     for path in sorted(path for room in ("provnet", "provnet_paper") for path in (root / room).rglob("*.py")):
@@ -251,17 +235,7 @@ def trained_or_taken(
     on_epoch: Callable[[Mapping[str, Any]], None],
     **wishes: Any,
 ) -> tuple[Run, bool]:
-    """A trained network on its device, and whether it was taken from the shelf.
-
-    >>> import provnet, tempfile
-    >>> from provnet_paper.records import Scale
-    >>> from provnet.training.config import train_config
-    >>> few, config = provnet.open_data("embedded", limit=40), train_config("fast", epochs=1)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     job = Job(Scale("tiny"), 0, networks=Path(folder))
-    ...     [trained_or_taken(few, config, job, lambda row: None, network="single")[1] for turn in range(2)]
-    [False, True]
-    """
+    """A trained network on its device, and whether it was taken from the shelf."""
     place = _place(train, config, job, wishes)
     taken = place is not None and has_run(place)
     if place is not None and taken:

@@ -1,45 +1,22 @@
-"""An index over some of the samples: class and retrieved classes with 10 to 100 % of the training data.
-
-Claim: 30 % of MNIST match the class accuracy of all data, FashionMNIST saturates beyond 50 %, with an index head that
-    much smaller; on complex data chosen samples may serve better than random ones (sec. 4.3, app. 7.5, its table).
-Command: provnet reproduce subsets --data-dir DIR --device cuda --seeds 1
-Expected: class accuracy rises with the share and is within the interval of all data from about 70 %; any@5 and any@10
-    are steadier than any@1; whether chosen samples beat random ones is measured.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: 17 minutes for one seed, three to five cells at a time beside other work.
-
-A flat head over the subset, both branches trained on the subset alone, the first convolution shared, 100 epochs (guide,
-4). Size and rates are not stated: Medium of app. 7.6 with its rates. To fit the time batches are 4 times the printed
-64/32, rates twice; one cell is trained with the printed ones, too. Samples are chosen by the features of a class branch
-that was trained alone for a few epochs.
-"""
+"""An index over some of the samples: class and retrieved classes with 10 to 100 % of the training data."""
 
 from __future__ import annotations
 
-import itertools
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from provnet.base.stats import Z95, wilson
+from provnet.base.stats import wilson
 from provnet.models.network import parameter_count
 from provnet.tools.subsets import index_subset
 from provnet_paper import networks
-from provnet_paper.beside import chapter, mean, percent_of, rate, summary, table
-from provnet_paper.judge import (
-    Both,
-    Seen,
-    apart,
-    findings,
-    known,
-    larger_batches,
-    told,
-)
-from provnet_paper.plots import BLUE, GREY, ORANGE, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told, printed
+from provnet_paper.measures import mean
+from provnet_paper.networks import PAIRS
+from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
+from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told, printed
 from provnet_paper.store import resolved
 from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, trained
 
-PAIRS = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}
 SHARES = tuple(range(10, 101, 10))
 CHOSEN = (10, 30)
 WAYS = ("stratified", "prototypes", "boundary", "diverse")
@@ -50,147 +27,16 @@ FIGURES = {
     "any_at_5": "any@5",
     "any_at_10": "any@10",
     "index_accuracy": "own index",
+    "indexed": "samples",
+    "index_head": "index head",
+    "parameters": "parameters",
 }
-ENOUGH = {"mnist": 30, "fashion-mnist": 50}  # per cent that the paper uses to show that few suffice
-NAMED = (30, 50)  # shares of MNIST between which the paper sees the first match get worse
-MORE = {
-    "samples": lambda one: f"{one.told['samples']['indexed']:,}",
-    "index head": lambda one: f"{one.told['index_head'] / 1e6:.2f} M",
-    "parameters": lambda one: f"{one.told['parameters'] / 1e6:.2f} M",
-}
-LIMITS = """Sec. 4.3 calls the network class-conditional; then all retrieved samples would have the predicted class by
-construction, so the flat head of app. 7.5 is meant. Its layers, sizes and rates are not stated: Medium of app. 7.6.
-To fit the time batches are 4 times the printed 64 and 32, rates twice. Accuracies hold for the unseen samples, *own
-index* for the indexed training samples."""
 
 
-def section(results: Results) -> list[str]:
-    """The count, the claims, the shares, then the ways of choosing."""
-    lines = [summary(results, "subsets")] if results.scale == "full" else []
-    lines += told(findings(results, OWN), results)
-    settings = {f"stratified-{share}": f"{share} %" for share in SHARES}
-    for data in PAIRS.items():
-        lines += chapter(results, data, settings, FIGURES, name="subsets", head="subset", more=MORE)
-        lines += _choices(results, data[0])
-    return [*lines, *larger_batches(_both(results), results.scale), "", LIMITS]
-
-
-def _choices(results: Results, data: str) -> list[str]:
-    """Chosen samples less random ones of the same number."""
-    rows = []
-    for share in CHOSEN:
-        for way in WAYS[1:]:
-            cell, random = f"{data}/{way}-{share}", f"{data}/stratified-{share}"
-            found = []
-            for figure in ("class_accuracy", "any_at_1", "any_at_5"):
-                ours, theirs = mean(results, cell, figure), mean(results, random, figure)
-                text = "not run" if ours is None or theirs is None else f"{percent_of(ours)}, {apart(ours, theirs)}"
-                found.append(text)
-            if cell in results.cells or (results.scale == "full" and random in results.cells):
-                rows.append((f"{share} %", way, *found))
-    head = ("subset", "chosen as", "main branch, less random", "any@1, less random", "any@5, less random")
-    return ["", "Chosen samples, and how they differ from random ones:", "", *table(head, rows, left=2)] if rows else []
-
-
-def _both(results: Results) -> list[Both]:
-    """The cell that was also trained with batches as printed."""
-    other = "mnist/stratified-30"
-    return [
-        Both("MNIST, 30 %", words, known(results, PRINTED, figure), known(results, other, figure))
-        for figure, words in FIGURES.items()
-    ]
-
-
-def _smaller_head(results: Results) -> Seen:
-    """By counting parameters, not by training."""
-    signs: list[int | None] = []
-    parts = []
-    for data, words in PAIRS.items():
-        share = ENOUGH[data]
-        heads = [list(results.cells.get(f"{data}/stratified-{one}", {}).values())[:1] for one in (share, 100)]
-        if not all(heads):
-            signs.append(None)
-            continue
-        few, whole = (one.told["index_head"] for (one,) in heads)
-        signs.append(1 if round(100 * (1 - few / whole)) == 100 - share else -1)
-        parts.append(f"{words} {share} % of the samples, {few / 1e6:.2f} of {whole / 1e6:.2f} M")
-    return signs, "; ".join(parts) or "not run"
-
-
-def _diminishing(results: Results) -> Seen:
-    signs: list[int | None] = []
-    parts = []
-    for data, words in PAIRS.items():
-        few, half, most = (mean(results, f"{data}/stratified-{one}", "class_accuracy") for one in (10, 50, 90))
-        if few is None or half is None or most is None:
-            signs.append(None)
-            continue
-        first, second = apart(half, few), apart(most, half)
-        # the rate in the middle counts in both gains, so twice in their difference
-        spread = sum(weight * one[0] * (1 - one[0]) / one[1] for weight, one in ((1, few), (4, half), (1, most)))
-        less, chance = first.value - second.value, Z95 * spread**0.5
-        signs.append(1 if less > chance else -1 if less < -chance else 0)
-        parts.append(f"{words} {first} to 50 %, {second} from there to 90 %")
-    return signs, "; ".join(parts) or "not run"
-
-
-def _course_of(results: Results, data: str, figure: str) -> list[tuple[int, Figure]]:
-    found = [(share, mean(results, f"{data}/stratified-{share}", figure)) for share in SHARES]
-    return [(share, one) for share, one in found if one is not None]
-
-
-def _not_monotonic(results: Results) -> Seen:
-    """Where more samples surely lower the first match; sure for all steps together, as one of many falls by chance."""
-    pairs = [
-        (f"{name} {share} to {more} %", one, other)
-        for data, name in PAIRS.items()
-        for (share, one), (more, other) in itertools.pairwise(_course_of(results, data, "any_at_1"))
-    ]
-    drops = [name for name, one, other in pairs if apart(other, one, len(pairs)).sign < 0]
-    there = dict(_course_of(results, "mnist", "any_at_1"))
-    named = apart(there[NAMED[1]], there[NAMED[0]]) if set(NAMED) <= set(there) else None
-    sign = None if not pairs else 1 if drops else 0
-    words = f"any@1 surely falls at {', '.join(drops) or 'none'} of {len(pairs)} steps, all looked at together"
-    if named is not None:
-        words += f"; where the paper falls, MNIST {NAMED[0]} to {NAMED[1]} %, {named}"
-    return [sign], words
-
-
-def _steadier(results: Results) -> Seen:
-    """Whether any@5 and any@10 vary less over the shares than any@1."""
-    signs: list[int | None] = []
-    parts = []
-    for data, words in PAIRS.items():
-        ranges = []
-        for figure in ("any_at_1", "any_at_5", "any_at_10"):
-            rates = [one[0] for _, one in _course_of(results, data, figure)]
-            ranges.append(max(rates) - min(rates) if len(rates) > 1 else None)
-        first, *others = ranges
-        if first is not None:
-            signs += [1 if one < first else -1 for one in others if one is not None]
-            parts.append(f"{words} {', '.join(f'{100 * one:.1f}' for one in ranges if one is not None)}")
-    text = f"points from lowest to highest of any@1, @5, @10: {'; '.join(parts)}" if parts else "not run"
-    return signs, text
-
-
-def _headline(results: Results) -> str:
-    """Class accuracy by the share of the samples."""
-    parts = []
-    for data, words in PAIRS.items():
-        found = {
-            share: mean(results, f"{data}/stratified-{share}", "class_accuracy") for share in (10, ENOUGH[data], 100)
-        }
-        each = [f"{'all' if share == 100 else f'{share} %'}: {rate(one)}" for share, one in found.items() if one]
-        parts += [f"{words} {', '.join(each)}"] if each else []
-    return f"Class accuracy by the share of the samples: {'; '.join(parts)}." if parts else ""
-
-
-OWN = {
-    "smaller head": _smaller_head,
-    "diminishing": _diminishing,
-    "not monotonic": _not_monotonic,
-    "steadier": _steadier,
-}
+def read(kept: Result) -> Result:
+    """With the size of the index head and the number of indexed samples as figures."""
+    plain = {"index_head": (float(kept.told["index_head"]), 0), "indexed": (float(kept.told["samples"]["indexed"]), 0)}
+    return replace(kept, figures={**kept.figures, **plain})
 
 
 LINES = {
@@ -209,16 +55,7 @@ def subsets_figures(results: Results) -> dict[str, bytes]:
     there = [data for data in PAIRS if any(cell.startswith(f"{data}/") for cell in results.cells)]
     if not there:
         return {}
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        len(ROWS),
-        len(there),
-        figsize=(1.5 + 4.8 * len(there), 6.4),
-        squeeze=False,
-        sharex=True,
-        layout="constrained",
-        height_ratios=(1, 1.7),
-    )
+    drawing, every = panels(len(ROWS), len(there), (1.5 + 4.8 * len(there), 6.4), sharex=True, height_ratios=(1, 1.7))
     handles: dict[str, Any] = {}
     for row, (words, figures) in zip(every, ROWS.items(), strict=True):
         for axes, data in zip(row, there, strict=True):
@@ -269,11 +106,7 @@ CHOOSING = {"stratified": (0.0, 0.0), "boundary": (12.0, 0.0), "diverse": (12.0,
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A way of choosing and a share each; `tiny` has two.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/stratified-30', 'mnist/diverse-30'], 33)
-    """
+    """A way of choosing and a share each; `tiny` has two."""
     if scale.name == "tiny":
         return [_cell("mnist", way, 30, scale) for way in ("stratified", "diverse")]
     found = [_cell(data, "stratified", share, scale) for share in SHARES for data in PAIRS]
@@ -307,4 +140,9 @@ def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:
     }
 
 
-EXPERIMENT = Experiment("subsets", str(__doc__), cells, section, subsets_figures, headline=_headline)
+SUBSETS = {f"stratified-{share}": f"{share} %" for share in SHARES} | {
+    PRINTED.split("/")[1]: "30 %, batches as printed"
+}
+SUBSETS |= {f"{way}-{share}": f"{share} %, {way}" for share in CHOSEN for way in WAYS[1:]}
+TABLE = Table(PAIRS, SUBSETS, FIGURES, head="subset")
+EXPERIMENT = Experiment("subsets", cells, subsets_figures, (TABLE,), read, "subsets")

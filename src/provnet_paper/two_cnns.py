@@ -38,13 +38,7 @@ EPS = 1e-8
 
 
 class OnePassAdamW:
-    """AdamW for `weights`; `used` is what is multiplied: copies of lower precision, or the weights themselves.
-
-    >>> weight, rounded = torch.ones(2), torch.ones(2, dtype=torch.bfloat16)
-    >>> OnePassAdamW([weight], [rounded], rate=0.5, decay=0.0)([torch.tensor([1.0, -2.0])])
-    >>> weight, rounded
-    (tensor([0.5000, 1.5000]), tensor([0.5000, 1.5000], dtype=torch.bfloat16))
-    """
+    """AdamW for `weights`; `used` is what is multiplied: copies of lower precision, or the weights themselves."""
 
     def __init__(
         self,
@@ -126,11 +120,7 @@ class TwoCnns:
 
 
 def pair(size: str, level: int, epochs: int, raised: int = 1) -> TwoCnns:
-    """The paper's recipe; with batches `raised` times larger the rates of ROOTED grow by its root, as suits Adam.
-
-    >>> pair("xlarge", 4, 150, raised=16).batches, pair("medium", 4, 150, raised=4).rates
-    ((512, 256), (0.002, 0.0002))
-    """
+    """The paper's recipe; with batches `raised` times larger the rates of ROOTED grow by its root, as suits Adam."""
     batches, rates = PRINTED[size]
     factor = math.sqrt(raised) if size in ROOTED else 1.0
     return TwoCnns(
@@ -167,14 +157,7 @@ def trained(
     seed: int,
     on_epoch: Callable[[int], None] = lambda epoch: None,
 ) -> list[dict[str, float]]:
-    """Train both; returns loss and accuracy of each as they were trained, a row an epoch.
-
-    >>> import provnet
-    >>> few = provnet.open_data("embedded", limit=40)
-    >>> recipe = pair("small", 1, epochs=2)
-    >>> len(trained(built(few, recipe, 0, "cpu"), few, recipe, 0))
-    2
-    """
+    """Train both; returns loss and accuracy of each as they were trained, a row an epoch."""
     device = next(net.parameters()).device
     images, labels = data.images.to(device), data.labels.to(device)
     if device.type in BACKENDS:
@@ -208,11 +191,7 @@ def _epoch(net: ProvenanceNet, steps: list[_Step], recipe: TwoCnns, seed: int, e
 
 
 def alternating(first: int, second: int) -> list[tuple[int, int]]:
-    """(network, number of its batch), the batches of both spread evenly over an epoch.
-
-    >>> alternating(1, 2)
-    [(1, 0), (0, 0), (1, 1)]
-    """
+    """(network, number of its batch), the batches of both spread evenly over an epoch."""
     places = [
         ((number + 0.5) / count, place, number) for place, count in ((0, first), (1, second)) for number in range(count)
     ]
@@ -330,14 +309,7 @@ BATCH = {"cpu": 256, "cuda": 1000}
 
 
 def pair_hits(net: ProvenanceNet, train: ImageData, test: ImageData) -> dict[str, np.ndarray]:
-    """(n,) right or wrong, by figure; `train` are the indexed samples in the order of the network's index.
-
-    >>> import provnet
-    >>> from provnet_paper.two_cnns import built, pair
-    >>> few = provnet.open_data("embedded", limit=40)
-    >>> sorted(pair_hits(built(few, pair("small", 1, 1), 0, "cpu").eval(), few, few))[:2]
-    ['any_at_1', 'any_at_10']
-    """
+    """(n,) right or wrong, by figure; `train` are the indexed samples in the order of the network's index."""
     classes, index = answers(net, test.images, max(KS))
     own = answers(net, train.images, 5)[1]
     rows, truth = torch.arange(len(train)).unsqueeze(1), test.labels
@@ -353,11 +325,7 @@ def pair_hits(net: ProvenanceNet, train: ImageData, test: ImageData) -> dict[str
 
 
 def rates(hits: dict[str, np.ndarray]) -> dict[str, Figure]:
-    """Right or wrong answers as (rate, n).
-
-    >>> rates({"class_accuracy": np.array([True, False])})
-    {'class_accuracy': (0.5, 2)}
-    """
+    """Right or wrong answers as (rate, n)."""
     return {name: (float(values.mean()), len(values)) for name, values in hits.items()}
 
 

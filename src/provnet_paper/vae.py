@@ -1,24 +1,9 @@
-"""Generated pictures and their sources: a variational autoencoder with class and index heads.
-
-Claim: one VAE generates, classifies and names training samples with high accuracy; generated samples "closely resemble"
-    the five training samples that are named; also for 10,000 faces of thousands of people (sec. 5.5, app. 7.10-7.15).
-Command: provnet reproduce vae --data-dir DIR --device cuda --seeds 1
-Expected: class accuracy near 100 % at the mean of the latents; the index of the paper's VAE much lower, and lower still
-    at drawn latents; our generator with keys above it. Faces: most people have one picture, which is right by
-    construction, so the others are counted apart.
-Device: one H200; `--scale tiny` runs on two CPU cores.
-Time: eight minutes for one seed, five generators at a time beside other work.
-
-Recipes of app. 7.10 to 7.15 (presets of `provnet train --generator`): `paper` with losses as sums over pixels and
-latents, `paper-mean` as means, since the paper does not say which; `faces`; and `modern`, which is ours. The index is
-looked for within the given class. A judge trained apart says which class a generated picture has. Faces are not kept in
-the results: pictures of people do not belong into a repository.
-"""
+"""Generated pictures and their sources: a variational autoencoder with class and index heads."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -36,11 +21,9 @@ from provnet.tools.generate.measures import index_hits, rebuilt
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet_paper import networks
-from provnet_paper.beside import ends, mean, rate, spread, table
-from provnet_paper.judge import Seen, beyond, findings, told
-from provnet_paper.plots import BLUE, GREY, ORANGE, draw, png, pyplot, tidy
-from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Standing, Told, standing
-from provnet_paper.samples import packed, unpacked
+from provnet_paper.plots import BLUE, GREY, ORANGE, draw, panels, png, tidy
+from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
+from provnet_paper.samples import named_rows, packed, unpacked
 from provnet_paper.store import resolved
 
 CELLS = {
@@ -68,116 +51,15 @@ FIGURES = {
     "nearer_than_any": "generated: first source nearer than one sample drawn at random",
     "five_nearer_than_any": "generated: five sources nearer, on average, than five drawn at random",
     "different_first_sources": "generated: different first sources, of all pictures",
+    "people_all": "people",
+    "people_with_2_to_25": "people with 2 to 25 pictures",
 }
-READINGS = ("paper", "paper-mean", "modern")
-AT_ONCE = {
-    "class_at_mean": "class",
-    "index_at_mean": "index",
-    "class_at_sample": "drawn class",
-    "index_at_sample": "drawn index",
-    "agreement": "class of the first source",
-}
-HIGH = 0.9  # what "high performance" is taken to mean
-TEXTS = """*All at once*: class and index of training samples, at the mean and with drawn latents, and the class of the
-first source, as a judge sees it. The paper has no skips where it speaks of a U-Net. It does not say whether
-cross-entropy and divergence are sums over pixels and latents or means: both were trained (guide, 11). Keys of *ours*
-are set to the samples' latents when training ends, so that their index is right by construction; what was learned
-before stands beside it. The paper speaks of 4,000 to 5,000 people; with at most 25 pictures each there are more in the
-data at hand."""
 
 
-def section(results: Results) -> list[str]:
-    """The claims, then a table a data set: a row a number, a column a generator."""
-    if not results.cells and not results.absent:
-        return ["Not run yet; the paper shows curves without numbers."]
-    lines = told(findings(results, OWN), results)
-    for data in dict.fromkeys(cell.split("/")[0] for cell in CELLS):
-        lines += _table(results, [cell for cell in CELLS if cell.startswith(f"{data}/")])
-    return [*lines, *_people(results), "", TEXTS]
-
-
-def _table(results: Results, cells: list[str]) -> list[str]:
-    """The generators of one data set; smaller scales have those that were run."""
-    seeds = {cell: list(results.cells.get(cell, {}).values()) for cell in cells}
-    if results.scale != "full":
-        seeds = {cell: found for cell, found in seeds.items() if found}
-    if not seeds:
-        return []
-    data = CELLS[cells[0]].split(", ")[0]
-    lines = ["", f"### {data}"]
-    for cell, found in seeds.items():
-        if not found:
-            lines += ["", f"{CELLS[cell]}: {results.absent.get(cell, 'not run')}"]
-    rows = []
-    for name, text in FIGURES.items():
-        every = [
-            standing(None, [result.figures[name] for result in found if name in result.figures])
-            for found in seeds.values()
-        ]
-        counts = sorted({f"{one.n:,}" for one in every if one.mean is not None})
-        if counts:
-            rows.append((text, *(_number(name, one) for one in every), " / ".join(counts)))
-    if not rows:
-        return lines
-    head = [CELLS[cell].removeprefix(f"{data}, ") for cell in seeds]
-    rows.append(("seeds", *(str(len(found) or "") for found in seeds.values()), ""))
-    return [*lines, "", "Per cent, with 95 % intervals.", "", *table(("number", *head, "n"), rows)]
-
-
-def _number(name: str, one: Standing) -> str:
-    if one.mean is None:
-        return ""
-    # not a share of independent samples
-    return spread(one) if name == "different_first_sources" else f"{spread(one)} ({ends(one)})"
-
-
-def _people(results: Results) -> list[str]:
-    for one in results.cells.get("lfw/faces", {}).values():
-        people = one.told["people"]
-        text = f"LFW: {one.told['samples']['train']:,} pictures of {people['all']:,} people with at most 25 each;"
-        text += f" {people['with_2_to_25']:,} of them have 2 or more, the index of the others is right by construction."
-        return ["", text]
-    return []
-
-
-def _alike(results: Results) -> Seen:
-    """Losses as sums, the first reading of the recipe."""
-    signs: list[int | None] = []
-    parts = []
-    for cell in ("mnist/paper", "fashion-mnist/paper", "lfw/faces"):
-        near = mean(results, cell, "nearer_than_any" if cell.startswith("lfw") else "nearer_than_another")
-        seen = mean(results, cell, "agreement")
-        signs.append(beyond(near, 0.5))
-        text = f"{CELLS[cell]} nearer for {rate(near)}" if near else ""
-        if not cell.startswith("lfw"):
-            signs.append(_high(seen))
-            text += f", the same class for {rate(seen)}" if seen else ""
-        parts += [text] if text else []
-    return signs, "; ".join(parts) or "not run"
-
-
-def _at_once(reading: str, results: Results) -> Seen:
-    """Whether one network knows classes and samples and makes pictures like their sources; a data set is a case."""
-    signs: list[int | None] = []
-    parts = []
-    for data in ("mnist", "fashion-mnist"):
-        cell = f"{data}/{reading}"
-        each = {name: found for name in AT_ONCE if (found := mean(results, cell, name)) is not None}
-        every = [_high(one) for one in each.values()]
-        signs.append(None if not every else -1 if -1 in every else 1 if set(every) == {1} else 0)
-        low = [f"{AT_ONCE[name]} {rate(one)}" for name, one in each.items() if _high(one) != 1]
-        parts += [f"{CELLS[cell].split(', ')[0]}, {'but for ' + ', '.join(low) if low else 'all'}"] if each else []
-    return signs, "; ".join(parts) or "not run"
-
-
-def _high(one: Figure | None) -> int | None:
-    return beyond(one, HIGH)
-
-
-OWN: dict[str, Callable[[Results], Seen]] = {
-    "alike": _alike,
-    **{f"{reading} at once": partial(_at_once, reading) for reading in READINGS},
-}
+def read(kept: Result) -> Result:
+    """With the number of people as figures."""
+    people = {f"people_{name}": (float(n), 0) for name, n in kept.told.get("people", {}).items()}
+    return replace(kept, figures={**kept.figures, **people})
 
 
 def vae_figures(results: Results) -> dict[str, bytes]:
@@ -204,10 +86,7 @@ SHARES = {
 
 
 def _curves(courses: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        2, len(courses), figsize=(max(5.0, 1.2 + 2.0 * len(courses)), 6.2), squeeze=False, layout="constrained"
-    )
+    drawing, every = panels(2, len(courses), (max(5.0, 1.2 + 2.0 * len(courses)), 6.2))
     for column, (cell, course) in enumerate(courses.items()):
         epochs = [row["epoch"] for row in course]
         alone = "o" if len(epochs) == 1 else None  # one point has no line
@@ -230,10 +109,7 @@ def _curves(courses: dict[str, Any]) -> Any:
 
 
 def _sheets(found: dict[str, Any]) -> Any:
-    plt: Any = pyplot()
-    drawing, every = plt.subplots(
-        1, len(found), figsize=(max(5.0, 0.6 + 2.4 * len(found)), 3.9), squeeze=False, layout="constrained"
-    )
+    drawing, every = panels(1, len(found), (max(5.0, 0.6 + 2.4 * len(found)), 3.9))
     for axes, (cell, value) in zip(every[0], found.items(), strict=True):
         pictures = unpacked(value)
         draw(axes, pictures, 6, CELLS[cell].replace(", ", ",\n"))
@@ -247,11 +123,7 @@ SECONDS = {"paper": 65.0, "paper-mean": 65.0, "modern": 90.0, "faces": 25.0}
 
 
 def cells(scale: Scale) -> list[Cell]:
-    """A generator and data set each; `tiny` has one.
-
-    >>> [cell.name for cell in cells(Scale("tiny"))], len(cells(Scale("full")))
-    (['mnist/paper'], 7)
-    """
+    """A generator and data set each; `tiny` has one."""
     names = [name.split("/") for name in (["mnist/paper"] if scale.name == "tiny" else CELLS)]
     return [_cell(data, generator, scale) for data, generator in names]
 
@@ -348,10 +220,7 @@ def _made(found: Run, train: ImageData, test: ImageData | None, job: Job) -> tup
         "judge_accuracy": _rate(explain(judge, test.images, k=1).predicted == test.samples.labels),
     }
     rows = np.linspace(0, count - 1, min(SHOWN, count)).round().astype(np.int64)
-    parts = [
-        np.concatenate([made.images[row : row + 1], train.images[torch.from_numpy(_real(named.index[row]))]])
-        for row in rows
-    ]
+    parts = [np.concatenate([made.images[row : row + 1], train.images[named_rows(named.index[row])]]) for row in rows]
     return figures, {"pictures": packed(np.concatenate(parts))}
 
 
@@ -365,11 +234,6 @@ def _away(pictures: np.ndarray, train: ImageData, rows: np.ndarray) -> np.ndarra
     return found
 
 
-def _real(index: np.ndarray) -> np.ndarray:
-    """Samples that are named; where there are fewer than five, the last one again."""
-    return np.where(index >= 0, index, index[index >= 0][-1])
-
-
 def _judge(train: ImageData, job: Job) -> Run:
     """A classifier trained apart: other layers, another seed, no index."""
     config = train_config(
@@ -380,4 +244,15 @@ def _judge(train: ImageData, job: Job) -> Run:
     return found
 
 
-EXPERIMENT = Experiment("vae", str(__doc__), cells, section, vae_figures)
+TABLES = tuple(
+    Table(
+        {data: words},
+        FIGURES,
+        {name.split("/")[1]: text.split(", ", 1)[1] for name, text in CELLS.items() if name.startswith(f"{data}/")},
+        head="figure",
+        cell="{data}/{column}",
+        figure="{row}",
+    )
+    for data, words in {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "lfw": "LFW"}.items()
+)
+EXPERIMENT = Experiment("vae", cells, vae_figures, TABLES, read)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provnet.data.evidence import picture_of
+from provnet.data.modalities.image import picture_of
 from provnet_app.library import Library, Uploads
 
 from .made import made_run

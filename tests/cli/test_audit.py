@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.cli.heldout import NAME, open_others
+from provnet.cli.rundata import open_others
 from provnet.runs.run import read_run, verify_files
+from provnet.tools.membership.member import HELDOUT
 
 from .conftest import Call, write_digits
 
@@ -48,7 +49,7 @@ def test_an_audit_writes_what_it_says(audited: Path) -> None:
     assert (audited / "out/report.html").read_text().startswith("<!doctype html>")
     with Image.open(audited / "out/roc.png") as figure:
         assert figure.width > 1000
-    kept = json.loads((audited / "run" / NAME).read_text())
+    kept = json.loads((audited / "run" / HELDOUT).read_text())
     assert (kept["score"], len(kept["others"]), len(kept["copies"])) == ("contrast", 120, 24 * 5)
 
 
@@ -59,7 +60,7 @@ def test_json_leaves_curves_out_and_defaults_are_the_runs_own_data(run: Path, tm
     assert (found.json["members"], found.json["nonmembers"]) == (5, 5)
     assert set(found.json["scores"]["index_confidence"]) == {"auc", "tpr_at_fpr"}
     assert found.json["lookup"]["bytes"]["members"]["value"] == 1.0
-    assert not (own / NAME).exists()  # nothing to keep without copies
+    assert not (own / HELDOUT).exists()  # nothing to keep without copies
 
 
 def test_the_figures_stand_in_the_card_unless_it_is_left_alone(
@@ -175,16 +176,16 @@ def test_without_an_audit_the_test_split_is_compared_with(run: Path, data: Path,
 
 def test_scores_of_the_run_before_are_not_used(audited: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
     place = Path(shutil.copytree(audited, tmp_path / "place"))
-    kept = (place / "run" / NAME).read_bytes()
+    kept = (place / "run" / HELDOUT).read_bytes()
     assert call("withhold", place / "run", "--id", "train/digit-1/2.png").code == 0
-    assert not (place / "run" / NAME).exists()
-    (place / "run" / NAME).write_bytes(kept)  # whoever puts it back
+    assert not (place / "run" / HELDOUT).exists()
+    (place / "run" / HELDOUT).write_bytes(kept)  # whoever puts it back
     found = call("member", place / "run", "test:0", "--json")
     assert "before it was changed" in found.err
     assert found.json[0]["heldout"] == 8
     given = call("member", place / "run", "test:0", "--nonmembers", strangers, "--json")
     assert given.json[0]["heldout"] == 120
-    (place / "run" / NAME).write_text("{")
+    (place / "run" / HELDOUT).write_text("{")
     assert "membership.json is not used" in call("member", place / "run", "test:0").err
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from provnet.base.errors import DiskError, UsageError
-from provnet.cli import withhold as commands
+from provnet.cli import bank as commands
 from provnet.runs import bank
 from provnet.runs.run import read_run, write_run
 from provnet.training.session import run_lock

@@ -11,7 +11,7 @@ from PIL import Image
 
 import provnet
 from provnet.cli import main
-from provnet.cli.heldout import open_members, open_others
+from provnet.cli.rundata import open_members, open_others
 from provnet.runs.run import read_run
 
 from .conftest import Call

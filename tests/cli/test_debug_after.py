@@ -14,8 +14,8 @@ from torch import nn
 import provnet
 import provnet.data.apply
 from provnet.cli import main
-from provnet.cli.debug_files import held_rows
 from provnet.runs.run import read_run, read_samples
+from provnet.tools.debug.files import held_rows
 from provnet.training.config import train_config
 from tests.fitting import fit
 
@@ -179,7 +179,7 @@ def test_no_command_where_it_cannot_be_told(call: Call, tmp_path: Path) -> None:
 
 
 def test_no_command_for_more_than_a_run_remembers(call: Call, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provnet.cli.debug_files.MOST", 3)
+    monkeypatch.setattr("provnet.tools.debug.files.MOST", 3)
     assert call("withhold", own / "named", "--id", "id007").code == 0
     found = call("debug", own / "named", "--out", own / "d", *LOW)
     assert "next:" not in found.out

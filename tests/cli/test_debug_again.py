@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import provnet
-from provnet.cli.again import recipe_options, subset_options
 from provnet.runs.run import read_run, read_samples
+from provnet.tools.again import recipe_options, subset_options
 from provnet.tools.debug.mislabels import Anomalies, anomalies
 
 from .conftest import CLASSES, PER_CLASS, Call
@@ -223,7 +223,17 @@ def test_the_commands_of_the_page_can_be_pasted(call: Call, run: Path, data: Pat
     assert call("debug", run, "--out", out, *given).code == 0
     (review,) = steps(out / "report.html")
     words = shlex.split(review)
-    assert words == ["provnet", "debug", str(run), "--out", str(out), *map(str, given), "--review"]
+    assert words == [
+        "provnet",
+        "debug",
+        str(run),
+        "--out",
+        str(out),
+        *map(str, given[:4]),
+        "--review",
+        "--device",
+        "cpu",
+    ]
     assert call(*words[1:]).code == 0
     assert (out / "decisions.csv").exists()
     assert steps(out / "report.html") == []  # once more it would be refused, as the file may be edited by now

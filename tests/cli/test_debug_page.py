@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.cli.debug_files import samples_csv
 from provnet.report.text import percent
+from provnet.tools.debug.files import samples_csv
 from provnet.tools.debug.mislabels import Mislabels, mislabels
 from provnet.tools.debug.page import Contribution, SignalRow, Suspect, debug_html, probability, signed
 from tests.report.test_debugging import report, tile

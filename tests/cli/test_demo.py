@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provnet.cli import demo
-from provnet.cli.demo import choose_inputs, planted, run_demo
+from provnet.cli.demo import run_demo
 from provnet.data.open import open_data
 from provnet.runs.run import read_run
+from provnet.tools.demo import choose_inputs, device_in_words, planted
 
 from .conftest import Call
 
@@ -39,8 +39,8 @@ def test_a_small_demo_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("threads", "words"), [(1, "CPU, 1 thread"), (2, "CPU, 2 threads")])
 def test_threads_are_counted_in_words(monkeypatch: pytest.MonkeyPatch, threads: int, words: str) -> None:
     monkeypatch.setattr("torch.get_num_threads", lambda: threads)
-    assert demo.device_in_words("cpu") == words
-    assert demo.device_in_words("cuda") == "GPU"
+    assert device_in_words("cpu") == words
+    assert device_in_words("cuda") == "GPU"
 
 
 def test_planted_labels_are_wrong_and_the_right_ones_are_kept() -> None:
@@ -55,7 +55,7 @@ def test_planted_labels_are_wrong_and_the_right_ones_are_kept() -> None:
 
 def test_the_command_takes_a_folder(tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[Path, int]] = []
-    monkeypatch.setattr(demo, "run_demo", lambda out, seed: asked.append((out, seed)))
+    monkeypatch.setattr("provnet.cli.demo.run_demo", lambda out, seed: asked.append((out, seed)))
     assert call("demo", "--out", tmp_path / "x", "--seed", 4).code == 0
     assert call("demo").code == 0
     assert asked == [(tmp_path / "x", 4), (Path("runs/demo"), 0)]

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.cli.withhold import change_run
+from provnet.cli.bank import change_run
 from provnet.runs import bank
 from provnet.runs.run import read_run, write_run
 

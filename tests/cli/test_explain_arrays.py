@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from provnet.answers import attributor
+from provnet.answers.queries import as_batch
 from provnet.base.errors import DataError
-from provnet.cli.inputs import as_batch
 from provnet.data.open import open_data
 
 from .conftest import Call

@@ -11,8 +11,9 @@ import typer
 
 from provnet.base.errors import UsageError
 from provnet.base.options import Leaf, Options, RunOptions, Train, leaves
+from provnet.base.words import to_argv
 from provnet.cli.app import COMMANDS
-from provnet.cli.flags import callback, made, to_argv
+from provnet.cli.flags import callback, made
 
 from .conftest import Call
 

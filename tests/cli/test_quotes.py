@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from provnet import open_data
 from provnet.base.files import shown
 from provnet.base.options import Train
-from provnet.cli.again import path_word, resumed
+from provnet.base.words import path_word
+from provnet.cli.train import resumed
 from provnet.runs.run import read_run
 from provnet.samples.csvfile import quoted, unquoted
 from provnet.samples.decisions import Decision, decisions_csv, read_decisions

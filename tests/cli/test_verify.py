@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from provnet import open_data
+from provnet.cli.bank import change_run
 from provnet.cli.rundata import run_state, with_state
-from provnet.cli.withhold import change_run
 from provnet.runs import bank
 from provnet.runs.run import read_samples
 from provnet.training.config import train_config

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from provnet.base.errors import DataError, UsageError
-from provnet.data.modalities.image import check_pixels, decode, decode_frame
+from provnet.data.modalities.decode import check_pixels, decode, decode_frame
 from provnet.data.rules import DecodeRule, make_options
 from tests.data.made import chunk, encode, noise, png
 

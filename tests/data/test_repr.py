@@ -22,7 +22,7 @@ from tests.fitting import fit
 
 def test_one_line_whatever_the_number_of_samples() -> None:
     data = provnet.open_data("embedded")
-    assert repr(data) == "ImageData(4,000 samples of 1x28x28 uint8, 10 classes, from embedded, train)"
+    assert repr(data) == "Dataset(4,000 samples of 1x28x28 uint8, 10 classes, from embedded, train)"
     assert repr(data.samples) == "SampleTable(4,000 samples, 10 classes)"
     hidden = np.zeros(4_000, dtype=np.bool_)
     hidden[:2] = True

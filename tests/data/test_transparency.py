@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from provnet.base.errors import DataError
-from provnet.data.modalities import image as images
-from provnet.data.modalities.image import _inflated, decode, picture_array
+from provnet.data.modalities import decode as images
+from provnet.data.modalities.decode import _inflated, decode, picture_array
 from provnet.data.rules import DecodeRule
 from tests.data.made import encode, noise, png
 

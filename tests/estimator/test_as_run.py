@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import provnet
 from provnet import ImageData, ProvenanceClassifier
 from provnet.answers.attributor import Attributor
 from provnet.answers.evaluation import trained_rows
+from provnet.answers.queries import read_queries
 from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.runs import bank
@@ -37,14 +39,16 @@ from provnet.tools.trust.compute import LeftOut, check
 from tests.estimator.made import small
 
 FACES = {"cli", "__main__"}  # read their runs themselves
+DRAWN = {"page", "files", "demo"}  # of a tool: what a command writes of the run that it has read
 INNER = {  # called by those below alone, with the run itself
     "runs.inputs.checked",
+    "runs.inputs.content_hashes",
     "runs.inputs.pixel_hashes",
     "tools.membership.redrawn.untrained_with_keys",
     "tools.debug.signals.sample_signals",
     "answers.evaluation.evaluate_on",
+    "tools.subsets.subset_record",
     "answers.evaluation.own_classes",
-    "tools.debug.page.debug_page",
     "tools.generate.compute.class_of",
     "runs.inputs.to_input",
     "api.estimator.classes_of",
@@ -61,7 +65,7 @@ def functions_of_a_run() -> dict[str, Callable[..., Any]]:
     root = Path(provnet.__file__).parent
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
-        if parts[0] in FACES or parts[-1] == "__init__":
+        if parts[0] in FACES or parts[-1] == "__init__" or (parts[0] == "tools" and parts[-1] in DRAWN):
             continue
         module = importlib.import_module(".".join(("provnet", *parts)))
         for name, value in vars(module).items():
@@ -69,6 +73,14 @@ def functions_of_a_run() -> dict[str, Callable[..., Any]]:
             if made_here and any(re.search(r"\bRun\b", str(p)) for p in inspect.signature(value).parameters.values()):
                 found[".".join((*parts, name))] = value
     return found
+
+
+def asked_for(model: Any, data: ImageData) -> list[str]:
+    """The inputs that a file of arrays holds, by name and hash."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder, "some.npy")
+        np.save(place, data.images[:3].numpy())
+        return [query.sha256 for query in read_queries(model, [str(place)], None, strict=True)]
 
 
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
@@ -99,6 +111,7 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
         bank.add(m, provnet.open_data(d.images // 2, np.array(d.class_names)[d.labels])).samples.sample_ids
     ),
     "answers.evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
+    "answers.queries.read_queries": asked_for,
     "answers.evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
     "answers.attributor.Attributor": lambda m, d: Attributor(m)(d.images, k=2).to_records(),
     "answers.attributor.explain": lambda m, d: provnet.explain(m, d).to_records(),
@@ -161,7 +174,8 @@ def test_a_loaded_generator_is_as_good_as_its_run(
     "name", [name for name in OF_A_RUN if name not in ("runs.inputs.run_of", "runs.run.write_run")]
 )
 def test_what_is_no_run_is_refused_as_such(name: str, given: Any) -> None:
-    required = [p.name for p in inspect.signature(OF_A_RUN[name]).parameters.values() if p.default is p.empty]
+    parameters = inspect.signature(OF_A_RUN[name]).parameters.values()
+    required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
     words = r"a run or a fitted classifier is wanted, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
     with pytest.raises(UsageError, match=words):
         OF_A_RUN[name](**{**dict.fromkeys(required), "run": given})

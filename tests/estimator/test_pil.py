@@ -15,7 +15,7 @@ from PIL import Image
 import provnet
 from provnet import ProvenanceClassifier
 from provnet.base.errors import DataError
-from provnet.data.modalities.image import decode
+from provnet.data.modalities.decode import decode
 from provnet.data.rules import DecodeRule
 from tests.estimator.made import pictures, same, small
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from provnet.runs.card import audit_figures, bank_state, escape, model_card
-from provnet.runs.run import read_run, write_run
+from provnet.runs.run import Run, read_run, write_run
+from provnet.samples.identity import SampleTable
 from provnet.tools.membership.audit import audit
 from tests.digits import trained, training, unseen
 
@@ -27,6 +29,10 @@ def front_of(card: str) -> dict[str, object]:
     value = yaml.safe_load(front)
     assert isinstance(value, dict)
     return value
+
+
+def card_of(run: Run, samples: SampleTable, **changes: Any) -> str:
+    return model_card(dataclasses.replace(run.config, **changes), 1, samples)
 
 
 def test_the_front_matter_is_what_the_hub_expects(tmp_path: Path) -> None:
@@ -55,10 +61,9 @@ def test_no_name_becomes_markup(name: str) -> None:
     names = (name, *run.samples.class_names[1:])
     samples = dataclasses.replace(run.samples, class_names=names)
     data = dataclasses.replace(run.config.data, source=name) if run.config.data else None
-    clean = model_card(run.config.network, 1, run.samples, data=run.config.data)
-    card = model_card(
-        run.config.network,
-        1,
+    clean = card_of(run, run.samples)
+    card = card_of(
+        run,
         samples,
         data=data,
         training={name: name},
@@ -72,7 +77,7 @@ def test_no_name_becomes_markup(name: str) -> None:
     lines = card.splitlines()
     assert [line for line in lines if line.startswith("#")] == [
         "# Provenance network: class-conditional", "## Network", "## Data", "## Evaluation", "## Trust checks",
-        "## Membership audit", "## Training", "## Use",
+        "## Membership audit", "## Training", "## Versions", "## Use",
     ]  # fmt: skip
     assert lines.count("---") == 2
     for line in lines:
@@ -88,14 +93,14 @@ def test_escaped_text_is_short_and_one_line() -> None:
 def test_nested_measures_keep_the_name_of_their_group() -> None:
     run = make_run()
     interval = {"value": 0.25, "n": 4, "low": 0.0, "high": 1.0}
-    card = model_card(run.config.network, 1, run.samples, evaluation={"perturbed": {"noise": interval}})
+    card = card_of(run, run.samples, evaluation={"perturbed": {"noise": interval}})
     assert "| perturbed / noise | 0.2500 | 0.0000 to 1.0000 | 4 |" in card
 
 
 def test_a_figure_without_ends_has_no_interval() -> None:
     run = make_run()
     alone = {"value": 0.25, "n": 1, "low": None, "high": None}
-    card = model_card(run.config.network, 1, run.samples, evaluation={"error": alone, "rate": {"value": 0.5, "n": 2}})
+    card = card_of(run, run.samples, evaluation={"error": alone, "rate": {"value": 0.5, "n": 2}})
     assert "| error | 0.2500 |  | 1 |" in card
     assert "| rate | 0.5000 |  | 2 |" in card
 
@@ -119,7 +124,7 @@ AUDIT = {
 
 def test_the_card_holds_what_an_audit_measured(tmp_path: Path) -> None:
     run = make_run()
-    assert "Not audited when this card was written" in model_card(run.config.network, 1, run.samples)
+    assert "Not audited when this card was written" in card_of(run, run.samples)
     audited = dataclasses.replace(run.config, audit=audit_figures(AUDIT, run.samples))
     write_run(dataclasses.replace(run, config=audited), tmp_path)
     again = read_run(tmp_path)
@@ -138,18 +143,18 @@ def test_figures_of_other_samples_are_not_shown() -> None:
     withheld = run.samples.withheld.copy()
     withheld[0] = True
     changed = dataclasses.replace(run.samples, withheld=withheld)
-    card = model_card(run.config.network, 1, changed, audit=figures)
+    card = card_of(run, changed, audit=figures)
     assert "Audited before samples were added, withheld or erased" in card
     assert "0.9000" not in card
     for broken in ({**figures, "figures": None}, {"figures": {}}, {"samples": 3}):
-        assert "0.9000" not in model_card(run.config.network, 1, run.samples, audit=broken)
+        assert "0.9000" not in card_of(run, run.samples, audit=broken)
 
 
 def test_a_real_audit_fits_the_card() -> None:
     run, data, others = trained(), training(), unseen()
     found = audit(run, data, others, distort=False)
     figures = audit_figures(found.to_json(), run.samples)
-    card = model_card(run.config.network, 1, run.samples, audit=figures)
+    card = card_of(run, run.samples, audit=figures)
     best = found.scores[found.best()].auc
     assert f"| {escape(found.best())} / AUC | {best.value:.4f} | {best.low:.4f} to {best.high:.4f} | {best.n} |" in card
     assert set(figures["figures"]) == set(found.scores)
@@ -159,6 +164,6 @@ def test_a_real_audit_fits_the_card() -> None:
 def test_test_samples_that_were_trained_on_are_not_called_unseen() -> None:
     run = make_run()
     rate = {"value": 1.0, "n": 9, "low": 0.9, "high": 1.0}
-    card = model_card(run.config.network, 1, run.samples, evaluation={"class_accuracy": rate, "test_in_training": 7})
+    card = card_of(run, run.samples, evaluation={"class_accuracy": rate, "test_in_training": 7})
     assert "**Of the test samples 7 are also samples of the run: not unseen.**" in card
-    assert "not unseen" not in model_card(run.config.network, 1, run.samples, evaluation={"class_accuracy": rate})
+    assert "not unseen" not in card_of(run, run.samples, evaluation={"class_accuracy": rate})

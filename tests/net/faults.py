@@ -262,6 +262,18 @@ FAULTS = (
         "valid_slots_name_each_sample_once_and_only_they_have_scores",
     ),
     fault(
+        "smoothed targets reach classes without samples",
+        "there = (net.index_map.sizes > 0).expand_as(output.logits) if net.has_empty else None",
+        "there = None",
+        "smoothing_of_the_class_loss_is_in_the_total_alone_and_spares_empty_classes",
+    ),
+    fault(
+        "parts of a sample pass for the sample",
+        'assert found.owner is None, "this network has one key for each sample, not for parts of it"',
+        "assert len(found.features)",
+        "a_network_with_one_key_for_each_sample_takes_no_parts_of_it",
+    ),
+    fault(
         "the index branch is told the predicted class, not the one given",
         "given = self._groups(logits) if classes is None else classes",
         "given = logits.argmax(1)",

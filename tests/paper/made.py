@@ -1,43 +1,59 @@
-"""Results made by hand, and an experiment that takes no time."""
+"""The results of the repository, changed where a test asks for it, and an experiment that takes no time."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
-from provnet_paper.networks import MAIN
-from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Told, printed
+from provnet_paper.frame import EXPERIMENTS
+from provnet_paper.judge import Finding
+from provnet_paper.page import Told as Page
+from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Told
+from provnet_paper.store import read_results
 
-ORIGIN = {"device": "NVIDIA H200", "cores": 16, "torch": "2.11.0", "commit": "0123456789abcdef", "dirty": False}
-ABOUT = "A title.\n\nClaim: c\nCommand: provnet reproduce swift\nExpected: e\nDevice: d\nTime: t\n"
-
-
-def told(**more: Any) -> Told:
-    return {"seconds": {"all": 2.0}, "parameters": 1_000_000, "recipe": "preset robust", **more}
+ROOT = Path(__file__).parents[2]
 
 
-def table2(above: float = 0.001, *, seeds: int = 3, name: str = "table2", scale: str = "full") -> Results:
-    """Every number of the three main rows, so much above the paper's (and never above 1)."""
-    cells: dict[str, dict[int, Result]] = {}
-    for one in printed("2"):
-        if one.data in MAIN:
-            for seed in range(seeds):
-                before = cells.setdefault(f"{one.data}/{one.setting}", {}).get(seed, Result({}, told(), ORIGIN))
-                figures = {**before.figures, one.figure: (min(one.value + above, 1.0), 10_000)}
-                cells[f"{one.data}/{one.setting}"][seed] = Result(figures, told(), ORIGIN)
-    return Results(name, scale, cells, {cell: {"a": 1} for cell in cells})
+@cache
+def real(name: str) -> Results:
+    """What was measured at full scale."""
+    return read_results(ROOT / f"results/{name}.json")
 
 
-def cost(seeds: int = 1) -> Results:
-    kinds = {"without": 1.0, "class-conditional": 2.0, "class-independent": 3.0}
-    measured = {
-        name: {"parameters": int(1e6 * x), "epoch_seconds": x, "query_ms_1": x, "query_ms_256": x / 100}
-        for name, x in kinds.items()
+def with_figures(results: Results, cell: str, figures: Mapping[str, Figure]) -> Results:
+    """The same results with other figures of a cell, which are no longer compared sample by sample."""
+    each = {
+        seed: replace(
+            one,
+            figures={**one.figures, **figures},
+            told={key: value for key, value in one.told.items() if key != "hits"},
+        )
+        for seed, one in results.cells[cell].items()
     }
-    one = Result(dict.fromkeys(kinds, (0.99, 10_000)), told(networks=measured), ORIGIN)
-    return Results("cost", "full", {"mnist": dict.fromkeys(range(seeds), one)}, {"mnist": {}})
+    return replace(results, cells={**results.cells, cell: each})
+
+
+def with_told(results: Results, cell: str, **told: Any) -> Results:
+    """The same results where a cell tells something else beside its figures."""
+    each = {seed: replace(one, told={**one.told, **told}) for seed, one in results.cells[cell].items()}
+    return replace(results, cells={**results.cells, cell: each})
+
+
+def found(results: Results) -> list[Finding]:
+    """The sentences, judged."""
+    experiment = EXPERIMENTS[results.name]
+    return Page(experiment, experiment.measured(results), ROOT / "results").found
+
+
+def verdict_of(results: Results, words: str) -> str:
+    """The verdict of the one sentence that begins with these words, or holds them."""
+    judged = found(results)
+    (one,) = [one for one in judged if one.claim.startswith(words)] or [one for one in judged if words in one.claim]
+    return one.verdict
 
 
 def swift(
@@ -60,4 +76,4 @@ def swift(
             for name in ("a/x", "a/y", "b")
         ]
 
-    return Experiment("swift", ABOUT, cells, lambda results: [f"{len(results.cells)} cells"], lambda results: {})
+    return Experiment("swift", cells, lambda results: {}, ())

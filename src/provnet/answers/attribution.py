@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provnet.base.batches import is_matrix
 from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
@@ -89,7 +90,7 @@ def weights_of(
 
 def check_samples(index: Tensor, rows: int, n: int) -> None:
     """Samples are asked for by position, counted from 0: -1 stands for "none" elsewhere, never for the last."""
-    if index.dtype != torch.int64 or index.ndim != 2 or len(index) != rows:
+    if index.dtype != torch.int64 or not is_matrix(index) or len(index) != rows:
         given = f"{index.dtype} of shape {tuple(index.shape)}"
         raise UsageError(f"index must be int64 of shape ({rows}, L), a row of samples for each input; got {given}")
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:

@@ -23,22 +23,21 @@ from torch import Tensor
 
 from provnet.answers.attribution import WEIGHTS, Attribution, attribute, check_samples, weights_of
 from provnet.answers.explanation import Explanation
-from provnet.base.batches import MOST, at_once
+from provnet.base.batches import MOST, Inputs, all_finite, at_once, split
 from provnet.base.errors import NonFiniteError, UsageError, one_of
-from provnet.data.dataset import ImageData
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
 from provnet.models.keys import restricted
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
-from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
+from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 
 MOST_BYTES = 64_000_000  # of inputs that are kept to be drawn
 Columns = Mapping[str, Tensor]
-Pass = Callable[[ProvenanceNet, Tensor, Tensor | None], ProvenanceOutput]
+Pass = Callable[[ProvenanceNet, Any, Tensor | None], ProvenanceOutput]
 
 
-def _look(net: ProvenanceNet, inputs: Tensor, classes: Tensor | None) -> ProvenanceOutput:
+def _look(net: ProvenanceNet, inputs: Any, classes: Tensor | None) -> ProvenanceOutput:
     output: ProvenanceOutput = net(inputs, classes)
     return output
 
@@ -174,7 +173,7 @@ class Attributor:
 
     def __call__(
         self,
-        inputs: Tensor,
+        inputs: Inputs,
         k: int,
         *,
         classes: Tensor | None = None,
@@ -193,7 +192,7 @@ class Attributor:
 
     def each(
         self,
-        inputs: Tensor,
+        inputs: Inputs,
         read: Callable[[Answered], Columns],
         *,
         classes: Tensor | None = None,
@@ -210,13 +209,13 @@ class Attributor:
         `update` is told how many are done. Columns stay where `read` leaves them.
         """
         size = self.at_once(inputs.shape[1:] if shape is None else shape, batch_size, most)
-        parts = torch.split(inputs, size)
-        given = [None] * len(parts) if classes is None else torch.split(classes, size)
+        parts = split(inputs, size)
+        given = [None] * len(parts) if classes is None else split(classes, size)
         return self.over(zip(parts, given, strict=True), read, update=update, how=how)
 
     def over(
         self,
-        batches: Iterable[tuple[Tensor, Tensor | None]],
+        batches: Iterable[tuple[Inputs, Tensor | None]],
         read: Callable[[Answered], Columns],
         *,
         update: Callable[[int], None] | None = None,
@@ -279,7 +278,7 @@ def _active(run: Run) -> tuple[ProvenanceNet, Tensor | None]:
 
 def explain(
     run: Run | Fitted,
-    images: Tensor | np.ndarray | ImageData,
+    images: Any,
     *,
     k: int = 5,
     classes: Tensor | np.ndarray | None = None,
@@ -287,7 +286,7 @@ def explain(
     weights: str = "plain",
     warn: bool = True,
 ) -> Explanation:
-    """Explain raw images (B, ...) of the run's input shape, or those of an ImageData; k above N is cut to N.
+    """Explain raw samples (B, ...) of the run's input shape, a Dataset or a DataFrame; k above N is cut to N.
 
     `run` may be a fitted classifier, as `provnet.load` gives it. Withheld samples are never named.
 
@@ -305,13 +304,14 @@ def explain(
     >>> explain(run, data.images[:3], k=2).index.shape
     (3, 2)
     """
-    run, queries = run_of(run), _queries(images)
+    run = run_of(run)
+    queries = _queries(run, images)
     problem = range_problem(run.config.network, queries) if warn else None
     if problem is not None:
         warnings.warn(problem, UserWarning, stacklevel=2)
     given = None if classes is None else _classes(run, classes, len(queries))
     found = Attributor(run, weights)(queries, k, classes=given, batch_size=batch_size)
-    small = queries.numel() * queries.element_size() <= MOST_BYTES
+    small = isinstance(queries, Tensor) and queries.nbytes <= MOST_BYTES
     return replace(found, images=queries.clone() if small else None)  # the caller may reuse its tensor
 
 
@@ -325,7 +325,8 @@ def scores(run: Run | Fitted, inputs: Any, weights: str = "plain") -> np.ndarray
     >>> scores(fit(data, train_config(epochs=1)), data.images[:3]).shape
     (3, 40)
     """
-    run, queries = run_of(run), _queries(inputs)
+    run = run_of(run)
+    queries = _queries(run, inputs)
     ask = Attributor(run, weights)
     every = torch.arange(ask.count, device=ask.device).unsqueeze(0)
 
@@ -335,18 +336,18 @@ def scores(run: Run | Fitted, inputs: Any, weights: str = "plain") -> np.ndarray
     return np.asarray(ask.each(queries, read)["weight"].numpy())
 
 
-def _queries(images: Tensor | np.ndarray | ImageData) -> Tensor:
-    queries = raw_tensor(images)
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+def _queries(run: Run, images: Any) -> Any:
+    queries = inputs_of(run.config, images, getattr(run.network.normalise, "modality", None))
+    if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
-    if queries.numel() == 0:
+    if 0 in queries.shape:
         raise UsageError("there is nothing to explain: the input is empty")
     return queries
 
 
 def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     """The classes asked for; those that the index branch cannot be conditioned on are refused."""
-    classes = raw_tensor(given).cpu()
+    classes: Tensor = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
         raise UsageError(
             f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from provnet.base.batches import is_column
 from provnet.base.errors import NonFiniteError, UsageError, choose
 from provnet.base.stats import LEVEL, Interval, clopper_pearson, t_quantile
 
@@ -163,7 +164,7 @@ def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15)
     0.1
     """
     right, confidence = np.asarray(right, dtype=np.bool_), np.asarray(confidence, dtype=np.float64)
-    if confidence.ndim != 1 or confidence.shape != right.shape or len(right) == 0 or bins < 1:
+    if not is_column(confidence) or confidence.shape != right.shape or len(right) == 0 or bins < 1:
         raise UsageError(f"give (N,) confidences and answers and 1 bin or more, got {confidence.shape}, {right.shape}")
     if not ((confidence >= 0) & (confidence <= 1)).all():
         raise NonFiniteError("confidences must lie in 0..1")
@@ -179,7 +180,7 @@ def checked(truth: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarra
     [True, False]
     """
     truth, score = np.asarray(truth, dtype=np.bool_), np.asarray(score, dtype=np.float64)
-    if truth.ndim != 1 or truth.shape != score.shape:
+    if not is_column(truth) or truth.shape != score.shape:
         raise UsageError(f"truth and score must both be (N,), got {truth.shape} and {score.shape}")
     if not np.isfinite(score).all():
         raise NonFiniteError("a score is not finite: nothing can be compared with it")

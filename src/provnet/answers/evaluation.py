@@ -23,10 +23,10 @@ from provnet.base.files import DataWarning
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
-from provnet.data.dataset import ImageData, image_data
-from provnet.data.modalities.distort import perturbations
+from provnet.data.dataset import Dataset, image_data
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
+from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, positions, range_problem, run_of
 from provnet.runs.run import Run
 
@@ -83,8 +83,8 @@ class Evaluation:
 
 def evaluate(
     run: Run | Fitted,
-    test: ImageData | None = None,
-    train: ImageData | None = None,
+    test: Dataset | None = None,
+    train: Dataset | None = None,
     *,
     index: np.ndarray | None = None,
     seed: int = 0,
@@ -115,8 +115,8 @@ def evaluate(
 
 def evaluate_on(
     run: Run,
-    test: ImageData | None,
-    train: ImageData | None,
+    test: Dataset | None,
+    train: Dataset | None,
     *,
     index: np.ndarray | None = None,
     seed: int = 0,
@@ -125,11 +125,12 @@ def evaluate_on(
 ) -> Evaluation:
     """`evaluate` on exactly these data: what is None is not measured, and has n = 0."""
     if test is not None:
-        test = own_classes(run, test)
-        problem = range_problem(run.config.network, test.images) if warn and len(test) else None
+        test = in_terms_of(run.config, own_classes(run, test))
+        problem = range_problem(run.config.network, test.inputs) if warn and len(test) else None
         if problem is not None:
             warnings.warn(f"the test data: {problem}", UserWarning, stacklevel=3)
     own = trained_rows(run, train, index)
+    train = None if train is None else in_terms_of(run.config, train)
     if run.samples.withheld.any():
         active = np.flatnonzero(~run.samples.withheld[own])
         own, train = own[active], None if train is None else train.select(active)
@@ -152,7 +153,7 @@ def evaluate_on(
     )
 
 
-def _own(run: Run, progress: bool) -> ImageData | None:
+def _own(run: Run, progress: bool) -> Dataset | None:
     """The run's own training data, as far as they can be opened."""
     if run.config.data is None or run.config.data.kind == "arrays":
         return None
@@ -163,7 +164,7 @@ def _own(run: Run, progress: bool) -> ImageData | None:
         return None
 
 
-def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray | None = None) -> np.ndarray:
+def trained_rows(run: Run | Fitted, train: Dataset | None, index: np.ndarray | None = None) -> np.ndarray:
     """(n,) int64, which training sample each row of `train` is: `index`, else as their hashes say.
 
     Data that hold anything but samples of the run, under their labels of then, are refused.
@@ -194,7 +195,7 @@ def trained_rows(run: Run | Fitted, train: ImageData | None, index: np.ndarray |
     raise UsageError(f"the training data given are not the ones this run was trained on; {way}")
 
 
-def own_classes(run: Run, test: ImageData) -> ImageData:
+def own_classes(run: Run, test: Dataset) -> Dataset:
     """Test data with their classes numbered as the run does: labels are compared by number."""
     return with_classes(image_data("the test data", test), run.samples.class_names)
 
@@ -203,16 +204,16 @@ def _rate(hits: np.ndarray) -> Interval:
     return wilson(int(hits.sum()), len(hits))
 
 
-def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
+def _on_test(run: Run, test: Dataset | None) -> dict[str, Any]:
     none = wilson(0, 0)
     if test is None or len(test) == 0:
         nothing = dict.fromkeys(KS, none)
         return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}}
-    found = explain(run, test.images, k=max(KS), warn=False)
+    found = explain(run, test.inputs, k=max(KS), warn=False)
     truth = test.samples.labels
     extra = {}
     if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
-        joint = explain(run, test.images, k=5, weights="joint", warn=False)
+        joint = explain(run, test.inputs, k=5, weights="joint", warn=False)
         extra = {f"joint_any_at_{k}": _rate(any_at_k(joint.label, truth, k)) for k in (1, 5)}
     return {
         "class": _rate(found.predicted == truth),
@@ -223,15 +224,15 @@ def _on_test(run: Run, test: ImageData | None) -> dict[str, Any]:
     }
 
 
-def _on_train(run: Run, train: ImageData | None, own: np.ndarray, seed: int, update: Any) -> dict[str, Any]:
+def _on_train(run: Run, train: Dataset | None, own: np.ndarray, seed: int, update: Any) -> dict[str, Any]:
     none = wilson(0, 0)
     if train is None or len(train) == 0:
         return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
-    found = explain(run, train.images, k=5, warn=False)
+    found = explain(run, train.inputs, k=5, warn=False)
     perturbed = {}
-    for number, (name, copied) in enumerate(perturbations(train.images).items()):
+    for number, (name, copied) in enumerate(train.modality.perturbed(train.inputs).items()):
         update(2 + number, name)
-        perturbed[name] = _rate(index_hit(explain(run, copied(train.images, seed), k=1, warn=False).index, own))
+        perturbed[name] = _rate(index_hit(explain(run, copied(train.inputs, seed), k=1, warn=False).index, own))
     update(5, "stages")
     return {
         "index": _rate(index_hit(found.index, own)),
@@ -242,13 +243,13 @@ def _on_train(run: Run, train: ImageData | None, own: np.ndarray, seed: int, upd
     }
 
 
-def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed: int) -> dict[str, Interval]:
+def _extra(run: Run, train: Dataset, own: np.ndarray, found: Explanation, seed: int) -> dict[str, Interval]:
     """Figures that only some networks have; names as in the reading of the paper's appendix."""
     labels = train.samples.labels
     extra = {"class_accuracy_train": _rate(found.predicted == labels)}
     config = run.config.network
     if config.network.startswith("class-conditional"):
-        given = explain(run, train.images, k=1, classes=torch.tensor(labels), warn=False)
+        given = explain(run, train.inputs, k=1, classes=torch.tensor(labels), warn=False)
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
@@ -256,7 +257,7 @@ def _extra(run: Run, train: ImageData, own: np.ndarray, found: Explanation, seed
     if learned is not None:  # exact index accuracy is 100 % by construction: what did the keys learn?
         extra["index_accuracy_learned"] = wilson(*learned)
     if config.network == "class-independent":
-        joint = explain(run, train.images, k=1, weights="joint", warn=False)
+        joint = explain(run, train.inputs, k=1, weights="joint", warn=False)
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:
         drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, NEVER).numpy()[own]

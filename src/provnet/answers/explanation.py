@@ -13,9 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import is_column
 from provnet.base.errors import UsageError
-from provnet.data.dataset import ImageData, image_data
-from provnet.data.evidence import Evidence, evidence, picture_of
+from provnet.data.dataset import Dataset, image_data
+from provnet.data.evidence import Evidence, evidence
+from provnet.data.modalities.image import picture_of
 from provnet.report.notebook import Shown, cards_html, left_out
 from provnet.report.records import ExemplarCard, ExplanationCard
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
@@ -120,7 +122,7 @@ class Explanation:
     def _repr_html_(self) -> str:
         return self.show().html
 
-    def show(self, data: ImageData | Sequence[ImageData] | None = None) -> Shown:
+    def show(self, data: Dataset | Sequence[Dataset] | None = None) -> Shown:
         """What a notebook draws: the first inputs with answer, and label, weight, id and hash of each exemplar.
 
         With `data`, the training data, also the pictures of exemplars whose content still has the hash of training
@@ -159,14 +161,14 @@ class Explanation:
 
 def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
     """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
-    note = "; ".join(part for part in (seen.note, duplicate_words(sample)) if part)
+    note = "; ".join(part for part in (seen.words, duplicate_words(sample)) if part)
     return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 
 
 def _rows(rows: Any, n: int) -> np.ndarray:
     """Which of n inputs are meant: whole numbers (-1 is the last), or a bool mask."""
     given = np.asarray(rows)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iub"):
+    if not is_column(given) or (given.size and given.dtype.kind not in "iub"):
         raise UsageError(f"inputs are chosen by position, a slice or a bool mask; got {given.dtype} {given.shape}")
     if given.dtype.kind == "b" and len(given) != n:
         raise UsageError(f"a bool mask must have one value an input, {n}; got {len(given)}")

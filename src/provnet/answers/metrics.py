@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from provnet.base.batches import is_column, is_matrix
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.stats import Interval, clopper_pearson, t_quantile, wilson
 
@@ -208,15 +209,15 @@ def _root(covariance: np.ndarray) -> np.ndarray:
 
 def _agrees(judged: np.ndarray, label: np.ndarray) -> np.ndarray:
     judged, label = np.asarray(judged), np.asarray(label)
-    first = label[:, 0] if label.ndim == 2 else label
-    if judged.ndim != 1 or first.shape != judged.shape:
+    first = label[:, 0] if is_matrix(label) else label
+    if not is_column(judged) or first.shape != judged.shape:
         raise UsageError(f"one judged class and one row of labels an image, got {judged.shape} and {label.shape}")
     return np.asarray((judged == first) & (first >= 0))
 
 
 def _checked(features: np.ndarray, which: str) -> np.ndarray:
     values = np.asarray(features, dtype=np.float64)
-    if values.ndim != 2 or len(values) < FEWEST or values.shape[1] == 0:
+    if not is_matrix(values) or len(values) < FEWEST or values.shape[1] == 0:
         raise UsageError(f"{which} features must be (n, D) with n of {FEWEST} or more, got {values.shape}")
     if not np.isfinite(values).all():
         raise NonFiniteError(f"{which} features hold NaN or infinite values; no distance can be told")

@@ -28,7 +28,8 @@ from provnet.base.errors import DataError, IntegrityError, NonFiniteError, Usage
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
 from provnet.data.dataset import DataSpec, ImageData
-from provnet.data.modalities.image import picture_array
+from provnet.data.modalities.decode import is_picture, picture_array
+from provnet.data.modalities.modality import Modality
 from provnet.data.open import open_data
 from provnet.data.rules import DecodeRule, check_labels
 from provnet.data.sources.arrays import to_numpy
@@ -71,7 +72,7 @@ def many(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -
     listed = isinstance(samples, list | tuple) and isinstance(next(iter(samples), None), _PICTURES)
     if isinstance(samples, _ARRAYS):
         samples = to_numpy(samples, rule)
-    if len(shape) != 3 or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
+    if not is_picture(shape) or not isinstance(samples, np.ndarray) or samples.ndim not in (2, 3, 4):
         return samples
     values, wanted = math.prod(samples.shape[1:]), math.prod(shape)
     if samples.size == 0 or values == wanted:
@@ -459,11 +460,11 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             samples, answers = pair_of(given)
             rows, shape = flatten(samples)
             rows = validate_data(self, rows, reset=False)
-            if shape is None and len(self.run_.config.network.input_shape) == 3:
+            if shape is None and is_picture(self.run_.config.network.input_shape):
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
             data = labelled(rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names)
-        return replace(data, images=to_input(self.run_, data))
+        return replace(data, inputs=to_input(self.run_, data))
 
 
 @overload
@@ -476,6 +477,7 @@ def load(
     at: Reader | None = None,
     pool: Reader | None = None,
     transform: Transform | None = None,
+    modality: Modality | None = None,
 ) -> Run: ...
 def load(
     folder: str | Path,
@@ -485,18 +487,19 @@ def load(
     at: Reader | None = None,
     pool: Reader | None = None,
     transform: Transform | None = None,
+    modality: Modality | None = None,
 ) -> ProvenanceClassifier | Run:
     """What a run folder holds: the Run of a model that was attached or indexed, else a fitted classifier.
 
     The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take either; the classifier's Run is
     `.run_`. Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A
     run whose backbone was given as object needs it again; a run that was attached to a model needs that `model`, with
-    the weights of then, and the functions among `at`, `pool` and `transform` that it was attached with.
+    the weights of then, and what among `at`, `pool`, `transform` and `modality` is a function or holds a tokenizer.
     """
     if model is not None:
         if backbone is not None:
             raise UsageError("give the model of an attached run (model=) or the backbone of a trained one, not both")
-        return read_run(folder, Given(model, at, pool, transform))
+        return read_run(folder, Given(model, at, pool, transform, modality))
     run = read_run(folder, copy.deepcopy(backbone))
     network, recipe = run.config.network, recipe_of(run)
     given_shape = run.config.data is not None and "sample_shape" in run.config.data.options

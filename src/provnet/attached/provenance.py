@@ -27,11 +27,12 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.attached.bank import Bank
-from provnet.attached.samples import Augment, IndexedSamples, inputs_of, refuse_others, stored
+from provnet.attached.samples import Augment, IndexedSamples, inputs_of, refuse_others
+from provnet.base.batches import at_once
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import shown
 from provnet.base.progress import progress_bar
-from provnet.data.dataset import DataSpec, ImageData, image_data
+from provnet.data.dataset import Dataset, DataSpec, image_data
 from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
@@ -52,7 +53,7 @@ At = str | nn.Module | Callable[[Any], Tensor]
 
 def attach(
     model: nn.Module,
-    data: ImageData,
+    data: Dataset,
     at: At = "auto",
     *,
     pool: str | Reader | None = None,
@@ -95,7 +96,7 @@ def attach(
 
 def index(
     model: nn.Module,
-    data: ImageData,
+    data: Dataset,
     at: At = "auto",
     *,
     pool: str | Reader | None = None,
@@ -122,7 +123,7 @@ class Provenance:
     def __init__(
         self,
         model: nn.Module,
-        data: ImageData,
+        data: Dataset,
         at: At = "auto",
         *,
         pool: str | Reader | None = None,
@@ -143,11 +144,15 @@ class Provenance:
             raise UsageError(f'groups must be "class" or None (among all samples), got {groups!r:.80}')
         if transform is not None and not callable(transform):
             raise UsageError(f"transform must be a function of one stored sample, got {transform!r:.80}")
+        if transform is not None and data.items is not None:
+            raise UsageError(
+                f"transform= is for one tensor per sample; what makes inputs of {data.modality.name} samples is their modality"
+            )
         self.weight, self.negatives, self.transform = float(weight), negatives, transform
         self.model = unwrapped(model)
-        values = data.images
+        values = data.inputs
         scale = 255.0 if values.dtype == torch.uint8 else 1.0
-        self.prepare = Prepare(values.dtype, scale, transform, pictures=len(data.shape) == 3)
+        self.prepare = Prepare(values.dtype, scale, transform, None if data.items is None else data.modality)
         first = torch.arange(len(data))[: max(FIRST, 1)]
         first = first.repeat(FIRST)[:FIRST] if len(first) < FIRST else first
         inputs = inputs_of(data, self.prepare, first, self.device)
@@ -342,7 +347,7 @@ class Provenance:
 
     def _same_input(self, numbers: Tensor, given: Any) -> None:
         """Refuse a model that is fed otherwise than the dataset yields: `finish` would ask it about something else."""
-        wanted = self.prepare(stored(self.data, numbers[:64]))
+        wanted = self.prepare(self.data.inputs[numbers[:64]])
         if isinstance(wanted, Tensor) and isinstance(given, Mapping):
             given = next((one for one in given.values() if isinstance(one, Tensor) and one.ndim == wanted.ndim), None)
         if not isinstance(wanted, Tensor) or not isinstance(given, Tensor):
@@ -384,15 +389,14 @@ class Provenance:
         net.eval().to(self.device)
         sha256 = net.freeze()
         head.open_keys(trained=False)
-        hits, size = 0, max(1, min(256, 2**22 // max(1, self.data.images[0].numel())))
+        hits, size = 0, at_once(self.data.shape, self.device.type)
         if learned is not None:
             head.keys.copy_(learned)
         made = torch.zeros_like(head.keys)
         with torch.inference_mode(), progress_bar("keys", n, False) as update:
             for rows in torch.split(torch.arange(n), size):
-                values = stored(self.data, rows)
-                refuse_others(self.data, self.data.samples, rows, values)
-                output = net(values.to(self.device))
+                refuse_others(self.data, rows)
+                output = net(self.data.inputs[rows].to(self.device))
                 features = output.index_features
                 if not bool(torch.isfinite(features).all()):
                     raise NonFiniteError(
@@ -407,7 +411,7 @@ class Provenance:
         head.learned.copy_(torch.tensor([hits, n if learned is not None else 0]))
         share_keys(head, self.data.samples.groups)
         head.close_keys()
-        support = calibrate(net, self.data.images, seed=0)
+        support = calibrate(net, self.data.inputs, seed=0, modality=self.data.modality)
         return Run(net, self._config(sha256, support), self.data.samples, history)
 
     def _deterministic(self) -> None:
@@ -415,7 +419,7 @@ class Provenance:
         if self.transform is None:
             return
         some = torch.arange(len(self.data))[:4]
-        once, again = (self.prepare(stored(self.data, some)) for _ in range(2))
+        once, again = (self.prepare(self.data.inputs[some]) for _ in range(2))
         same = (
             all(torch.equal(once[name], again[name]) for name in once)
             if isinstance(once, Mapping)

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from provnet.base.batches import Fields
 from provnet.base.errors import DataError, UsageError, choose
 from provnet.base.files import shown
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import Dataset as Data
 from provnet.data.modalities.augment import POLICIES, Policy, augment, auto_policy
 from provnet.models.attached import Prepare, moved, stacked
 from provnet.models.tap import rows_of
-from provnet.samples.identity import SampleTable, hash_pixels
 
 Augment = str | Policy | Callable[[Any], Any]
 ROBUST = "robust"  # the policy for samples of this shape
@@ -42,17 +42,11 @@ def policy_of(given: Augment | None, shape: tuple[int, ...]) -> Policy | Callabl
     )
 
 
-def stored(data: ImageData, rows: Tensor) -> Tensor:
-    """(B, ...) samples as they are stored."""
-    return data.images[rows.to(data.images.device)]
-
-
-def refuse_others(data: ImageData, samples: SampleTable, rows: Tensor, values: Any) -> None:
+def refuse_others(data: Data, rows: Tensor) -> None:
     """Refuse samples whose content no longer has the hash that it was opened with."""
-    now = hash_pixels(values.cpu().numpy())
-    changed = np.flatnonzero((now != samples.pixel_sha256[rows.numpy()]).any(1))
+    changed = np.flatnonzero(data.changed(rows))
     if len(changed):
-        name = shown(samples.sample_ids[int(rows[changed[0]])])
+        name = shown(data.samples.sample_ids[int(rows[changed[0]])])
         raise DataError(
             f'"{name}" is not the sample that was opened: its values were changed since, so its hash would name another; '
             "open the changed data anew: provnet.open_data(...)"
@@ -69,7 +63,7 @@ class IndexedSamples(Dataset[tuple[Any, ...]]):
     (torch.Size([1, 28, 28]), torch.float32, 7)
     """
 
-    def __init__(self, data: ImageData, prepare: Prepare, augment: Augment | None = None) -> None:
+    def __init__(self, data: Data, prepare: Prepare, augment: Augment | None = None) -> None:
         self.data, self.prepare = data, prepare
         self.augment = policy_of(augment, data.shape)
         self.fetched = np.zeros(len(data), dtype=np.bool_)
@@ -86,16 +80,20 @@ class IndexedSamples(Dataset[tuple[Any, ...]]):
         rows = self._rows(index)
         inputs = self.batch(rows)
         ones = [rows_of(inputs, one) for one in range(len(rows))]  # type: ignore[arg-type]
-        labels = self.data.samples.labels[rows.numpy()]
-        return [(x, int(y), int(i)) for x, y, i in zip(ones, labels, rows, strict=True)]
+        grouping = self.data.samples.grouping
+        if grouping is None:
+            return list(zip(ones, rows.tolist(), strict=True))
+        return list(zip(ones, grouping.of[rows.numpy()].tolist(), rows.tolist(), strict=True))
 
     def batch(self, rows: Tensor) -> Any:
         """The model's input of some samples (B,), each looked at when it is first fetched."""
-        values = stored(self.data, rows)
+        values: Any = self.data.inputs[rows]
         new = torch.from_numpy(~self.fetched[rows.numpy()])
         if bool(new.any()):
-            refuse_others(self.data, self.data.samples, rows[new], values[new])
+            refuse_others(self.data, rows[new])
             self.fetched[rows[new].numpy()] = True
+        if self.augment is not None and isinstance(values, Fields):
+            raise UsageError(f"augment= is for one tensor per sample; these have several ({', '.join(values.keys())})")
         if isinstance(self.augment, Policy):
             salt = int(torch.randint(2**31, ()))  # of the loader's own randomness: another copy in every epoch
             values = augment(values, rows, self.augment, seed=0, epoch=salt)
@@ -121,6 +119,6 @@ class IndexedSamples(Dataset[tuple[Any, ...]]):
         return torch.where(rows < 0, rows + n, rows)
 
 
-def inputs_of(data: ImageData, prepare: Prepare, rows: Tensor, device: torch.device) -> Any:
+def inputs_of(data: Data, prepare: Prepare, rows: Tensor, device: torch.device) -> Any:
     """The model's input of some stored samples, on a device."""
-    return moved(prepare(stored(data, rows)), device)
+    return moved(prepare(data.inputs[rows]), device)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias, final, overload
 
 import torch
 from torch import Tensor
@@ -166,6 +166,16 @@ _FIRST = 0xBF58476D1CE4E5B9 - 2**64
 _SECOND = 0x94D049BB133111EB - 2**64
 
 
+def is_column(values: Any) -> bool:
+    """Whether an array has one value per row: (N,)."""
+    return len(values.shape) == 1
+
+
+def is_matrix(values: Any) -> bool:
+    """Whether an array has one row of values per sample: (N, D)."""
+    return len(values.shape) == 2
+
+
 def pieces(n: int, size: int) -> Iterator[slice]:
     """The rows 0 to n - 1, so many at a time.
 
@@ -193,3 +203,108 @@ def at_once(shape: Sequence[int], device: str = "cpu", most: int = MOST) -> int:
     values = math.prod(shape)
     times = 1 if device == "cpu" else GPU
     return max(1, min(most, times * PIXELS // max(pixels, 1), times * VALUES // max(values, 1)))
+
+
+@final
+class Fields:
+    """Inputs of several tensors, each with one row per sample: tokenised text has token ids and an attention mask.
+
+    It can be asked as a tensor can: `len`, rows, `shape`, `device`, `to`; and by name, so that a network takes
+    `**fields`.
+
+    >>> both = Fields({"input_ids": torch.arange(6).view(3, 2), "attention_mask": torch.ones(3, 2)})
+    >>> len(both), both[1:].shape, both["input_ids"].shape
+    (3, (2, 2), torch.Size([3, 2]))
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self._tensors = dict(tensors)
+        lengths = {name: len(one) for name, one in self._tensors.items()}
+        if len(set(lengths.values())) != 1:
+            raise UsageError(f"fields must have one row per sample each, the same number in all; got {lengths}")
+
+    def keys(self) -> KeysView[str]:
+        """The names of the tensors."""
+        return self._tensors.keys()
+
+    def named(self) -> list[tuple[str, Tensor]]:
+        """The tensors with their names."""
+        return list(self._tensors.items())
+
+    def __len__(self) -> int:
+        return len(next(iter(self._tensors.values())))
+
+    @overload
+    def __getitem__(self, rows: str) -> Tensor: ...
+    @overload
+    def __getitem__(self, rows: slice | Tensor) -> Fields: ...
+    def __getitem__(self, rows: str | slice | Tensor) -> Tensor | Fields:
+        """One tensor by its name, or some samples of all."""
+        if isinstance(rows, str):
+            return self._tensors[rows]
+        return Fields({name: one[rows] for name, one in self._tensors.items()})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The samples, and the shape of one in the first tensor."""
+        return tuple(next(iter(self._tensors.values())).shape)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the first tensor."""
+        return next(iter(self._tensors.values())).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors lie."""
+        return next(iter(self._tensors.values())).device
+
+    @property
+    def nbytes(self) -> int:
+        """What they take in memory."""
+        return sum(one.nbytes for one in self._tensors.values())
+
+    def to(self, device: torch.device | str) -> Fields:
+        """The same on a device."""
+        return Fields({name: one.to(device) for name, one in self._tensors.items()})
+
+
+Inputs: TypeAlias = Tensor | Fields  # what a network receives of some samples: (B, ...), or several such tensors
+
+
+def split(inputs: Inputs, size: int) -> list[Any]:
+    """Inputs, so many samples at a time; views, nothing is copied.
+
+    >>> [len(part) for part in split(torch.zeros(5, 2), 2)]
+    [2, 2, 1]
+    """
+    return [inputs[rows] for rows in pieces(len(inputs), size)] or [inputs]
+
+
+def join(parts: Sequence[Any]) -> Any:
+    """The inverse of `split`."""
+    if isinstance(parts[0], Tensor):
+        return torch.cat(list(parts))
+    return Fields({name: torch.cat([part[name] for part in parts]) for name, _ in parts[0].named()})
+
+
+def tensors_of(inputs: Inputs) -> list[tuple[str, Tensor]]:
+    """The tensors of inputs, by name; a single one has none.
+
+    >>> [name for name, _ in tensors_of(torch.zeros(2, 3))]
+    ['']
+    """
+    return [("", inputs)] if isinstance(inputs, Tensor) else inputs.named()
+
+
+def all_finite(inputs: Inputs) -> bool:
+    """Whether no value is NaN or infinite; a part is looked at at a time, as the whole may lie in a file.
+
+    >>> all_finite(torch.tensor([[1.0], [float("nan")]]))
+    False
+    """
+    floats = [one for _, one in tensors_of(inputs) if one.is_floating_point()]
+    return all(bool(torch.isfinite(part).all()) for one in floats for part in split(one, PIECE))
+
+
+PIECE = 4096  # samples that are looked at together

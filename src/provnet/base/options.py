@@ -11,9 +11,9 @@ import numbers
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, final, get_type_hints
+from typing import Any, ClassVar, TypeVar, final, get_type_hints
 
-from provnet.base.errors import UsageError, one_of
+from provnet.base.errors import UsageError, did_you_mean, one_of
 
 SUBSET = "subset"  # among a run's settings: which samples are indexed
 DECISIONS = "decisions"  # among the options of a DataSpec: what was decided about samples
@@ -92,6 +92,27 @@ class Options:
                     one.option.check(one.flag, value)
 
 
+Kind = TypeVar("Kind", bound=Options)
+
+
+def with_changes(kind: type[Kind], options: Kind | None, changes: dict[str, Any]) -> Kind:
+    """The options of a call: those given, else the defaults, with the changes that are given by name.
+
+    >>> with_changes(CreditOptions, None, {"k": 3}).k
+    3
+    """
+    allowed = [one.name for one in fields(kind)]  # type: ignore[arg-type]
+    for name in changes:
+        if name not in allowed:
+            hint = did_you_mean(name, allowed)
+            raise UsageError(f'there is no option "{name}" here; allowed: {", ".join(allowed)}.{hint}')
+    if not isinstance(options, kind | None):
+        given = type(options).__name__
+        raise UsageError(f"options must be {kind.__name__}, got {given}; single ones are given by name")
+    found: Kind = replace(kind() if options is None else options, **changes)  # type: ignore[type-var]
+    return found
+
+
 def parts(kind: type[Options]) -> dict[str, type[Options]]:
     """The fields of a class that are such classes themselves.
 
@@ -139,6 +160,7 @@ def _seed(words: str, most: int = 2**63 - 1, of: str = "") -> Any:
     """--seed, in the range that training takes too, or in a smaller one."""
 
     def check(name: str, value: int) -> None:
+        check_number(name, value, whole=True)
         if not 0 <= value < 2**63:
             raise UsageError(f"{name} must lie in 0..2^63-1, got {value}")
         if value > most:
@@ -183,6 +205,7 @@ def at_least(least: int) -> Test:
     """Refuse what is less."""
 
     def check(name: str, value: int) -> None:
+        check_number(name, value, whole=True)
         if value < least:
             raise UsageError(f"{name} must be {least} or more, got {value}")
 
@@ -290,6 +313,8 @@ class DataOptions(Options):
         "Keep decoded pictures for the next opening. Default: $PROVNET_CACHE, else none.", metavar="DIR", rare=True
     )
     limit: int | None = option("At most so many samples of each split, evenly by class.", rare=True)
+    class_names: Any = None  # the classes and their order
+    progress: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -549,6 +574,32 @@ class Debug(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolOptions(Options):
+    """What every question about a run takes; `progress` shows a bar on stderr where it takes long."""
+
+    progress: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOptions(ToolOptions):
+    """What a question about inputs takes.
+
+    `warn` gives a UserWarning for values that cannot lie in the range trained on; off where they were looked at before.
+    """
+
+    warn: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(InputOptions):
+    """How a run is audited; `batch_size` None chooses by the size of the pictures."""
+
+    distort: bool = option("Also distorted copies of both.", default=True)
+    seed: int = _seed("Of draws and distortions.")
+    batch_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Audit(Options):
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
 
@@ -565,11 +616,10 @@ class Audit(Options):
     )
     null: Path | None = option("A run that saw neither. Default: the same network, weights drawn anew.", metavar="RUN")
     limit: int = option("At most so many of each, drawn by the seed.", default=10000, metavar="N", check=at_least(2))
-    distort: bool = option("Also distorted copies of both.", default=True)
+    how: AuditOptions = field(default_factory=AuditOptions)
     figure: Path | None = option("Also one figure for print: .png, .pdf or .svg (matplotlib).", metavar="FILE")
     card: bool = option("Write the figures into the run's model card.", default=True)
     data_dir: str | None = _data_dir()
-    seed: int = _seed("Of draws and distortions.")
     device: str | None = _device()
     json: bool = _json()
 
@@ -599,6 +649,15 @@ class Member(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RobustnessOptions(ToolOptions):
+    """How a run is distorted and attacked."""
+
+    epsilon: float = option("Largest change by an attack, on pixels from 0 to 1.", default=0.1)
+    attacked: int = option("Test samples that are attacked.", default=1000, metavar="N")
+    seed: int = _seed("Of all draws.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Robustness(Options):
     """Measure what survives distortion: answers, and the training samples named for them.
 
@@ -612,14 +671,26 @@ class Robustness(Options):
     data_dir: str | None = _data_dir()
     conditions: str | None = option("Only these, such as blur-1,occlusion-4. Default: all 15.", metavar="NAME,NAME")
     attacks: str = option("Extra rows: fgsm, pgd, or none.", default="fgsm,pgd", metavar="NAME,NAME")
-    epsilon: float = option("Largest change by an attack, on pixels from 0 to 1.", default=0.1)
-    attacked: int = option("Test samples that are attacked.", default=1000, metavar="N")
+    how: RobustnessOptions = field(default_factory=RobustnessOptions)
     limit: int | None = option("At most so many test samples, evenly spread.", metavar="N", check=at_least(1))
-    seed: int = _seed("Of all draws.")
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet robustness runs/cnn runs/a0 runs/a05 --out robust"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOptions(ToolOptions):
+    """How samples are laid out; `threads` is for openTSNE."""
+
+    groups: int = option("Groups inside each class (k-means).", default=5, metavar="K", check=at_least(1))
+    limit: int | None = option("At most so many samples, evenly by class.", metavar="N", check=at_least(1))
+    perplexity: float = option("Of t-SNE: about how many neighbours count.", default=30.0)
+    engine: str = option(
+        "What makes the map. auto: openTSNE where installed.", default="auto", metavar="auto|openTSNE|scikit-learn"
+    )
+    seed: int = _seed("Of t-SNE and k-means.", most=2**32 - 1, of=" for a map")
+    threads: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -634,21 +705,31 @@ class Map(Options):
     data: str | None = _training_data()
     test: str | None = option("Test data for misattributed samples, or none. Default: the run's own.", metavar="DATA")
     data_dir: str | None = _data_dir()
-    groups: int = option("Groups inside each class (k-means).", default=5, metavar="K", check=at_least(1))
-    limit: int | None = option("At most so many samples, evenly by class.", metavar="N", check=at_least(1))
-    perplexity: float = option("Of t-SNE: about how many neighbours count.", default=30.0)
-    engine: str = option(
-        "What makes the map. auto: openTSNE where installed.", default="auto", metavar="auto|openTSNE|scikit-learn"
-    )
+    how: MapOptions = field(default_factory=MapOptions)
     cards: int = option("Misattributed samples shown with their exemplars.", default=24, metavar="N", check=at_least(0))
     size: float = option(
         "Size that the page may have; thumbnails get the rest.", default=14.5, metavar="MB", check=megabytes
     )
-    seed: int = _seed("Of t-SNE and k-means.", most=2**32 - 1, of=" for a map")
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet map runs/mnist --out map"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditOptions(InputOptions):
+    """How credit is counted.
+
+    Attributes:
+        draws: of the queries, which give the intervals.
+        batch_size: queries that go through the network at a time; None chooses by their size.
+    """
+
+    k: int = option("Count only the k largest weights of each query. 0: all.", default=0)
+    weights: str = _weights()
+    seed: int = _seed("Of the draws that give the intervals.")
+    draws: int = 2000
+    batch_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -667,16 +748,25 @@ class Credit(Options):
         "CSV with sample_id,contributor. Default: the sources that the training data have.", metavar="FILE"
     )
     out: Path | None = _out("Folder for report.html, credit.json and credit.csv.", default=None)
-    k: int = option("Count only the k largest weights of each query. 0: all.", default=0)
-    weights: str = _weights()
+    how: CreditOptions = field(default_factory=CreditOptions)
     top: int = option("Leading contributors whose samples are shown.", default=8, metavar="N")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
-    seed: int = _seed("Of the draws that give the intervals.")
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet credit runs/mnist test:0..199 --by sources.csv --out credit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyOptions(InputOptions):
+    """How images are traced."""
+
+    k: int = option("Exemplars for each image.", default=5)
+    false_alarms: float = option(
+        "Share of fresh pictures that may be flagged as near-copies.", default=0.005, metavar="RATE"
+    )
+    seed: int = _seed("Of the pictures that the threshold is set on.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -691,23 +781,27 @@ class Attribute(Options):
         "Folders of pictures, picture files, .npy or .npz arrays; from any generator.", metavar="FOLDER"
     )
     out: Path | None = _out("Folder for report.html, attribution.json, attribution.csv, sources.csv.", default=None)
-    k: int = option("Exemplars for each image.", default=5)
+    how: CopyOptions = field(default_factory=CopyOptions)
     heldout: str | None = option(
         "Real pictures that were never trained on, for the threshold. Default: the run's test split, else "
         "training pictures each against all others.",
         metavar="DATA",
     )
-    false_alarms: float = option(
-        "Share of fresh pictures that may be flagged as near-copies.", default=0.005, metavar="RATE"
-    )
     top: int = option("Images, near-copies and sources shown on the page.", default=24, metavar="N")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
-    seed: int = _seed("Of the pictures that the threshold is set on.")
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet attribute runs/mnist samples/ --out traced"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions(InputOptions):
+    """How much is checked."""
+
+    limit: int = option("At most so many pictures of each kind.", default=2000, metavar="N", check=at_least(20))
+    seed: int = _seed("Of draws, strangers and weights drawn anew.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -729,9 +823,8 @@ class Check(Options):
     test: str | None = option("Unseen data of the run's own kind. Default: its own test split.", metavar="DATA")
     data: str | None = _training_data()
     card: bool = option("Write the outcome into the run's model card.", default=True)
-    limit: int = option("At most so many pictures of each kind.", default=2000, metavar="N", check=at_least(20))
+    how: CheckOptions = field(default_factory=CheckOptions)
     data_dir: str | None = _data_dir()
-    seed: int = _seed("Of draws, strangers and weights drawn anew.")
     device: str | None = _device()
     json: bool = _json()
 

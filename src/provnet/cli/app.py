@@ -215,7 +215,7 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "evaluate": (options.Evaluate, "provnet.cli.evaluate"),
     "explain": (options.Explain, "provnet.cli.explain"),
     "generate": (options.Generate, "provnet.cli.generate"),
-    "interpolate": (options.Interpolate, "provnet.cli.interpolate"),
+    "interpolate": (options.Interpolate, "provnet.cli.generate"),
     "debug": (options.Debug, "provnet.cli.debug"),
     "audit": (options.Audit, "provnet.cli.audit"),
     "member": (options.Member, "provnet.cli.member"),
@@ -224,8 +224,8 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "credit": (options.Credit, "provnet.cli.credit"),
     "attribute": (options.Attribute, "provnet.cli.attribute"),
     "check": (options.Check, "provnet.cli.check"),
-    "add": (options.Add, "provnet.cli.add"),
-    "withhold": (options.Withhold, "provnet.cli.withhold"),
+    "add": (options.Add, "provnet.cli.bank"),
+    "withhold": (options.Withhold, "provnet.cli.bank"),
     "verify": (options.Verify, "provnet.cli.verify"),
     "info": (options.Info, "provnet.cli.info"),
     "reproduce": (options.Reproduce, "provnet.cli.reproduce"),
@@ -233,15 +233,15 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
 }
 
 
-def _loaded(module: str) -> Callable[[options.Options], None]:
+def _loaded(module: str, name: str) -> Callable[[options.Options], None]:
     """What a command does; its module, and torch with it, is imported only then."""
 
     def run(asked: options.Options) -> None:
-        getattr(import_module(module), module.rpartition(".")[2])(asked)
+        getattr(import_module(module), name)(asked)
 
     return run
 
 
 for _name, (_kind, _module) in COMMANDS.items():
     _example = f"Example: [bold]{_kind.example}[/bold]"
-    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _loaded(_module)))
+    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _loaded(_module, _name)))

@@ -10,12 +10,12 @@ import torch
 
 from provnet.base.errors import ProvnetError, UsageError, one_of
 from provnet.base.options import App
-from provnet.cli.heldout import read_heldout
 from provnet.cli.output import note, say
 from provnet.cli.rundata import open_run, training_data
 from provnet.data.dataset import ImageData
 from provnet.runs.data import Kept
 from provnet.runs.run import Run
+from provnet.tools.membership.member import read_heldout
 from provnet.training.setup import pick_device
 from provnet_app.security import Keys
 from provnet_app.served import Served, hashes
@@ -26,7 +26,7 @@ EXPOSURES = ("ids", "thumb", "full")
 KEPT = "app"  # the folder beside the run
 
 
-def app_command(asked: App) -> None:
+def app(asked: App) -> None:
     """Look at a run in the browser: explain, clean the data, see the map, check membership."""
     if asked.exposure is not None:
         one_of("exposure", asked.exposure, EXPOSURES)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from provnet.base import options
 from provnet.base.errors import UsageError
-from provnet.cli.heldout import NAME, drawn, heldout_file, open_members, open_others
+from provnet.cli.measured import keep_measured
 from provnet.cli.output import (
     emit_json,
     facts,
@@ -17,8 +17,9 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import keep_measured, open_run, spec_name, with_state
-from provnet.cli.targets import PAGE, SHEET, check_outputs, write_outputs
+from provnet.cli.rundata import begin, open_members, open_others, open_run
+from provnet.cli.targets import SHEET, write_outputs
+from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.distort import WORDS
 from provnet.runs.card import audit_figures
@@ -26,7 +27,7 @@ from provnet.runs.run import Run
 from provnet.runs.safe import write_json
 from provnet.tools.membership.audit import Audit
 from provnet.tools.membership.audit import audit as measure
-from provnet.tools.membership.member import Heldout
+from provnet.tools.membership.member import HELDOUT, Heldout, drawn, heldout_file
 from provnet.tools.membership.page import (
     SCORES,
     SIDES,
@@ -37,7 +38,6 @@ from provnet.tools.membership.page import (
     interval_cell,
     score_cells,
 )
-from provnet.training.setup import pick_device
 
 FIGURES = {".png": SHEET, ".pdf": b"%PDF", ".svg": b"<?xml"}  # how they begin
 ENOUGH = 10_000  # nonmembers of which 0.1 % are ten
@@ -47,49 +47,41 @@ def audit(asked: options.Audit) -> None:
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms."""
     inputs = [asked.members, asked.nonmembers]
     drawn_as = None if asked.figure is None else FIGURES.get(asked.figure.suffix.lower())
-    first = {asked.out / "report.html": PAGE} | (
-        {} if asked.figure is None or drawn_as is None else {asked.figure: drawn_as}
-    )
-    check_outputs(first, [asked.run], inputs, data_dir=asked.data_dir)  # before long work
-    where = pick_device(asked.device)
-    loaded, state = with_state(asked.run, open_run)
-    others = drawn(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.seed)
-    own = drawn(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.seed)
-    loaded.network.to(where)
+    more = {} if asked.figure is None or drawn_as is None else {asked.figure: drawn_as}
+    loaded, state, where = begin(asked, asked.out, inputs, more)
+    others = drawn(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.how.seed)
+    own = drawn(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.how.seed)
     unseen = None if asked.null is None else _unseen(asked.null, (own, others), where)
-    found = measure(loaded, own, others, null=unseen, distort=asked.distort, seed=asked.seed, progress=True, warn=False)
+    found = measure(loaded, own, others, null=unseen, options=asked.how, progress=True, warn=False)
     _warn(found)
     values = found.to_json()
     about = {
         "model_sha256": state["model.safetensors"],
         "data_fingerprint": loaded.samples.fingerprint,
-        "seed": asked.seed,
+        "seed": asked.how.seed,
     }
     sources = (spec_name(own.spec), spec_name(others.spec))
     about |= {"run": str(asked.run), "members": sources[0], "nonmembers": sources[1], "device": where}
     report = _report(loaded, asked.run, sources, values, about)
-    _write(
-        asked.out,
-        [asked.run, *([] if asked.null is None else [asked.null])],
-        inputs,
-        {**values, "about": about},
-        report,
-        asked.figure,
-    )
+    files = {
+        asked.out / "audit.json": write_json({**values, "about": about}, "audit.json"),
+        asked.out / "report.html": audit_html(report).encode("utf-8", "backslashreplace"),
+    }
+    if asked.figure is not None:
+        files[asked.figure] = audit_figure(report, asked.figure.suffix.lower().lstrip("."))
+    write_outputs(files, [asked.run, *([] if asked.null is None else [asked.null])], inputs)
     if asked.json:
         emit_json(brief(values))
     else:
         _show(values, report)
-        say(
-            f"written to {asked.out / 'report.html'} and {asked.out / 'audit.json'}"
-            + (f", {asked.figure}" if asked.figure else "")
-        )
+        words = f"written to {asked.out / 'report.html'} and {asked.out / 'audit.json'}"
+        say(words + (f", {asked.figure}" if asked.figure else ""))
     scores = Heldout(found.decides, found.heldout, found.copies, about=sources[1])
-    files = {NAME: heldout_file(scores, state)} if found.copies.size else {}
+    kept = {HELDOUT: heldout_file(scores, state)} if found.copies.size else {}
     outcome = {"audit": audit_figures(values, loaded.samples)} if asked.card else {}
     # last: where another process holds the run, all else is there
-    if (files or outcome) and keep_measured(asked.run, state, files, **outcome) and files:
-        note(f"scores that provnet member compares with: {asked.run / NAME}")
+    if (kept or outcome) and keep_measured(asked.run, state, kept, **outcome) and kept:
+        note(f"scores that provnet member compares with: {asked.run / HELDOUT}")
 
 
 def brief(values: dict[str, Any]) -> dict[str, Any]:
@@ -141,22 +133,6 @@ def _report(
     network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
     lines = (("Weights, SHA-256", about["model_sha256"]), ("Data fingerprint", about["data_fingerprint"]))
     return AuditReport(str(folder), network, sources, values, WORDS, (*lines, ("Seed", str(about["seed"]))))
-
-
-def _write(
-    out: Path,
-    runs: list[Path],
-    inputs: list[str | None],
-    values: dict[str, Any],
-    report: AuditReport,
-    figure: Path | None,
-) -> None:
-    """All files, made before the first one is written."""
-    files = {out / "audit.json": write_json(values, "audit.json")}
-    files[out / "report.html"] = audit_html(report).encode("utf-8", "backslashreplace")
-    if figure is not None:
-        files[figure] = audit_figure(report, figure.suffix.lower().lstrip("."))
-    write_outputs(files, runs, inputs)
 
 
 def _show(values: dict[str, Any], report: AuditReport) -> None:

@@ -12,35 +12,28 @@ from torch import Tensor
 
 from provnet.base.errors import UsageError
 from provnet.base.files import brief
-from provnet.base.options import Check
-from provnet.cli.heldout import drawn, open_others
+from provnet.base.options import Check, CheckOptions
+from provnet.cli.measured import keep_measured
 from provnet.cli.output import (
     emit_json,
     note,
     say,
     show,
 )
-from provnet.cli.rundata import (
-    keep_measured,
-    open_run,
-    spec_name,
-    training_data,
-    unseen_data,
-    with_state,
-)
-from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.cli.rundata import begin, open_others, open_run, training_data, unseen_data
+from provnet.cli.targets import write_into
+from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.runs.safe import write_json
+from provnet.tools.membership.member import drawn
 from provnet.tools.trust.compute import LeftOut, Trust
 from provnet.tools.trust.compute import check as measure
-from provnet.tools.trust.page import TrustReport, outcome_row, trust_html
-from provnet.training.setup import pick_device
+from provnet.tools.trust.page import outcome_row, trust_files
 
 
-def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: int) -> Tensor:
+def open_other(run: Run, source: str, data_dir: str | None, how: CheckOptions) -> Tensor:
     """Pictures of another data set; those that have the pixels of a training sample are refused."""
-    data = drawn(open_others(run, source, data_dir), limit, seed)
+    data = drawn(open_others(run, source, data_dir), how.limit, how.seed)
     known = {row.tobytes() for row in run.samples.pixel_sha256}
     own = np.array([row.tobytes() in known for row in data.samples.pixel_sha256])
     if own.any():
@@ -51,7 +44,7 @@ def open_other(run: Run, source: str, data_dir: str | None, limit: int, seed: in
     return data.images
 
 
-def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int, where: str) -> LeftOut:
+def open_left_out(folder: Path, unseen: ImageData | None, how: CheckOptions, where: str) -> LeftOut:
     """A run without some classes, and unseen pictures: of its own classes, and of those that it lacks."""
     if unseen is None:
         raise UsageError("--left-out needs unseen data of all classes; give --test DATA")
@@ -69,7 +62,7 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
             f"--left-out {folder} has {'all' if not lacks.any() else 'none'} of the classes of the test data; "
             "give a run that was trained without some of them"
         )
-    own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), limit, seed) for rows in (~lacks, lacks))
+    own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), how.limit, how.seed) for rows in (~lacks, lacks))
     names = sorted({unseen.class_names[int(label)] for label in np.unique(strangers.samples.labels)})
     run.network.to(where)
     few = ", ".join(map(brief, names[:5])) + (", ..." if len(names) > 5 else "")
@@ -80,20 +73,14 @@ def open_left_out(folder: Path, unseen: ImageData | None, limit: int, seed: int,
 def check(asked: Check) -> None:
     """Check whether a run's explanations can be trusted, and write the outcome into its model card."""
     inputs = [asked.data, asked.test, *(asked.other or ())]
-    if asked.out is not None:
-        check_outputs(
-            {asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir
-        )  # before long work
-    where = pick_device(asked.device)
-    loaded, state = with_state(asked.run, open_run)
+    loaded, state, where = begin(asked, asked.out, inputs)
     weights = state["model.safetensors"]
     unseen, _ = unseen_data(loaded, asked.test, asked.data_dir)
     if unseen is None:
         note("the run has no test split of its own: give --test DATA, or some checks are not measured", "warning")
     training = training_data(loaded, asked.data, asked.data_dir, without="some checks are not measured").kept
-    others = {name: open_other(loaded, name, asked.data_dir, asked.limit, asked.seed) for name in asked.other or ()}
-    without = None if asked.left_out is None else open_left_out(asked.left_out, unseen, asked.limit, asked.seed, where)
-    loaded.network.to(where)
+    others = {name: open_other(loaded, name, asked.data_dir, asked.how) for name in asked.other or ()}
+    without = None if asked.left_out is None else open_left_out(asked.left_out, unseen, asked.how, where)
     found = measure(
         loaded,
         unseen,
@@ -101,60 +88,27 @@ def check(asked: Check) -> None:
         None if training.data is None else training.index,
         others=others,
         left_out=without,
-        limit=asked.limit,
-        seed=asked.seed,
+        options=asked.how,
         progress=True,
         warn=False,  # the data were looked at when they were opened
     )
-    written = _write(asked.out, loaded, asked.run, inputs, found, unseen, weights)
+    written: list[str] = []
+    if asked.out is not None:
+        about = {"run": str(asked.run), "model_sha256": weights, "test": unseen and spec_name(unseen.spec)}
+        names = write_into(asked.out, trust_files(loaded, found, about), [asked.run], inputs)
+        written = [str(asked.out / name) for name in names]
     if asked.card and keep_measured(asked.run, state, checks=found.for_card()):
         written.append(str(asked.run / "README.md"))
     if asked.json:
         emit_json({**found.to_json(), "run": str(asked.run), "model_sha256": weights})
-    else:
-        _show(found)
-        open_ = sum(one.passed is None for one in found.outcomes)
-        words = "all bars are met" if found.passed else "not all bars are met"
-        words += f" of those that were measured; {open_} were not" if open_ else ""
-        say(words, "green" if found.passed and not open_ else "yellow")
-    if written and not asked.json:
+        return
+    _show(found)
+    open_ = sum(one.passed is None for one in found.outcomes)
+    words = "all bars are met" if found.passed else "not all bars are met"
+    words += f" of those that were measured; {open_} were not" if open_ else ""
+    say(words, "green" if found.passed and not open_ else "yellow")
+    if written:
         say(f"written to {', '.join(written)}")
-
-
-def _write(
-    out: Path | None,
-    run: Run,
-    folder: Path,
-    inputs: list[str | None],
-    found: Trust,
-    unseen: ImageData | None,
-    weights: str,
-) -> list[str]:
-    """The page and the figures, made before the first one is written."""
-    if out is None:
-        return []
-
-    config = run.config.network
-    network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
-    facts = [
-        ("Unseen data", "none" if unseen is None else spec_name(unseen.spec)),
-        ("Pictures of each kind", f"{found.about['counts']['strangers']:,} at most"),
-        ("Seed", str(found.about["seed"])),
-        ("Weights, SHA-256", weights),
-        ("Data fingerprint", run.samples.fingerprint),
-    ]
-    if found.about["withheld"]:
-        facts.insert(0, ("Withheld samples, left out", f"{found.about['withheld']:,}"))
-    values = found.to_json()
-    page = trust_html(TrustReport(str(folder), network, values, tuple(facts)))
-    about = {**values["about"], "run": str(folder), "model_sha256": weights}
-    about |= {"test": None if unseen is None else spec_name(unseen.spec)}
-    files = {
-        "check.json": write_json({**values, "about": about}, "check.json"),
-        "report.html": page.encode("utf-8", "backslashreplace"),
-    }
-    write_outputs({out / name: content for name, content in files.items()}, [folder], inputs)
-    return [str(out / name) for name in files]
 
 
 def _show(found: Trust) -> None:

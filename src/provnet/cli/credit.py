@@ -6,40 +6,34 @@ import itertools
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich import box
 from rich.table import Table
 
+from provnet.answers.queries import read_queries
 from provnet.base import options
 from provnet.base.errors import UsageError
 from provnet.base.files import shown
-from provnet.cli.heldout import open_others
-from provnet.cli.inputs import read_queries
 from provnet.cli.output import (
     emit_json,
     facts,
     note,
-    refuse_file,
     say,
     show,
 )
-from provnet.cli.rundata import open_run, picture_data, spec_name, with_state
-from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.data.evidence import evidence
+from provnet.cli.rundata import begin, open_others, picture_data
+from provnet.cli.targets import write_into
+from provnet.data.apply import spec_name
 from provnet.data.sources.folder import loose_pictures
 from provnet.data.sources.known import NAMES
-from provnet.report.records import ExemplarCard
 from provnet.report.text import percent
 from provnet.runs.inputs import pixel_hashes, raw_tensor
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
-from provnet.samples.csvfile import csv_text, quoted
 from provnet.tools.credit.compute import Contributors, Credit, contributors_of
 from provnet.tools.credit.compute import credit as share
-from provnet.tools.credit.page import CreditReport, Leader, credit_html
-from provnet.training.setup import pick_device
+from provnet.tools.credit.page import credit_csv, credit_report
 
 
 def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[np.ndarray, str]:
@@ -93,96 +87,37 @@ def _note_members(run: Run, images: np.ndarray) -> None:
         note(f"{own:,} of {len(images):,} queries are training samples: they credit themselves most", "warning")
 
 
-SAMPLES = 5
-
-
-def credit_report(
-    run: Run,
-    folder: Path,
-    found: Credit,
-    values: dict[str, Any],
-    notes: Sequence[str],
-    source: tuple[str | None, str | None],
-    top: int,
-) -> bytes:
-    """The page; `source` is where the training data are now, and the folder that names resolve under."""
-    config, about = run.config.network, values["about"]
-    page = credit_html(
-        CreditReport(
-            run=str(folder),
-            network=f"{config.network} network, head {config.head}, {len(run.samples):,} training samples",
-            queries=about["queries"],
-            by=about["by"],
-            values=values,
-            leaders=_leaders(run, found, source, top),
-            notes=tuple(line[0].upper() + line[1:] + "." for line in notes),
-            facts=(
-                ("Seed", str(about["seed"])),
-                ("Weights, SHA-256", about["model_sha256"]),
-                ("Data fingerprint", about["data_fingerprint"]),
-            ),
-        )
-    )
-    return page.encode("utf-8", "backslashreplace")
-
-
-def _leaders(run: Run, found: Credit, source: tuple[str | None, str | None], top: int) -> tuple[Leader, ...]:
-
-    first = [(place, one) for place, one in enumerate(found.ranking) if one.share.value][:top]
-    if not first:
-        return ()
-    opened = picture_data(run, *source)
-    leaders = []
-    for place, one in first:
-        best = found.top(place, SAMPLES)
-        whole = max(one.share.value or 0.0, 1e-12)
-        cards = tuple(
-            ExemplarCard(
-                picture=seen.picture,
-                sample_id=run.samples.sample_ids[i],
-                sha256=run.samples.hex(i),
-                label=run.samples.class_names[int(run.samples.labels[i])],
-                weight=min(float(found.by_sample[i]) / whole, 1.0),
-                note=seen.note,
-            )
-            for i, seen in zip(best.tolist(), evidence(run.samples, opened.parts, best), strict=True)
-        )
-        leaders.append(Leader(one.name, f"{percent(one.share.value or 0.0)} of the credit", cards))
-    return tuple(leaders)
-
-
 def credit(asked: options.Credit) -> None:
     """Share the credit for the answers to some queries among the contributors of the training samples."""
-    if asked.k < 0 or asked.top < 0:
-        raise UsageError(f"-k and --top must be 0 or more, got {asked.k} and {asked.top}")
-    refuse_file(asked.out)
+    if asked.how.k < 0 or asked.top < 0:
+        raise UsageError(f"-k and --top must be 0 or more, got {asked.how.k} and {asked.top}")
     inputs = [asked.by, asked.data, *asked.queries]
-    if asked.out is not None:
-        check_outputs(
-            {asked.out / "report.html": PAGE}, [asked.run], inputs, data_dir=asked.data_dir
-        )  # before long work
-    where = pick_device(asked.device)
-    loaded, state = with_state(asked.run, open_run)
+    loaded, state, _ = begin(asked, asked.out, inputs)
     people = contributors_of(loaded.samples, asked.by)
     notes = _notes(people, int(loaded.samples.withheld.sum()))
     for line in notes:
         note(line, "warning" if "not listed" in line else "note")
     images, about = open_queries(loaded, asked.queries, asked.data_dir)
-    loaded.network.to(where)
-    found = share(
-        loaded, images, people.names, k=asked.k, weights=asked.weights, seed=asked.seed, progress=True, warn=False
-    )
+    found = share(loaded, images, people.names, options=asked.how, progress=True, warn=False)
     values = {**found.to_json(), "unlisted_samples": people.unlisted, "unknown_ids": people.strangers}
-    values["about"] = {"run": str(asked.run), "queries": about, "by": people.about, "seed": asked.seed}
+    values["about"] = {"run": str(asked.run), "queries": about, "by": people.about, "seed": asked.how.seed}
     values["about"] |= {"model_sha256": state["model.safetensors"], "data_fingerprint": loaded.samples.fingerprint}
+    written = []
     if asked.out is not None:
-        page = credit_report(loaded, asked.run, found, values, notes, (asked.data, asked.data_dir), asked.top)
-        _write(asked.out, asked.run, inputs, values, found, page)
+        credited = asked.top and any(one.share.value for one in found.ranking)
+        parts = picture_data(loaded, asked.data, asked.data_dir).parts if credited else ()
+        page = credit_report(loaded, found, values, notes, parts, asked.top)
+        files: dict[str, bytes | str] = {
+            "credit.json": write_json(values, "credit.json"),
+            "credit.csv": credit_csv(found),
+            "report.html": page,
+        }
+        written = write_into(asked.out, files, [asked.run], inputs)
     if asked.json:
         emit_json(values)
         return
     _show(found)
-    if asked.out is not None:
+    if written:
         say(f"written to {asked.out}: report.html, credit.json, credit.csv")
 
 
@@ -197,29 +132,6 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
     if withheld:
         lines.append(f"{withheld:,} samples are withheld: they are never credited, others take their share")
     return lines
-
-
-def _write(
-    out: Path, run: Path, inputs: list[str | Path | None], values: dict[str, Any], found: Credit, page: bytes
-) -> None:
-
-    files = {
-        "credit.json": write_json(values, "credit.json"),
-        "credit.csv": credit_csv(found).encode("utf-8", "backslashreplace"),
-        "report.html": page,
-    }
-    write_outputs({out / name: content for name, content in files.items()}, [run], inputs)
-
-
-def credit_csv(found: Credit) -> str:
-    """The ranking as CSV, one line a contributor; a name that a spreadsheet would take for a formula gets a quote."""
-    lines: list[list[object]] = [["rank", "contributor", "share", "low", "high", "queries", "samples", "lift", "first"]]
-    for one in found.ranking:
-        numbers = [one.share.value, one.share.low, one.share.high]
-        cells = ["" if value is None else f"{value:.8f}" for value in numbers]
-        lift = "" if one.lift is None else f"{one.lift:.6f}"
-        lines.append([one.rank, quoted(one.name), *cells, one.share.n, one.samples, lift, f"{one.first:.4f}"])
-    return csv_text(lines)
 
 
 def _show(found: Credit, most: int = 20) -> None:

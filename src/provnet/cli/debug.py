@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,36 +9,22 @@ import numpy as np
 from provnet.base.errors import UsageError
 from provnet.base.files import brief
 from provnet.base.options import Debug
-from provnet.cli.again import path_word
-from provnet.cli.debug_files import (
-    RELABEL,
-    barred,
-    corrected_csv,
-    decided,
-    decisions_for,
-    memorised_words,
-    next_command,
-    samples_csv,
-)
 from provnet.cli.output import (
     emit_json,
     facts,
     interval_cells,
     note,
-    refuse_file,
     say,
     show,
 )
-from provnet.cli.rundata import open_run, training_data
-from provnet.cli.targets import PAGE, check_outputs, write_outputs
+from provnet.cli.rundata import begin, training_data
+from provnet.cli.targets import write_into
 from provnet.runs.data import Kept
-from provnet.samples.decisions import decisions_csv
 from provnet.tools.debug.compute import DROP, Debugging, share_flagged
 from provnet.tools.debug.compute import debug as look
-from provnet.tools.debug.page import debug_page, probability
-from provnet.training.setup import pick_device
+from provnet.tools.debug.files import CORRECTED, DECISIONS, DebugFiles, debug_files
+from provnet.tools.debug.page import probability
 
-SAMPLES, REPORT, CORRECTED, DECISIONS = "samples.csv", "report.html", "corrected.csv", "decisions.csv"
 CANNOT_TELL = (
     "few flags do not mean few wrong labels, and no label is suggested; samples.csv sorted by mislabel may still help"
 )
@@ -52,67 +37,38 @@ def debug(asked: Debug) -> None:
         raise UsageError(
             f"{asked.out / DECISIONS} is there already and may hold your edits; move it or give another --out"
         )
-    refuse_file(asked.out)
-    check_outputs({asked.out / REPORT: PAGE}, [asked.run], [asked.data], data_dir=asked.data_dir)
-
-    where = pick_device(asked.device)
-    loaded = open_run(asked.run)
-    loaded.network.to(where)
+    loaded, _, _ = begin(asked, asked.out, [asked.data])
     found = training_data(loaded, asked.data, asked.data_dir)
     if loaded.history is None:
         note("the run kept no losses: labels are judged by the end of training alone, which hides memorised ones")
     result = look(loaded, found.kept.there, index=found.kept.index, progress=True)
-    bar = barred(loaded, found)
-    corrected = corrected_csv(loaded, result, found, bar, asked.out, asked.threshold)
-    changes = [one for one in decided(result, asked.threshold) if one.kind == "relabel"]
-    decisions = asked.out / (DECISIONS if asked.review else RELABEL)
-    decided_there = asked.review or (asked.out / DECISIONS).exists()
-    doubt = memorised_words(loaded, result, asked.threshold)
-    to_edit = {DECISIONS: decisions_for(result, asked.threshold, bar)} if asked.review else {}
-    rows = to_edit[DECISIONS].count(b"\n") - 1 if asked.review else 0
-    how, applies, why = next_command(
-        loaded, found, corrected, changes, asked.out / CORRECTED, decisions, bar, rows=rows, device=asked.device
-    )
-    files = {
-        SAMPLES: samples_csv(result, asked.threshold),
-        CORRECTED: corrected.content,
-        **({RELABEL: decisions_csv(changes)} if applies and not asked.review else {}),
-        REPORT: debug_page(
-            loaded,
-            result,
-            found.parts,
-            run_name=str(asked.run),
-            threshold=asked.threshold,
-            top=asked.top,
-            how=how,
-            why=why,
-            review=""
-            if decided_there
-            else _reviewed(asked.run, asked.out, asked.data, asked.data_dir, asked.threshold, asked.device),
-            unsure=doubt,
-            barred=bool(bar.drops or bar.why),
-            lost=found.kept.left_out,
-        ),
-        **to_edit,  # last: once it is there the command is not repeated, as it may hold edits
-    }
+    files = debug_files(loaded, result, found, asked)
     inputs = [asked.data, None if loaded.config.data is None else loaded.config.data.source]
-    write_outputs({asked.out / name: content for name, content in files.items()}, [asked.run], inputs)
+    write_into(asked.out, files.contents, [asked.run], inputs)
     summary = _summary(result, asked.threshold, found.kept)
-    summary["corrected_left_out"] = sum(count for count, _ in corrected.left_out)
+    summary["corrected_left_out"] = sum(count for count, _ in files.corrected.left_out)
+    _note_next(files, review=asked.review)
+    _note_doubts(result, asked.threshold, files.memorised)
+    if asked.json:
+        emit_json({"run": str(asked.run), "out": str(asked.out), **summary, "files": sorted(files.contents)})
+    else:
+        _show(result, summary, asked, files)
+
+
+def _note_next(files: DebugFiles, *, review: bool) -> None:
+    """What corrected.csv and the suggested command do without."""
+    corrected, bar, step = files.corrected, files.bar, files.next
     what, rest = ("leaves out", "on it") if corrected.is_manifest else ("drops", "with it")
     for count, words in corrected.left_out:
         note(f"{CORRECTED} {what} {_samples(count)}: {words}; training {rest} would do without", "warning")
-    if how and bar.lacking and not corrected.is_manifest:
+    if step.command and bar.lacking and not corrected.is_manifest:
         note(f"the suggested command does without {_samples(bar.lacking)} added after training: not among its data")
-    if why:
-        note(f"no command to train again is suggested: {why}")
-    if asked.review:
-        _warn_of_edits(passed_over=bool(how) and not applies, why=bar.why)
-    _note_doubts(result, asked.threshold, doubt)
-    if asked.json:
-        emit_json({"run": str(asked.run), "out": str(asked.out), **summary, "files": sorted(files)})
-    else:
-        _show(result, summary, asked.threshold, asked.out, files, how)
+    if step.why:
+        note(f"no command to train again is suggested: {step.why}")
+    if review and step.command and not step.applies:
+        note(f"the suggested command takes {CORRECTED} alone, without what you change in {DECISIONS}", "warning")
+    if review and bar.why:
+        note(f"{DECISIONS} cannot keep all of them out: {bar.why}", "warning")
 
 
 def _note_doubts(result: Debugging, threshold: float, memorised: str) -> None:
@@ -126,26 +82,6 @@ def _note_doubts(result: Debugging, threshold: float, memorised: str) -> None:
     if few:
         what = "1 flagged label is of a class" if few == 1 else f"{few:,} flagged labels are of classes"
         note(f"{what} with fewer than {FEW} samples, whose neighbours know little: look before you correct", "warning")
-
-
-def _warn_of_edits(*, passed_over: bool, why: str) -> None:
-    """What decisions that somebody edits cannot do."""
-    if passed_over:
-        note(f"the suggested command takes {CORRECTED} alone, without what you change in {DECISIONS}", "warning")
-    if why:
-        note(f"{DECISIONS} cannot keep all of them out: {why}", "warning")
-
-
-def _reviewed(
-    run: Path, out: Path, data: str | None, data_dir: str | None, threshold: float, device: str | None
-) -> str:
-    """The same command once more, with decisions to edit."""
-    words = [f"provnet debug {path_word(run)} --out {path_word(out)}"]
-    words += [f"--data {path_word(data)}"] if data is not None else []
-    words += [f"--data-dir {path_word(data_dir)}"] if data_dir is not None else []
-    words += [f"--threshold {threshold:g}"] if threshold != 0.5 else []
-    words += [f"--device {device}"] if device is not None else []
-    return " ".join([*words, "--review"])
 
 
 def _samples(count: int) -> str:
@@ -176,10 +112,8 @@ def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
     }
 
 
-def _show(
-    result: Debugging, summary: dict[str, Any], threshold: float, out: Path, files: dict[str, bytes], how: str
-) -> None:
-
+def _show(result: Debugging, summary: dict[str, Any], asked: Debug, files: DebugFiles) -> None:
+    threshold, out, how = asked.threshold, asked.out, files.next.command
     flagged = f"{int(result.flagged(threshold).sum()):,}"
     if result.expected is None:
         flagged += f" of {len(result):,}, which does not say how many are wrong"
@@ -213,7 +147,7 @@ def _show(
         elif other != label:  # of one class there is no other
             words += f", {'probably' if suggested[row] != result.samples.labels[row] else 'or else'} {brief(other)}"
         say(f"{score:>{max(7, *map(len, scores))}}  {words}")
-    say(f"written to {out}: {', '.join(sorted(files))}", "bold")
+    say(f"written to {out}: {', '.join(sorted(files.contents))}", "bold")
     if DECISIONS in how:
         as_it_is = "as it is it holds the suggestions"
         if result.mislabels.cannot_tell:

@@ -12,6 +12,7 @@ from rich.text import Text
 from provnet.answers.evaluation import evaluate_on as measure
 from provnet.base.options import Evaluate
 from provnet.cli.generate import generator_figures
+from provnet.cli.measured import keep_measured
 from provnet.cli.output import (
     emit_json,
     facts,
@@ -20,18 +21,11 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import (
-    keep_measured,
-    open_run,
-    spec_name,
-    training_data,
-    unseen_data,
-    with_state,
-)
+from provnet.cli.rundata import begin, training_data, unseen_data
+from provnet.data.apply import spec_name
 from provnet.runs.data import Kept
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
-from provnet.training.setup import pick_device
 
 
 def figures_table(values: Mapping[str, Any]) -> Table:
@@ -149,9 +143,7 @@ NAME = "evaluation.json"
 
 def evaluate(asked: Evaluate) -> None:
     """Measure class accuracy on unseen data, and how well a run names its own training samples."""
-    where = pick_device(asked.device)
-    loaded, state = with_state(asked.run, open_run)
-    loaded.network.to(where)
+    loaded, state, _ = begin(asked)
     test, seen = unseen_data(loaded, asked.data, asked.data_dir)
     if test is None:
         why = "the run has no test split of its own; give DATA, or train with --test or --holdout"

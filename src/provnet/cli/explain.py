@@ -15,11 +15,10 @@ from rich.text import Text
 import provnet
 from provnet.answers.attributor import explain as explain_images
 from provnet.answers.explanation import Explained, Explanation
+from provnet.answers.queries import Query, exemplar_evidence, explanation_cards, read_queries
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.base.files import brief, shown
 from provnet.base.options import Explain
-from provnet.cli.generate import rebuilt_queries
-from provnet.cli.inputs import Query, exemplar_evidence, explanation_cards, note_undrawn, read_queries
 from provnet.cli.output import (
     console,
     emit_json,
@@ -27,7 +26,7 @@ from provnet.cli.output import (
     note,
     say,
 )
-from provnet.cli.rundata import open_run, picture_data, with_state
+from provnet.cli.rundata import note_undrawn, open_run, picture_data, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 from provnet.data.evidence import NO_PICTURE, Evidence
 from provnet.report.page import explanation_html
@@ -36,6 +35,7 @@ from provnet.report.text import percent
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
 from provnet.samples.identity import duplicate_words
+from provnet.tools.generate.compute import rebuilt_queries
 
 PLACES = "--html or --png"
 
@@ -102,7 +102,7 @@ def _pictures(
 
     found = picture_data(run, source, data_dir, strict=strict)
     pictures = exemplar_evidence(explanation, found.parts)
-    missing = {index: item.note for index, item in pictures.items() if item.picture is None}
+    missing = {index: item.note for index, item in pictures.items() if not item.there}
     if missing and found.data is not None:
         index, why = next(iter(missing.items()))
         first = f"{shown(run.samples.sample_ids[index])} ({why})"

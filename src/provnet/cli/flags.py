@@ -1,9 +1,9 @@
-"""The classes of `provnet.base.options` as flags of the command line, and their objects as words of a command."""
+"""The classes of `provnet.base.options` as flags of the command line, and objects of them from what was given."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -40,46 +40,6 @@ def made(kind: type[Kind], values: dict[str, Any]) -> Kind:
     own = {one.name: values[one.name] for one in fields(kind) if one.name in values}  # type: ignore[arg-type]
     own |= {name: made(part, values) for name, part in parts(kind).items()}
     return kind(**own)
-
-
-def to_argv(asked: Options) -> list[str]:
-    """The words of a command that ask for the same: `made` the other way round. Defaults are left out.
-
-    >>> from provnet.base.options import DataOptions, Train
-    >>> to_argv(Train(data="my data", out=Path("-a"), opening=DataOptions(size=(64, 48), skip_bad=True)))
-    ['my data', '--out', './-a', '--size', '64x48', '--skip-bad']
-    """
-    words: list[str] = []
-    flags: list[str] = []
-    for one in leaves(type(asked)):
-        value: Any = asked
-        for name in one.path:
-            value = getattr(value, name)
-        if one.option.word:
-            words += [] if value is None else map(_word, value if isinstance(value, list) else [value])
-        elif value != one.default:
-            flags += _flag(one, value)
-    return [*flags, "--", *words] if any(word.startswith("-") for word in words) else [*words, *flags]
-
-
-def _flag(one: Leaf, value: Any) -> Iterable[str]:
-    if isinstance(value, bool):
-        return [one.flag if value else one.flag.replace("--", "--no-", 1)]
-    if isinstance(value, list):
-        return [word for each in value for word in (one.flag, _word(each))]
-    if isinstance(value, tuple) and one.name == "size":
-        return [one.flag, "x".join(map(str, value))]
-    return [one.flag, *map(_word, value if isinstance(value, tuple) else [value])]
-
-
-def _word(value: Any) -> str:
-    """One word; a path that looks like a flag is told from one.
-
-    >>> _word(0.5), _word(255.0), _word(Path("-a"))
-    ('0.5', '255', './-a')
-    """
-    text = f"{value:.15g}" if isinstance(value, float) else str(value)
-    return f"./{text}" if isinstance(value, Path) and text.startswith("-") else text
 
 
 def _parameter(one: Leaf) -> inspect.Parameter:

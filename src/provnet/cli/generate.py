@@ -3,86 +3,48 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from provnet.answers.explanation import Explanation
-from provnet.base.atomic import write_bytes
-from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError, UsageError, one_of
-from provnet.base.options import Generate, NetworkOptions, Train
-from provnet.cli.again import path_word
-from provnet.cli.inputs import Query, as_picture, exemplar_evidence, explanation_cards
+from provnet.answers.queries import Query, exemplar_evidence, explanation_cards, read_queries
+from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError, UsageError
+from provnet.base.options import Generate, Interpolate
 from provnet.cli.output import (
     emit_json,
     facts,
-    note,
-    refuse_file,
     say,
     show,
 )
-from provnet.cli.rundata import open_run, picture_data, with_state
-from provnet.cli.targets import PAGE, check_outputs, write_outputs
-from provnet.cli.traindata import read_course
+from provnet.cli.rundata import begin, picture_data
+from provnet.cli.targets import write_outputs
+from provnet.cli.train import read_course
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.image import picture_of
 from provnet.models.network import vae_of
 from provnet.report.pictures import to_image
 from provnet.report.records import ExplanationCard
 from provnet.runs.run import Run
 from provnet.runs.safe import read_json, write_json
-from provnet.samples.identity import hash_rows
 from provnet.tools.generate import Generated, sources
 from provnet.tools.generate import generate as make
-from provnet.tools.generate.compute import is_generator, rebuild_pictures
+from provnet.tools.generate import interpolate as between
+from provnet.tools.generate.compute import is_generator
 from provnet.tools.generate.measures import measure_generator
-from provnet.tools.generate.page import GenerationReport, course_png, generation_html, sheet_png
-from provnet.tools.generate.recipes import recipe
-from provnet.training.config import TrainConfig, check_batch_size, train_config
-from provnet.training.setup import pick_device
-
-TASKS = ("classify", "generate")
-COURSE = "course.png"
-
-
-def chosen_recipe(asked: Train) -> TrainConfig:
-    """How to train, and which network: by preset, or by the name of a generator, which brings its own."""
-    how, network = asked.recipe, asked.network
-    one_of("task", how.task, TASKS)
-    changes = {name: getattr(how, name) for name in ("epochs", "batch_size", "lr", "augment", "seed")}
-    if how.task == "classify":
-        if how.generator is not None:
-            raise UsageError("--generator goes with --task generate; give that too, or leave it out")
-        return replace(train_config(how.preset or "fast", **changes), wanted=network)
-
-    own = [name for name in BROUGHT if getattr(network, name) != getattr(NetworkOptions(), name)]
-    own += [] if asked.subset.index_subset is None else ["index_subset"]
-    own += [] if how.preset is None else ["preset"]
-    if own:
-        words = ", ".join(f"--{name.replace('_', '-')}" for name in own)
-        raise UsageError(f"a generator brings its own network and recipe: leave {words} out, choose with --generator")
-    if how.batch_size is not None:
-        check_batch_size(how.batch_size)
-    found = recipe(how.generator or "modern", **changes)
-    return found.using(key_type=network.key_type, key_width=network.key_width)
-
-
-BROUGHT = ("network", "backbone", "head", "alpha", "conditional", "level")
-
-
-def draw_course(folder: Path, *, quiet: bool = False) -> None:
-    """Losses and accuracies of every epoch as a picture beside the run, where matplotlib is there."""
-    try:
-        write_bytes(folder / COURSE, course_png(read_course(folder), folder.name))
-    except UsageError as error:
-        note(f"{COURSE} is not drawn: {error}")
-        return
-    if not quiet:
-        say(f"losses and accuracies of every epoch: {folder / COURSE}")
-        say(f"next: provnet generate {path_word(folder)} -n 16 --out made")
+from provnet.tools.generate.page import (
+    GenerationReport,
+    animation,
+    generation_html,
+    made_queries,
+    network_in_words,
+    sheet_png,
+)
 
 
 def read_rows(folder: Path) -> tuple[Mapping[str, Any], ...]:
@@ -107,48 +69,13 @@ def source_cards(
     return tuple(replace(card, over=words) for card, words in zip(cards, over, strict=True))
 
 
-def open_generator(
-    folder: Path, out: Path, k: int, device: str | None, inputs: Sequence[str | None], data_dir: str | None
-) -> tuple[Run, str, str, int]:
+def open_generator(asked: Generate | Interpolate) -> tuple[Run, str, str, int]:
     """A run that makes pictures, its weights' hash, the device that it is on, and k, cut to who may be named."""
-    if k < 1:
-        raise UsageError(f"-k must be 1 or more, got {k}")
-    refuse_file(out)
-    check_outputs({out / "report.html": PAGE}, [folder], inputs, data_dir=data_dir)  # before long work
-    where = pick_device(device)
-    run, state = with_state(folder, open_run)
+    if asked.k < 1:
+        raise UsageError(f"-k must be 1 or more, got {asked.k}")
+    run, state, where = begin(asked, asked.out, [asked.data])
     vae_of(run.network)  # refuses other runs
-    run.network.to(where)
-    return run, state["model.safetensors"], where, min(k, int((~run.samples.withheld).sum()))
-
-
-def made_queries(names: Sequence[str], images: np.ndarray) -> list[Query]:
-    """Pictures that were made, as inputs to be explained."""
-    hashes = [bytes(one).hex() for one in hash_rows(images)]
-    return [Query(*parts) for parts in zip(names, images, hashes, strict=True)]
-
-
-def network_in_words(run: Run) -> str:
-    """The network of a run in a line."""
-    config = run.config.network
-    return f"{config.backbone}, {config.network}, head {config.head}, {len(run.samples):,} training samples"
-
-
-class Rebuilt(NamedTuple):
-    """An input as a generator makes it of its own latents, and the mean square error of a pixel in [0, 1]."""
-
-    picture: np.ndarray | None
-    error: float
-
-
-def rebuilt_queries(run: Run, queries: Sequence[Query]) -> list[Rebuilt]:
-    """The inputs of `explain` rebuilt; nothing for a run that makes no pictures."""
-    if not is_generator(run):
-        return []
-    images = np.stack([query.image for query in queries])
-    made = rebuild_pictures(run, images, warn=False)  # they were looked at
-    away = ((made.astype(np.float64) - images) / 255) ** 2
-    return [Rebuilt(as_picture(made[row]), float(away[row].mean())) for row in range(len(made))]
+    return run, state["model.safetensors"], where, min(asked.k, int((~run.samples.withheld).sum()))
 
 
 def generator_figures(
@@ -165,9 +92,7 @@ def generate(asked: Generate) -> None:
     """Make pictures with a run of `train --task generate`, and name the training samples behind each."""
     if not FEWEST <= asked.n <= MOST:
         raise UsageError(f"-n must lie in {FEWEST}..{MOST:,}, got {asked.n}")
-    loaded, weights, where, k = open_generator(
-        asked.run, asked.out, asked.k, asked.device, [asked.data], asked.data_dir
-    )
+    loaded, weights, where, k = open_generator(asked)
     made = make(loaded, asked.n, asked.label, asked.seed)
     found = sources(loaded, made, k)
     names = [f"generated-{number:0{len(str(asked.n))}d}" for number in range(1, asked.n + 1)]
@@ -258,7 +183,7 @@ def _files(
         "generated.json": write_json(values, "generated.json"),
     }
     for query in queries:
-        picture = as_picture(query.image)
+        picture = picture_of(query.image)
         if picture is not None:
             buffer = io.BytesIO()
             to_image(picture).save(buffer, "PNG")
@@ -267,3 +192,58 @@ def _files(
 
 
 SHOWN = 200  # pictures on the page
+
+
+FRAMES = 4  # of the animation for each step
+
+
+def interpolate(asked: Interpolate) -> None:
+    """Go from one picture to another through the latents of a run that makes pictures."""
+    loaded, weights, _, k = open_generator(asked)
+    ends = [read_queries(loaded, [text], asked.data_dir, strict=True)[0] for text in (asked.first, asked.last)]
+    path = between(loaded, ends[0].image, ends[1].image, asked.steps, k)
+    moving = between(loaded, ends[0].image, ends[1].image, min((asked.steps - 1) * FRAMES + 1, 200), 1)
+    frames = [picture for image in moving.images if (picture := picture_of(image)) is not None]
+    names = [f"{share:.0%} of the way" for share in path.shares.tolist()]
+    queries = made_queries(names, path.images)
+    about = {
+        "run": str(asked.run),
+        "first": asked.first,
+        "last": asked.last,
+        "steps": asked.steps,
+        "model_sha256": weights,
+    }
+    records = path.explanation.to_records(names)
+    firsts = [[one["sample_id"] for one in record["exemplars"][:1]] for record in records]  # weights always change
+    changes = sum(one != other for one, other in itertools.pairwise(firsts))
+    times = "once" if changes == 1 else f"{changes} times"
+    cards = source_cards(loaded, path.explanation, queries, asked.data, asked.data_dir, ["Seen as"] * asked.steps)
+    report = GenerationReport(
+        title="From one picture to another",
+        intro=f"{asked.steps} pictures between {asked.first} and {asked.last}, in equal steps of "
+        "their latents, each with the training samples behind it. The first of these changes {times} on the way.",
+        cards=cards,
+        run=str(asked.run),
+        network=network_in_words(loaded),
+        facts=(("From", asked.first), ("To", asked.last), ("Weights, SHA-256", weights)),
+        moving=animation(frames),
+    )
+    values = {"about": {**about, "changes": changes}, "steps": records}
+    files = {
+        "report.html": generation_html(report).encode("utf-8", "backslashreplace"),
+        "sheet.png": sheet_png(cards),
+        "path.gif": report.moving or b"",
+        "path.json": write_json(values, "path.json"),
+    }
+    write_outputs(
+        {asked.out / name: content for name, content in files.items()},
+        [asked.run],
+        [asked.first, asked.last, asked.data],
+    )
+    if asked.json:
+        emit_json(values)
+        return
+    show(
+        facts([("from", asked.first), ("to", asked.last), ("steps", str(asked.steps)), ("first source changes", times)])
+    )
+    say(f"written to {asked.out}: report.html, sheet.png, path.gif, path.json")

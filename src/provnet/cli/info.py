@@ -10,11 +10,12 @@ from typing import Any
 from provnet.base.errors import ProvnetError
 from provnet.base.files import brief, read_file
 from provnet.base.options import Info
-from provnet.cli.again import path_word
+from provnet.base.words import path_word
+from provnet.cli.bank import bank_counts, count_words
 from provnet.cli.evaluate import NAME, figures_table, generator_table
 from provnet.cli.output import emit_json, facts, note, say, show
-from provnet.cli.rundata import backbone_for, open_run, spec_name, with_state
-from provnet.cli.withhold import bank_counts, count_words
+from provnet.cli.rundata import backbone_for, open_run, with_state
+from provnet.data.apply import spec_name
 from provnet.models.network import NetworkConfig, parameter_count
 from provnet.runs.files import CUSTOM, check_figures
 from provnet.runs.run import RunConfig, read_samples

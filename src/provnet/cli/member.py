@@ -7,23 +7,21 @@ from pathlib import Path
 import numpy as np
 from rich.text import Text
 
+from provnet.answers.queries import read_queries
 from provnet.base.errors import ProvnetError
 from provnet.base.files import brief, shown
 from provnet.base.options import Member
-from provnet.cli.again import path_word
-from provnet.cli.heldout import drawn, open_others, read_heldout
-from provnet.cli.inputs import read_queries
+from provnet.base.words import path_word
 from provnet.cli.output import (
     console,
     emit_json,
     is_first_process,
     note,
 )
-from provnet.cli.rundata import open_run, with_state
+from provnet.cli.rundata import begin, open_others
 from provnet.runs.run import Run
 from provnet.tools.membership.compute import decides, member_scores
-from provnet.tools.membership.member import Heldout, Membership, memberships
-from provnet.training.setup import pick_device
+from provnet.tools.membership.member import Heldout, Membership, drawn, memberships, read_heldout
 
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
@@ -38,9 +36,7 @@ STYLES = {
 
 def member(asked: Member) -> None:
     """Say of pictures whether the run was trained on them, on distorted copies of them, or not."""
-    where = pick_device(asked.device)
-    loaded, state = with_state(asked.run, open_run)
-    loaded.network.to(where)
+    loaded, state, _ = begin(asked)
     queries = read_queries(loaded, asked.image, asked.data_dir, strict=False)
     kept = read_heldout(asked.run, state)
     heldout = (

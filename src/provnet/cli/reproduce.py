@@ -17,7 +17,7 @@ from provnet.base.options import Reproduce
 from provnet.cli.output import emit_json, note, say, show
 from provnet_paper.frame import EXPERIMENTS, Event, Plan, Todo, waiting
 from provnet_paper.frame import reproduce as run
-from provnet_paper.page import alone, draw
+from provnet_paper.page import alone, body, draw
 from provnet_paper.records import SCALES, Experiment, Results
 from provnet_paper.store import results_file
 
@@ -98,10 +98,10 @@ def reproduce(asked: Reproduce) -> None:
 
 def _reproduce(plan: Plan, experiment: Experiment, *, json: bool) -> Results:
     """Run one experiment, write and show what came out."""
-    told, left, absent = experiment.headings, *waiting(plan)
+    left, absent = waiting(plan)
     if not json:
         say(experiment.title, "bold")
-        say(f"claim: {told['Claim']}")
+        say(f"claim: {' '.join(experiment.prose['claim'].split())}")
     for why in sorted(set(absent.values())):
         cells = ", ".join(cell for cell, reason in absent.items() if reason == why)
         note(f"{cells}: {why}")
@@ -109,7 +109,7 @@ def _reproduce(plan: Plan, experiment: Experiment, *, json: bool) -> Results:
         results = run(plan, tell)
     files = _write(plan, experiment, results)
     if not json:
-        _show("\n".join(experiment.section(results)))
+        _show("\n".join(body(experiment, results, plan.out)))
         if plan.scale != "full":
             note(f"{plan.scale}: this shows that it runs; figures of this size say nothing about the paper's")
         say(f"written: {', '.join(str(path) for path in files)}")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-from provnet.base.atomic import write_bytes
-from provnet.base.errors import DataError, IntegrityError
-from provnet.base.options import DECISIONS
-from provnet.cli.output import BACKBONE, note
-from provnet.data.apply import decision_words
-from provnet.data.dataset import AFTER_READING, DataSpec, ImageData
+from provnet.base.errors import DataError, IntegrityError, UsageError
+from provnet.cli.output import BACKBONE, note, refuse_file
+from provnet.cli.targets import PAGE, check_outputs
+from provnet.data.apply import spec_name
+from provnet.data.dataset import ImageData
 from provnet.models.attached import Given
-from provnet.runs.data import Found, find_data
+from provnet.report.sheet import undrawn
+from provnet.runs.data import Found, find_data, open_spec, other_spec
 from provnet.runs.files import CUSTOM
 from provnet.runs.fileset import state_of
 from provnet.runs.inputs import range_problem
-from provnet.runs.run import FILES, Run, has_run, read_run, read_samples, write_run
-from provnet.training.session import run_lock, tidy
+from provnet.runs.run import FILES, Run, has_run, read_run, read_samples
+from provnet.training.setup import pick_device
 
 Read = TypeVar("Read")
 
@@ -51,6 +49,46 @@ def with_state(folder: Path, read: Callable[[Path], Read]) -> tuple[Read, dict[s
         found = read(folder)
         if run_state(folder) == state:
             return found, state
+
+
+class Asked(Protocol):
+    """What the options of a command that asks a run have in common."""
+
+    @property
+    def run(self) -> Path: ...  # noqa: D102
+    @property
+    def data_dir(self) -> str | None: ...  # noqa: D102
+    @property
+    def device(self) -> str | None: ...  # noqa: D102
+
+
+class Begun(NamedTuple):
+    """The run that a command asks, on its device; `state` is what figures belong to, `weights` their hash in it."""
+
+    run: Run
+    state: dict[str, str]
+    device: str
+
+    @property
+    def weights(self) -> str:
+        """The SHA-256 of the weights."""
+        return self.state["model.safetensors"]
+
+
+def begin(
+    asked: Asked,
+    out: Path | None = None,
+    inputs: Iterable[str | Path | None] = (),
+    more: Mapping[Path, bytes] | None = None,
+) -> Begun:
+    """Open the run that a command asks, once it is sure that its page, and `more`, may be written: before long work."""
+    refuse_file(out)
+    if out is not None:
+        check_outputs({out / "report.html": PAGE, **(more or {})}, [asked.run], inputs, data_dir=asked.data_dir)
+    where = pick_device(asked.device)
+    run, state = with_state(asked.run, open_run)
+    run.network.to(where)
+    return Begun(run, state, where)
 
 
 def training_data(
@@ -102,55 +140,46 @@ def unseen_data(run: Run, source: str | None, data_dir: str | None) -> tuple[Ima
     return test, seen
 
 
-def spec_name(spec: DataSpec | None) -> str:
-    """A data set in a few words.
-
-    >>> from provnet.data.dataset import DataSpec
-    >>> spec_name(DataSpec("mnist", "idx", "test", options={"limit": 50}))
-    'mnist, split test, limit 50'
-    >>> spec_name(DataSpec("pets", "folder", "train", options={"size": [32, 48], "holdout": [[0.2, "train"]]}))
-    'pets, split train, 32 x 48 pixels, without the 20 % held out'
-    """
-    if spec is None:
-        return "none"
-    words = [spec.source, f"split {spec.split}"]
-    left_out = ("class_names", *AFTER_READING)
-    words += [_option_words(name, value) for name, value in spec.options.items() if name not in left_out]
-    words += [decision_words(value) for name, value in spec.options.items() if name == DECISIONS]
-    for fraction, side in spec.options.get("holdout", ()):
-        words.append(f"{'without the' if side == 'train' else 'of that the'} {100 * fraction:g} % held out")
-    return ", ".join(words)
+def note_undrawn(names: Sequence[str], instead: str) -> None:
+    """Names that a drawn picture cannot show are told apart elsewhere."""
+    if count := undrawn(names):
+        what = "1 class name has" if count == 1 else f"{count:,} class names have"
+        note(f"{what} signs that no font here can draw; the picture has ? for them, {instead}")
 
 
-def _option_words(name: str, value: Any) -> str:
-    """An option of `open_data` as people say it."""
-    if name == "size":
-        return f"{value[0]} x {value[1]} pixels"
-    if name == "value_range":
-        return f"values {value[0]:g} to {value[1]:g}"
-    return {"skip_bad": "bad files left out", "mode": f"as {value}"}.get(name, f"{name} {value}")
+def open_members(run: Run, source: str | None, data_dir: str | None) -> ImageData:
+    """Pictures at `source` (their train split), or the run's own training data as far as they are what they were."""
+    if source is not None:
+        return _open(run, source, "train", data_dir)
+    return training_data(run, None, data_dir, option="--members").kept.there
 
 
-def keep_measured(
-    folder: Path, state: Mapping[str, str], files: Mapping[str, bytes] | None = None, **outcome: Any
-) -> bool:
-    """Keep what was measured of a run in its folder, under its lock; False where the folder is read-only.
+def open_others(run: Run, source: str | None, data_dir: str | None, *, option: str = "--nonmembers") -> ImageData:
+    """Pictures at `source` (their test split, else all), or the run's own test split; `option` is what gives others."""
+    if source is not None:
+        return _open(run, source, "test", data_dir)
+    if run.config.test is None:
+        raise UsageError(f"this run has no test split of its own; give pictures that it never saw with {option}")
+    try:
+        data = open_spec(run.config, run.config.test, data_dir, progress=True)
+    except UsageError as error:
+        raise UsageError(
+            f"the run's test split cannot be opened ({error}); say where pictures are with {option}"
+        ) from error
+    return _fitting(run, data)
 
-    Its config and card get the outcome (`evaluation`, `checks`, `audit`), `files` come beside them. Weights and samples
-    stay byte by byte; they must still be those that were measured (`state`, of `with_state`), else nothing is kept.
-    """
-    if not os.access(folder, os.W_OK):
-        note(f"what was measured is not written into the run: {folder} is read-only")
-        return False
-    with run_lock(folder) as held:
-        if run_state(folder) != state:
-            raise IntegrityError(
-                f"{folder} was changed by another process while it was measured, so nothing is kept; measure it again"
-            )
-        now = open_run(folder)
-        tidy(now, folder)  # what a killed change left would take figures with it
-        for name, content in (files or {}).items():
-            write_bytes(held.check() / name, content)
-        if outcome:
-            write_run(replace(now, config=replace(now.config, **outcome)), held.check())
-    return True
+
+def _open(run: Run, source: str, split: str, data_dir: str | None) -> ImageData:
+    spec = other_spec(run.config.data, source, data_dir, split, classes=False)  # pictures of any class may be asked for
+    return _fitting(run, open_spec(run.config, spec, data_dir, progress=True))
+
+
+def _fitting(run: Run, data: ImageData) -> ImageData:
+
+    shape, name = run.config.network.input_shape, spec_name(data.spec)
+    if data.shape != shape:
+        raise DataError(f"{name}: samples of shape {data.shape}, the run takes {shape}; bring them to that shape first")
+    problem = range_problem(run.config.network, data.images.numpy())
+    if problem:
+        note(f"{name}: {problem}", "warning")
+    return data

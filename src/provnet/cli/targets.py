@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from provnet.base.atomic import refuse_unwritable, sweep, write_bytes
 from provnet.base.errors import ProvnetError, UsageError
-from provnet.cli.output import is_first_process, note, refuse_file
 from provnet.data.dataset import DataSpec
 from provnet.data.open import data_root, detect, relocated
 from provnet.data.sources.folder import refuse_inside
 from provnet.data.sources.known import NAMES
 from provnet.runs.fileset import NAME
 from provnet.runs.run import FILES, read_config
-from provnet.training import checkpoint
-from provnet.training import session as run_folder
 
 PAGE, SHEET = b"<!doctype html>", b"\x89PNG"  # how files begin that are refused before they are made
 _MARK = b'<meta name="generator" content="provnet">'
@@ -50,6 +46,15 @@ def write_outputs(
         sweep(folder)  # what a killed command left
     for path, content in files.items():
         write_bytes(path, content)
+
+
+def write_into(
+    out: Path, files: Mapping[str, bytes | str], runs: Iterable[Path], inputs: Iterable[str | Path | None] = ()
+) -> list[str]:
+    """Write files by their names into a folder, as `write_outputs` does; the names."""
+    ready = {n: c.encode("utf-8", "backslashreplace") if isinstance(c, str) else c for n, c in files.items()}
+    write_outputs({out / name: content for name, content in ready.items()}, runs, inputs)
+    return list(files)
 
 
 def check_outputs(
@@ -170,34 +175,3 @@ def _tells_of_model(text: bytes) -> bool:
 
 _CORRECTED = {b"path,label,id,source", b"sample_id,sha256,decision,new_label"}  # both forms of debug's corrected.csv
 _PICTURES = (SHEET, b"GIF8", b"%PDF", b"<?xml", b"<svg")
-
-
-def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse a folder that training would refuse; `--resume` where nothing was begun is said.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     check_folder(Path(folder, "new"), resume=False, overwrite=False)
-    """
-    if not is_first_process():
-        return
-    refuse_file(out)
-    refuse_unwritable(out / "manifest.json")
-    if resume and not run_folder.has_begun(out):
-        note(f"there is nothing to go on with in {out}: training starts from the beginning")
-    if out.is_dir() and not resume and not overwrite:
-        run_folder.check_before(out, resume=False, overwrite=False)
-
-
-@contextmanager
-def kept_is_told(out: Path, again: str) -> Iterator[None]:
-    """Say what is kept where training stops or fails: a checkpoint, with the command `again`, and a replaced run."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) and (out / checkpoint.FOLDER).is_dir():
-            note(f"stopped; a checkpoint is kept in {out}; to go on: {again}")
-        if run_folder.is_there(out):
-            before = out / run_folder.REPLACED
-            note(f"the run that was there before is whole in {before}; it goes when the new one is whole")
-        raise

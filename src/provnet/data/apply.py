@@ -17,11 +17,11 @@ import numpy as np
 from provnet.base.errors import DataError, IntegrityError, UsageError, did_you_mean
 from provnet.base.files import brief, shown
 from provnet.base.options import DECISIONS
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import AFTER_READING, Dataset, DataSpec
 from provnet.data.rules import some
 from provnet.data.select import FIRST, recorded_side
 from provnet.samples.decisions import Decision
-from provnet.samples.identity import SampleTable
+from provnet.samples.identity import Groups, SampleTable
 
 CONTENT, NAME = 12, 12  # hexadecimal digits of a sample's hash and of its id's
 FORM, OLD = 2, CONTENT + 4  # how a run remembers them; the digits of an entry before there were forms
@@ -30,7 +30,7 @@ MOST = 40_000  # changes that fit into a run's config.json
 PIECE = 60_000 // PACKED * PACKED  # characters of a text in it
 
 
-def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData:
+def apply_decisions(data: Dataset, decisions: Sequence[Decision]) -> Dataset:
     """Relabel and drop samples as decided; a row that names no sample, or one of other content, is an error.
 
     >>> import provnet
@@ -71,7 +71,7 @@ def apply_decisions(data: ImageData, decisions: Sequence[Decision]) -> ImageData
     return replace(_changed(data, labels, kept), spec=replace(data.spec, options=options))
 
 
-def apply_recorded(data: ImageData) -> ImageData:
+def apply_recorded(data: Dataset) -> Dataset:
     """What the data's own DataSpec remembers of decisions; a sample that is no longer there is passed over.
 
     Where ids changed, content alone names a sample if no other has it, neither now nor when it was decided: renamed
@@ -131,8 +131,8 @@ def _place(samples: SampleTable, one: Decision) -> int:
     return place
 
 
-def _changed(data: ImageData, labels: np.ndarray, kept: np.ndarray) -> ImageData:
-    relabelled = replace(data, samples=replace(data.samples, labels=labels))
+def _changed(data: Dataset, labels: np.ndarray, kept: np.ndarray) -> Dataset:
+    relabelled = replace(data, samples=replace(data.samples, grouping=Groups(data.class_names, labels)))
     return relabelled if kept.all() else relabelled.select(np.flatnonzero(kept))
 
 
@@ -205,3 +205,32 @@ def _places(samples: SampleTable, widths: Collection[int]) -> Mapping[str, list[
         for width in widths:
             found.setdefault(entry[:width], []).append(place)
     return found
+
+
+def spec_name(spec: DataSpec | None) -> str:
+    """A data set in a few words.
+
+    >>> from provnet.data.dataset import DataSpec
+    >>> spec_name(DataSpec("mnist", "idx", "test", options={"limit": 50}))
+    'mnist, split test, limit 50'
+    >>> spec_name(DataSpec("pets", "folder", "train", options={"size": [32, 48], "holdout": [[0.2, "train"]]}))
+    'pets, split train, 32 x 48 pixels, without the 20 % held out'
+    """
+    if spec is None:
+        return "none"
+    words = [spec.source, f"split {spec.split}"]
+    left_out = ("class_names", *AFTER_READING)
+    words += [_option_words(name, value) for name, value in spec.options.items() if name not in left_out]
+    words += [decision_words(value) for name, value in spec.options.items() if name == DECISIONS]
+    for fraction, side in spec.options.get("holdout", ()):
+        words.append(f"{'without the' if side == 'train' else 'of that the'} {100 * fraction:g} % held out")
+    return ", ".join(words)
+
+
+def _option_words(name: str, value: Any) -> str:
+    """An option of `open_data` as people say it."""
+    if name == "size":
+        return f"{value[0]} x {value[1]} pixels"
+    if name == "value_range":
+        return f"values {value[0]:g} to {value[1]:g}"
+    return {"skip_bad": "bad files left out", "mode": f"as {value}"}.get(name, f"{name} {value}")

@@ -9,19 +9,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import Inputs, is_column
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief
-from provnet.data.modalities.image import fit
+from provnet.data.dataset import hash_items
+from provnet.data.modalities.decode import are_pictures, fit
+from provnet.data.modalities.image import channels_first
+from provnet.data.modalities.modality import Modality
 from provnet.data.rules import OpenOptions
-from provnet.samples.identity import SampleTable, hash_pixels, hash_rows
+from provnet.samples.identity import Groups, SampleTable, hash_pixels, hash_rows
 
 
 class Opened(NamedTuple):
-    """What a reader gives back: images, their table, and `name: reason` of what was left out."""
+    """What a reader gives back: inputs, their table, `name: reason` of what was left out; items and their modality."""
 
-    images: Tensor
+    images: Inputs
     samples: SampleTable
     skipped: tuple[str, ...] = ()
+    items: Sequence[Any] | None = None
+    modality: Modality | None = None
 
 
 def evenly(labels: np.ndarray, limit: int | None) -> np.ndarray:
@@ -79,7 +85,7 @@ def sample_sources(given: Any, count: int) -> list[str | None]:
 def _listed(name: str, given: Any, count: int) -> list[Any]:
     """One value a sample, as Python has them."""
     values = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=object)
-    if values.ndim != 1:
+    if not is_column(values):
         raise UsageError(f"{name} must be a list, one a sample; got {type(given).__name__} of shape {values.shape}")
     if len(values) != count:
         raise DataError(f"{count:,} samples but {len(values):,} {name}; one a sample is needed")
@@ -130,17 +136,48 @@ def assemble(
     return Opened(torch.from_numpy(images), samples)
 
 
+def assemble_items(
+    items: Sequence[Any],
+    labels: tuple[np.ndarray, tuple[str, ...]],
+    modality: Modality,
+    split: str,
+    options: OpenOptions,
+    ids: Any = None,
+    sources: Any = None,
+) -> Opened:
+    """Samples that people see as something else than the network: hashed by their content, batched by their modality.
+
+    `labels` are those of all items, encoded, with the names of the classes.
+    """
+    if len(items) != len(labels[0]):
+        raise DataError(f"{len(items)} samples but {len(labels[0])} labels; one label a sample is needed")
+    if options.size is not None or options.mode is not None:
+        raise DataError(f"size and mode apply to pictures of bytes, these samples are of modality {modality.name}")
+    named, givers = sample_ids(ids, split, len(items)), sample_sources(sources, len(items))
+    rows = evenly(labels[0], options.limit).tolist()
+    taken = [items[i] for i in rows]
+    hashes = hash_items(modality, taken)
+    samples = SampleTable(
+        sample_ids=tuple(named[i] for i in rows),
+        sha256=hashes,
+        pixel_sha256=hashes,
+        sources=tuple(givers[i] for i in rows),
+        grouping=Groups(labels[1], labels[0][rows]),
+    )
+    return Opened(modality.batch(taken), samples, (), taken, modality)
+
+
 def refit(images: np.ndarray, options: OpenOptions) -> np.ndarray:
     """Pictures (N, C, H, W) brought to the size and mode of the options.
 
     >>> refit(np.zeros((2, 3, 4, 6), np.uint8), OpenOptions(size=(2, 2), mode="grey")).shape
     (2, 1, 2, 2)
     """
-    if images.dtype != np.uint8 or images.ndim != 4:
+    if images.dtype != np.uint8 or not are_pictures(images):
         raise DataError(
             f"size and mode apply to pictures of bytes, these samples are {images.dtype} of shape {images.shape[1:]}"
         )
     rule = options.rule
     pictures = images[:, 0] if images.shape[1] == 1 else images.transpose(0, 2, 3, 1)
     fitted = np.stack([fit(picture, rule) for picture in pictures])
-    return fitted[:, None] if fitted.ndim == 3 else np.ascontiguousarray(fitted.transpose(0, 3, 1, 2))
+    return np.ascontiguousarray(channels_first(fitted))

@@ -36,6 +36,7 @@ from PIL import ImageFile
 from safetensors import SafetensorError, safe_open
 
 from provnet.base import atomic
+from provnet.base.batches import is_matrix
 from provnet.base.errors import ProvnetError
 from provnet.base.files import DataWarning, read_file, shown
 from provnet.data.rules import DecodeRule
@@ -60,7 +61,7 @@ def read_part(path: Path, key: str) -> Part | None:
             pixels = file.get_slice("pixels")
             shape = tuple(pixels.get_shape())
             types = rows.dtype, names.dtype, pixels.get_dtype()
-        if types != (np.uint8, np.uint8, "U8") or rows.ndim != 2 or rows.shape[1] != RECORD.itemsize:
+        if types != (np.uint8, np.uint8, "U8") or not is_matrix(rows) or rows.shape[1] != RECORD.itemsize:
             raise ValueError("it holds something else")
         if about.get("sha256") != _digest(key, shape, rows, names):
             raise ValueError("its SHA-256 is another")
@@ -285,4 +286,4 @@ def _warn(message: str) -> None:
 
 YOUNG = 2_000_000_000  # ns
 PARTS = 8  # files of the cache before they are joined into one
-_SOURCES = ("modalities/image.py", "sources/folder.py", "rules.py", "../samples/identity.py")
+_SOURCES = ("modalities/decode.py", "sources/folder.py", "rules.py", "../samples/identity.py")

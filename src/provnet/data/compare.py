@@ -84,7 +84,7 @@ def compare(then: SampleTable, now: SampleTable) -> Comparison:
     're-ordered'
     """
     whole, pixels, raw = _Places(_both(now), now), _Places(now.pixel_sha256, now), _Places(now.sha256, now)
-    names = [then.class_names[label] for label in then.labels]
+    names = then.label_names
     digests = [row.tobytes() for row in _both(then)]
     here = [now.id_places.get(name) for name in then.sample_ids]
     kept = [place if place is not None and whole.digests[place] == digests[i] else None for i, place in enumerate(here)]
@@ -205,7 +205,7 @@ class _Places:
     """Where each content lies now."""
 
     def __init__(self, hashes: np.ndarray, now: SampleTable) -> None:
-        self.names = [now.class_names[label] for label in now.labels]
+        self.names = now.label_names
         self.digests = [row.tobytes() for row in hashes]
         self.by_hash: dict[bytes, list[int]] = {}
         for j, digest in enumerate(self.digests):

@@ -1,4 +1,4 @@
-"""ImageData: pictures (or vectors), labels and the identity of every sample; DataSpec: how to open it again."""
+"""Dataset: what a network receives, and the identity of every sample; DataSpec: how to open it again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import queue
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import Fields, Inputs, is_column, tensors_of
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
-from provnet.samples.identity import SampleTable, chosen_rows, hash_pixels
+from provnet.data.modalities.known import modality_of
+from provnet.data.modalities.modality import Modality
+from provnet.samples.identity import SampleTable, chosen_rows, hash_bytes, hash_pixels, hash_rows
 
 # options that choose and relabel among what was read, in this order; the third says that the second chose first
 AFTER_READING = ("decisions", "holdout", "holdout_first")
@@ -34,7 +37,7 @@ class DataSpec:
         split: `train`, `test` or `all`.
         data_dir: the folder that names resolve under, or None.
         options: everything else that changes the pictures (`size`, `mode`, `background`, `frame`, `value_range`,
-            `skip_bad`, `limit`, `root`, and those of AFTER_READING).
+            `skip_bad`, `limit`, `root`, and those of AFTER_READING); `modality`, where the shape does not say it.
     """
 
     source: str
@@ -53,41 +56,82 @@ class DataSpec:
         return cls(**dict(value))
 
 
-@dataclass(frozen=True, eq=False)
-class ImageData:
-    """A data set in memory with the identity of every sample.
+class Batch(NamedTuple):
+    """Some samples on their way to a network: the index travels with its sample."""
+
+    inputs: Inputs
+    target: Tensor | None  # (B,) labels; None where there are none
+    index: Tensor  # type: ignore[assignment]  # (B,) int64, rows of the data set
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Dataset:
+    """A data set with the identity of every sample.
 
     Attributes:
-        images: uint8 (N, C, H, W) with C = 1 or 3; or float32 (N, C, H, W) or (N, F) where the values are not bytes.
-        samples: the sample table, row i belongs to images[i].
+        inputs: what a network receives, row i belongs to sample i. Pictures are uint8 (N, C, H, W) with C = 1 or 3, or
+            float32 (N, C, H, W); vectors float32 (N, F); several tensors are `Fields`. They may lie in a file that is
+            mapped into memory: nothing copies them as a whole.
+        samples: the sample table.
         spec: how to open it again.
         skipped: `name: reason` of each file that was left out (`skip_bad`).
+        items: the samples as people see them, such as texts and rows of a table, which then name them by their
+            content; None where the inputs are the samples.
+        modality: what the samples are.
     """
 
-    images: Tensor
+    inputs: Inputs
     samples: SampleTable
     spec: DataSpec
-    skipped: tuple[str, ...] = ()
+    skipped: tuple[str, ...]
+    items: Sequence[Any] | None
+    modality: Modality
 
-    def __post_init__(self) -> None:
-        kinds = {"images": Tensor, "samples": SampleTable, "spec": DataSpec}
-        wrong = [(name, kind) for name, kind in kinds.items() if not isinstance(getattr(self, name), kind)]
-        for name, kind in wrong:
-            given = type(getattr(self, name)).__name__
-            raise UsageError(f"{name} must be a {kind.__name__}, got {given}; provnet.open_data makes an ImageData")
-        if len(self.images) != len(self.samples):
-            raise DataError(f"{len(self.images)} images but {len(self.samples)} rows in the sample table")
+    def __init__(
+        self,
+        inputs: Inputs | None = None,
+        samples: SampleTable | None = None,
+        spec: DataSpec | None = None,
+        skipped: tuple[str, ...] = (),
+        items: Sequence[Any] | None = None,
+        modality: Modality | None = None,
+        *,
+        images: Tensor | None = None,
+    ) -> None:
+        inputs = inputs if images is None else images  # the name that they had at first
+        kinds = {"inputs": (inputs, Tensor | Fields), "samples": (samples, SampleTable), "spec": (spec, DataSpec)}
+        for name, (value, kind) in kinds.items():
+            if not isinstance(value, kind):
+                wanted = getattr(kind, "__name__", "Tensor or Fields")
+                raise UsageError(
+                    f"{name} must be a {wanted}, got {type(value).__name__}; provnet.open_data makes a Dataset"
+                )
+        assert inputs is not None and samples is not None, "they were looked at"
+        for what, count in (("inputs", len(inputs)), ("items", len(inputs if items is None else items))):
+            if count != len(samples):
+                raise DataError(f"{count} {what} but {len(samples)} rows in the sample table")
+        given = (inputs, samples, spec, skipped, items, modality or modality_of(inputs.shape[1:]))
+        for one, content in zip(fields(self), given, strict=True):
+            object.__setattr__(self, one.name, content)
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.samples)
 
     def __repr__(self) -> str:
         """One line: pixels and ids would fill a page."""
-        kind = f"{'x'.join(map(str, self.images.shape[1:]))} {str(self.images.dtype).removeprefix('torch.')}"
-        classes = len(self.class_names)
-        return (
-            f"ImageData({len(self):,} samples of {kind}, {classes} classes, from {self.spec.source}, {self.spec.split})"
-        )
+        kind = f"{'x'.join(map(str, self.shape))} {str(self.inputs.dtype).removeprefix('torch.')}"
+        classes = "no labels" if self.samples.grouping is None else f"{len(self.class_names)} classes"
+        return f"Dataset({len(self):,} samples of {kind}, {classes}, from {self.spec.source}, {self.spec.split})"
+
+    @property
+    def images(self) -> Tensor:
+        """The inputs, where they are one tensor."""
+        if not isinstance(self.inputs, Tensor):
+            raise UsageError(
+                f"these samples are several tensors ({', '.join(self.inputs.keys())}); what was asked takes one, such "
+                "as pictures or vectors"
+            )
+        return self.inputs
 
     @property
     def labels(self) -> Tensor:
@@ -96,15 +140,27 @@ class ImageData:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """One name a class."""
+        """One name per class."""
         return self.samples.class_names
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one sample: (C, H, W) or (F,)."""
-        return tuple(self.images.shape[1:])
+        return tuple(self.inputs.shape[1:])
 
-    def select(self, indices: np.ndarray | Tensor) -> ImageData:
+    def fetch(self, rows: np.ndarray | Tensor) -> Batch:
+        """Inputs and labels of some samples, with their indices.
+
+        >>> import provnet
+        >>> batch = provnet.open_data("embedded", limit=20).fetch(torch.tensor([4, 2]))
+        >>> batch.inputs.shape, batch.index.tolist()
+        (torch.Size([2, 1, 28, 28]), [4, 2])
+        """
+        index = torch.from_numpy(chosen_rows(rows, len(self)))
+        grouping = self.samples.grouping
+        return Batch(self.inputs[index], None if grouping is None else torch.tensor(grouping.of[index.numpy()]), index)
+
+    def select(self, indices: np.ndarray | Tensor) -> Dataset:
         """Some samples, in the order given, with their identities; or those that a bool mask marks.
 
         >>> import provnet
@@ -112,25 +168,61 @@ class ImageData:
         10
         """
         rows = chosen_rows(indices, len(self))
-        return ImageData(self.images[torch.from_numpy(rows)], self.samples.select(rows), self.spec, self.skipped)
+        items = None if self.items is None else [self.items[i] for i in rows.tolist()]
+        return replace(self, inputs=self.inputs[torch.from_numpy(rows)], samples=self.samples.select(rows), items=items)
+
+    def hashes(self, rows: Tensor) -> np.ndarray:
+        """(n, 32) hashes of the content of some samples as they are now: of their items, else of their inputs."""
+        if self.items is not None:
+            return hash_items(self.modality, [self.items[i] for i in rows.tolist()])
+        return hash_inputs(self.inputs[rows])
 
 
-def image_data(what: str, given: Any) -> ImageData:
+    def changed(self, rows: Tensor) -> np.ndarray:
+        """(n,) bool: which of some samples are no longer what they were when they were opened."""
+        found = (self.hashes(rows) != self.samples.pixel_sha256[rows.numpy()]).any(1)
+        if self.items is not None:  # what a network receives is made of them
+            made = self.modality.batch([self.items[i] for i in rows.tolist()])
+            found |= (hash_inputs(made) != hash_inputs(self.inputs[rows])).any(1)
+        return np.asarray(found)
+
+
+ImageData = Dataset  # its name while all samples were pictures
+
+
+def hash_items(modality: Modality, items: Sequence[Any]) -> np.ndarray:
+    """(n, 32) SHA-256 of the content of samples as people see them."""
+    return np.array([hash_bytes(modality.content(item)) for item in items], dtype=np.uint8).reshape(-1, 32)
+
+
+def hash_inputs(inputs: Inputs) -> np.ndarray:
+    """(n, 32) SHA-256 of what a network receives of each sample; type and shape count too.
+
+    >>> bool((hash_inputs(torch.zeros(1, 4)) == hash_inputs(torch.zeros(1, 2, 2))).all())
+    False
+    """
+    if isinstance(inputs, Tensor):
+        return hash_pixels(inputs.cpu().numpy())
+    found = np.concatenate([hash_pixels(one.cpu().numpy()) for _, one in tensors_of(inputs)], axis=1)
+    return hash_rows(found, " ".join(inputs.keys()).encode())
+
+
+def image_data(what: str, given: Any) -> Dataset:
     """Data that were opened; paths, names and arrays are refused with the way to open them.
 
     >>> image_data("the test data", "mnist")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    UsageError: the test data must be an ImageData, got str; open them first: provnet.open_data(...)
+    UsageError: the test data must be a Dataset, got str; open them first: provnet.open_data(...)
     """
-    if not isinstance(given, ImageData):
+    if not isinstance(given, Dataset):
         raise UsageError(
-            f"{what} must be an ImageData, got {type(given).__name__}; open them first: provnet.open_data(...)"
+            f"{what} must be a Dataset, got {type(given).__name__}; open them first: provnet.open_data(...)"
         )
     return given
 
 
-def refuse_changed(what: str, data: ImageData) -> None:
-    """Refuse samples that were written to since they were opened: their hashes would name other pictures.
+def refuse_changed(what: str, data: Dataset) -> None:
+    """Refuse samples that were written to since they were opened: their hashes would name other ones.
 
     Of more than a gigabyte as many are looked at, evenly spaced.
 
@@ -141,28 +233,27 @@ def refuse_changed(what: str, data: ImageData) -> None:
     Traceback (most recent call last):
     DataError: the data: the values of "train/3" are not those that were opened; ...
     """
-    size = data.images.numel() * data.images.element_size()
+    size = data.inputs.nbytes
     for rows in torch.split(torch.arange(0, len(data), max(1, -(-size // HASHED))), AT_ONCE):
-        now, then = hash_pixels(data.images[rows].cpu().numpy()), data.samples.pixel_sha256[rows.numpy()]
-        changed = np.flatnonzero((now != then).any(1))
-        if len(changed):
-            name = shown(data.samples.sample_ids[int(rows[changed[0]])])
+        changed = data.changed(rows)
+        if changed.any():
+            name = shown(data.samples.sample_ids[int(rows[np.flatnonzero(changed)[0]])])
             raise DataError(
                 f'{what}: the values of "{name}" are not those that were opened, so its hash would name another '
                 "sample; open the changed ones: open_data(images, labels, ids=data.samples.sample_ids)"
             )
 
 
-def spec_of(given: DataSpec | ImageData | None) -> DataSpec | None:
+def spec_of(given: DataSpec | Dataset | None) -> DataSpec | None:
     """How to open data again: of data that are open, or as given."""
-    if isinstance(given, ImageData):
+    if isinstance(given, Dataset):
         return given.spec
     if given is not None and not isinstance(given, DataSpec):
-        raise UsageError(f"the test data must be a DataSpec or an ImageData, got {type(given).__name__}")
+        raise UsageError(f"the test data must be a DataSpec or a Dataset, got {type(given).__name__}")
     return given
 
 
-Batch = tuple[Tensor, Tensor]  # images (B, ...) and labels (B,)
+Pair = tuple[Tensor, Tensor]  # images (B, ...) and labels (B,)
 
 
 class ResidentData:
@@ -207,13 +298,13 @@ class ResidentData:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batch(self, index: Tensor) -> Batch:
+    def batch(self, index: Tensor) -> Pair:
         """Images and labels of some indices on the device, fetched now."""
         where = _checked(index).to(self.images.device)
         found = self.images.index_select(0, where), self.labels.index_select(0, where)
         return found if self.resident else (found[0].to(self.device), found[1].to(self.device))
 
-    def batches(self, indices: Sequence[Tensor]) -> Generator[Batch, None, None]:
+    def batches(self, indices: Sequence[Tensor]) -> Generator[Pair, None, None]:
         """The batches of these indices, in their order.
 
         The threads end with the generator: at its last batch, at an error, or when a loop over it is left early. Who
@@ -223,7 +314,7 @@ class ResidentData:
         wanted = [_checked(index) for index in indices]
         return (self.batch(index) for index in wanted) if self.resident else self._stream([i.cpu() for i in wanted])
 
-    def _stream(self, indices: Sequence[Tensor]) -> Generator[Batch, None, None]:
+    def _stream(self, indices: Sequence[Tensor]) -> Generator[Pair, None, None]:
         copier = _Copier(self, max(map(len, indices), default=0)) if self.device.type == "cuda" else None
         fetch = self._fetch if copier is None else copier.fetch
         pending: deque[Future[_Fetched]] = deque()
@@ -283,7 +374,7 @@ class _Copier:
             self.buffers.put(buffer)  # whatever happened: another thread may be waiting for it
 
 
-def _received(found: _Fetched, device: torch.device) -> Batch:
+def _received(found: _Fetched, device: torch.device) -> Pair:
     """Let the caller's stream wait for the copy, and keep the memory until the caller's work on it is done."""
     if found.copied is not None:
         current = torch.cuda.current_stream(device)
@@ -294,7 +385,7 @@ def _received(found: _Fetched, device: torch.device) -> Batch:
 
 
 def _checked(index: Tensor) -> Tensor:
-    if index.dtype != torch.int64 or index.ndim != 1:
+    if index.dtype != torch.int64 or not is_column(index):
         raise UsageError(f"indices must be int64 of shape (B,), got {index.dtype} of shape {tuple(index.shape)}")
     return index
 

@@ -11,34 +11,48 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from provnet.base.batches import pieces
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file
-from provnet.data.dataset import AFTER_READING, ImageData
-from provnet.data.modalities.image import decode
+from provnet.data.dataset import AFTER_READING, Dataset
+from provnet.data.modalities.decode import decode
+from provnet.data.modalities.image import picture_of, planes
+from provnet.data.modalities.modality import Preview
 from provnet.data.open import data_root
 from provnet.data.rules import DecodeRule, make_options
-from provnet.data.sources.folder import planes
 from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """The picture of a training sample, or why there is none.
+    """What a training sample looks like, or why it cannot be shown.
 
     Attributes:
         picture: uint8 (H, W) or (H, W, 3), or None.
-        note: empty where there is a picture; else `changed since training`, `decoded differently from training` or
+        text: what is shown of a sample that is no picture, such as a text or the row of a table.
+        note: empty where there is either; else `changed since training`, `decoded differently from training` or
             `picture not available`, and why.
     """
 
     picture: np.ndarray | None
     note: str = ""
+    text: str = ""
+
+    @property
+    def there(self) -> bool:
+        """Whether there is something to look at."""
+        return self.picture is not None or bool(self.text)
+
+    @property
+    def words(self) -> str:
+        """What stands beside the picture, or in its place."""
+        return "; ".join(part for part in (self.text, self.note) if part)
 
 
 def evidence(
-    samples: SampleTable, data: ImageData | Sequence[ImageData] | None, index: Iterable[int] | np.ndarray
+    samples: SampleTable, data: Dataset | Sequence[Dataset] | None, index: Iterable[int] | np.ndarray
 ) -> list[Evidence]:
     """The pictures of some training samples, out of data as they are now, of one source or of several.
 
@@ -49,7 +63,7 @@ def evidence(
     """
     wanted = [int(i) for i in np.asarray(index, dtype=np.int64).reshape(-1)]
     places = []
-    for part in [data] if isinstance(data, ImageData) else data or ():
+    for part in [data] if isinstance(data, Dataset) else data or ():
         try:
             places.append((part, data_root(part.spec)))
         except UsageError:  # a data set known by name whose folder is gone
@@ -59,18 +73,18 @@ def evidence(
 
 def _first_shown(found: list[Evidence]) -> Evidence:
     """The first with a picture, else the first that knows more than that there is none."""
-    best = sorted(found, key=lambda item: (item.picture is None, item.note == MISSING))
+    best = sorted(found, key=lambda item: (not item.there, item.note == MISSING))
     return best[0] if best else Evidence(None, MISSING)
 
 
-def _show(samples: SampleTable, data: ImageData, root: Path | None, i: int) -> Evidence:
+def _show(samples: SampleTable, data: Dataset, root: Path | None, i: int) -> Evidence:
     found = Evidence(None, _absent(samples, data.samples, i))
     for place in _candidates(samples, data.samples, i):
         if root is not None and data.samples.paths[place] is not None:
             found = _from_file(samples, data, root / str(data.samples.paths[place]), i)
         else:
             found = _from_memory(samples, data, place, i)
-        if found.picture is not None:
+        if found.there:
             break
     return found
 
@@ -95,7 +109,7 @@ def _as_trained(samples: SampleTable, i: int, image: np.ndarray) -> bool:
     return bool((hash_pixels(image[None])[0] == samples.pixel_sha256[i]).all())
 
 
-def _from_file(samples: SampleTable, data: ImageData, path: Path, i: int) -> Evidence:
+def _from_file(samples: SampleTable, data: Dataset, path: Path, i: int) -> Evidence:
     rule = _rule(data)
     try:
         blob = read_file(path, rule.max_bytes)
@@ -110,8 +124,14 @@ def _from_file(samples: SampleTable, data: ImageData, path: Path, i: int) -> Evi
     return Evidence(picture) if _as_trained(samples, i, planes(picture)) else Evidence(None, DECODED)
 
 
-def _from_memory(samples: SampleTable, data: ImageData, place: int, i: int) -> Evidence:
-    image = data.images[place].numpy()
+def _from_memory(samples: SampleTable, data: Dataset, place: int, i: int) -> Evidence:
+    if data.items is not None or not isinstance(data.inputs, Tensor):
+        same = bool((data.hashes(torch.tensor([place]))[0] == samples.pixel_sha256[i]).all())
+        item = data.inputs[place : place + 1] if data.items is None else data.items[place]
+        seen = data.modality.show(item) if same else Preview()
+        found = Evidence(seen.picture, text=seen.text)
+        return found if found.there else Evidence(None, NO_PICTURE if same else CHANGED)
+    image = data.inputs[place].numpy()
     if not _as_trained(samples, i, image):
         is_decoded = _as_trained(data.samples, place, image)  # the bytes are those of training: other options read them
         return Evidence(None, DECODED if is_decoded else CHANGED)
@@ -119,46 +139,10 @@ def _from_memory(samples: SampleTable, data: ImageData, place: int, i: int) -> E
     return Evidence(None, NO_PICTURE) if picture is None else Evidence(picture)
 
 
-def picture_of(image: np.ndarray) -> np.ndarray | None:
-    """A raw sample (C, H, W) as bytes (H, W) or (H, W, 3), to be looked at; None for anything that is no picture.
-
-    >>> picture_of(np.full((1, 2, 4), 0.5, np.float32)).tolist()
-    [[128, 128, 128, 128], [128, 128, 128, 128]]
-    """
-    if image.ndim != 3 or image.shape[0] not in (1, 3):
-        return None
-    seen = as_bytes(image[None])[0]
-    return seen[0] if len(seen) == 1 else np.ascontiguousarray(seen.transpose(1, 2, 0))
-
-
-def as_bytes(images: np.ndarray) -> np.ndarray:
-    """Pictures (n, C, H, W) as bytes: bytes as they are, floats of about 0..1 times 255, within 0..255 rounded.
-
-    About: resized pictures overshoot a little, and are cut at 0 and 255. Floats of any other range are stretched, each
-    picture from its own lowest to its highest value.
-
-    >>> as_bytes(np.array([[[[-0.02, 1.02]]], [[[0.0, 200.0]]], [[[-1.0, 1.0]]]])).reshape(3, 2).tolist()
-    [[0, 255], [0, 200], [0, 255]]
-    """
-    if images.dtype == np.uint8:
-        return images
-    if len(images) > AT_ONCE:
-        return np.concatenate([as_bytes(images[rows]) for rows in pieces(len(images), AT_ONCE)])
-    values = images.astype(np.float64)
-    low, high = (end(values, axis=(1, 2, 3), keepdims=True) for end in (np.min, np.max))
-    unit = (low >= -0.5) & (high <= 2)
-    known = unit | ((low >= 0) & (high <= 255))
-    top = np.where(known, np.where(unit, 1.0, 255.0), high)
-    bottom = np.where(known, 0.0, low)
-    scaled = (values - bottom) / np.maximum(top - bottom, 1e-12) * 255
-    return np.asarray(np.floor(scaled + 0.5).clip(0, 255), dtype=np.uint8)
-
-
-def _rule(data: ImageData) -> DecodeRule:
+def _rule(data: Dataset) -> DecodeRule:
     return make_options({name: value for name, value in data.spec.options.items() if name not in AFTER_READING}).rule
 
 
-AT_ONCE = 1024  # pictures that are brought to bytes together
 CHANGED = "changed since training"
 DECODED = "decoded differently from training (open the data with the options of the run)"
 MISSING = "picture not available"

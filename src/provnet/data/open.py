@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,17 @@ import torch
 
 from provnet.base.errors import UnsafeFileError, UsageError, did_you_mean, one_of
 from provnet.base.files import read_start, shown
+from provnet.base.options import DataOptions, parse_size, with_changes
 from provnet.data.apply import apply_recorded
 from provnet.data.assemble import Opened
-from provnet.data.dataset import AFTER_READING, DataSpec, ImageData
-from provnet.data.modalities.image import sniff
+from provnet.data.dataset import AFTER_READING, Dataset, DataSpec
+from provnet.data.modalities.decode import sniff
+from provnet.data.modalities.known import modality_of
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.table import is_frame
 from provnet.data.rules import OpenOptions, make_options
 from provnet.data.select import apply_holdout
-from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_npz
+from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_frame, open_items, open_npz
 from provnet.data.sources.binary import (
     cifar_has_test,
     find_idx,
@@ -38,7 +42,11 @@ ARRAYS_ONLY = (
     "labels",
     "sample_shape",
     "feature_names",
+    "modality",
+    "columns",
+    "beside",
 )  # options that `provnet.api.estimator` keeps for the classifier
+_NO_CHOICE = ("data_dir", "progress", "cache")  # options that say where and how, not which data
 
 
 def open_data(
@@ -46,98 +54,80 @@ def open_data(
     labels: Any = None,
     *,
     split: str = "train",
-    data_dir: str | os.PathLike[str] | None = None,
-    size: int | tuple[int, int] | None = None,
-    mode: str | None = None,
-    background: str = "white",
-    frame: int | None = None,
-    value_range: tuple[float, float] | None = None,
-    skip_bad: bool = False,
-    limit: int | None = None,
-    class_names: tuple[str, ...] | list[str] | None = None,
-    root: str | os.PathLike[str] | None = None,
-    progress: bool = False,
-    cache: str | os.PathLike[str] | bool | None = None,
     ids: Any = None,
     sources: Any = None,
-) -> ImageData:
+    modality: Modality | None = None,
+    options: DataOptions | None = None,
+    **changes: Any,
+) -> Dataset:
     """Open a data set, with the identity of every sample.
 
     Args:
         source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
             a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
-            a map-style torch Dataset, a DataSpec (opened as it says), or an ImageData (returned as it is).
+            a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
         labels: one a sample, where `source` is an array.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
-        data_dir: the folder that names resolve under; default PROVNET_DATA, else ./data.
-        size: one number or (height, width): pictures are cut to the centre and resized.
-        mode: None = as found, `grey` or `rgb`.
-        background: the colour behind transparent pixels.
-        frame: which picture of animated and multi-page files; without it those are refused.
-        value_range: lowest and highest value of 16-bit and float pictures.
-        skip_bad: leave bad files out and list them in `skipped`, instead of refusing the whole.
-        limit: at most so many samples, taken evenly from the classes.
-        class_names: the classes and their order; default: from the data.
-        root: the folder that a manifest's paths are relative to; default: that of the CSV file.
-        progress: show a progress bar on stderr where it takes long.
-        cache: a folder that keeps decoded pictures for the next opening of an image folder or manifest; None = that of
-            PROVNET_CACHE, if set; False = none.
         ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
         sources: of arrays and Datasets, who contributed each sample: text, or None.
+        modality: what the samples in a list are, where they are neither pictures nor rows of a table.
+        options: how the data are read, and which of them.
+        changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
+            `data_dir`, the folder that names resolve under; `size`, to which pictures are cut and resized; `mode`,
+            `grey` or `rgb`; `background`; `frame`; `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
+
+    Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]
     (4000, (1, 28, 28), 'train/0')
     """
-    if isinstance(source, ImageData | DataSpec | str | os.PathLike) and not (ids is None and sources is None):
+    asked = with_changes(DataOptions, options, changes)
+    if isinstance(source, Dataset | DataSpec | str | os.PathLike) and not (ids is None and sources is None):
         raise UsageError(
             "ids and sources are for arrays and Datasets; a manifest has them in its columns id and source, an .npz in "
             "arrays of these names"
         )
-    if isinstance(source, ImageData | DataSpec):
-        usual = {"split": "train", "background": "white"}
-        choices = {"labels": labels, "split": split, "size": size, "mode": mode, "background": background}
-        choices |= {"frame": frame, "value_range": value_range, "skip_bad": skip_bad or None, "limit": limit}
-        choices |= {"class_names": class_names, "root": root}
-        ignored = [name for name, value in choices.items() if value is not usual.get(name) and value != usual.get(name)]
-        if ignored:
-            way = "select from them" if isinstance(source, ImageData) else "change its options"
-            raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
-    if isinstance(source, ImageData):
+    if isinstance(source, Dataset | DataSpec):
+        _refuse_choices(source, labels, split, asked)
+    if isinstance(source, Dataset):
         return source
     if isinstance(source, DataSpec):
-        return reopen(source, data_dir=data_dir, progress=progress, cache=cache)
+        return reopen(source, data_dir=asked.data_dir, progress=asked.progress, cache=asked.cache)
     one_of("split", split, ("train", "test", "all"))
-    options = make_options(
-        {
-            "size": size,
-            "mode": mode,
-            "background": background,
-            "frame": frame,
-            "value_range": value_range,
-            "skip_bad": skip_bad,
-            "limit": limit,
-            "class_names": class_names,
-            "root": root,
-            "progress": progress,
-            "cache": cache,
-        }
-    )
+    given = {one.name: getattr(asked, one.name) for one in fields(asked) if one.name != "data_dir"}
+    given |= {"size": parse_size(asked.size, "size")} if isinstance(asked.size, str) else {}
+    checked = make_options(given)
     if isinstance(source, str | os.PathLike):
         if labels is not None:
             raise UsageError("labels are only for arrays; a data set by name or path has its own")
-        return _open_spec(_spec(source, split, data_dir, options.to_json()), options)
-    spec = DataSpec("arrays", "arrays", split, None, options.to_json())
+        return _open_spec(_spec(source, split, asked.data_dir, checked.to_json()), checked)
+    spec = DataSpec("arrays", "arrays", split, None, checked.to_json())
+    if modality is not None:
+        return _wrap(open_items(source, labels, modality, split, checked, ids, sources), spec)
+    if is_frame(source):
+        return _wrap(open_frame(source, labels, split, checked, ids, sources), spec)
     if isinstance(source, torch.Tensor | list | tuple) or hasattr(source, "__array__"):
-        return _wrap(open_arrays(source, labels, split, options, ids, sources), spec)
+        return _wrap(open_arrays(source, labels, split, checked, ids, sources), spec)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__") and not isinstance(source, Mapping):
         if labels is not None:
             raise UsageError("labels are only for arrays; a Dataset gives (image, label) pairs")
-        return _wrap(open_dataset(source, split, options, ids, sources), spec)
+        return _wrap(open_dataset(source, split, checked, ids, sources), spec)
     raise UsageError(
         f"cannot open {type(source).__name__} as data; give a name, a path, an array with labels or a map-style torch "
         "Dataset (of a DataLoader its .dataset)"
     )
+
+
+def _refuse_choices(source: Dataset | DataSpec, labels: Any, split: str, asked: DataOptions) -> None:
+    """Data that were opened before say all of themselves: what would choose among them is refused."""
+    given = {one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _NO_CHOICE}
+    given |= {"labels": labels, "split": None if split == "train" else split}
+    given |= {"background": None if asked.background == "white" else asked.background}
+    ignored = [name for name, value in given.items() if value is not None and value is not False]
+    if ignored:
+        way = "select from them" if isinstance(source, Dataset) else "change its options"
+        raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
 
 
 def reopen(
@@ -146,7 +136,7 @@ def reopen(
     data_dir: str | os.PathLike[str] | None = None,
     progress: bool = False,
     cache: str | os.PathLike[str] | bool | None = False,
-) -> ImageData:
+) -> Dataset:
     """Open what a DataSpec describes, at its old place or at another (`source`), by the same rules.
 
     Without `cache` every file is read and hashed anew: who reopens data asks whether they are still the same.
@@ -194,7 +184,7 @@ def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None =
     one_of("split", split, ("train", "test", "all"))
     if split != "test":
         return True
-    if isinstance(source, ImageData):
+    if isinstance(source, Dataset):
         source = source.spec
     if isinstance(source, str | os.PathLike):
         source = _spec(source, "train", data_dir, {})
@@ -263,7 +253,7 @@ def _place(spec: DataSpec) -> Path | None:
     return detect(Path(spec.source))[1]
 
 
-def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
+def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
     place = _place(spec)
     if place is None:
         opened = {"embedded": open_embedded, "digits": open_digits}[spec.kind](spec.split, options)
@@ -281,8 +271,10 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> ImageData:
     return apply_holdout(apply_recorded(_wrap(opened, spec)))
 
 
-def _wrap(opened: Opened, spec: DataSpec) -> ImageData:
-    return ImageData(opened.images, opened.samples, spec, opened.skipped)
+def _wrap(opened: Opened, spec: DataSpec) -> Dataset:
+    own = opened.modality or modality_of(opened.images.shape[1:])
+    spec = replace(spec, options={**spec.options, **own.to_json()})
+    return Dataset(opened.images, opened.samples, spec, opened.skipped, opened.items, own)
 
 
 READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {

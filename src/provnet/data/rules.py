@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from PIL import ImageColor
 
+from provnet.base.batches import is_column, is_matrix
 from provnet.base.errors import DataError, UsageError, one_of
 from provnet.base.files import DataWarning, brief
 from provnet.samples.identity import refuse_nul
@@ -95,7 +96,7 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
     return OpenOptions(
         size=_size(values.get("size")),
         mode=None if mode is None else one_of("mode", mode, ("grey", "rgb")),
-        background=_background(values.get("background", "white")),
+        background=_background("white" if values.get("background") is None else values["background"]),
         frame=_whole("frame", values.get("frame"), lowest=0),
         value_range=_range(values.get("value_range")),
         skip_bad=bool(values.get("skip_bad", False)),
@@ -219,9 +220,9 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
         values = np.asarray(labels)
     except ValueError:  # lists of different lengths
         raise DataError("labels must be one-dimensional, one a sample; got lists of different lengths") from None
-    if values.ndim == 2 and values.shape[1] == 1:
+    if is_matrix(values) and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1:
+    if not is_column(values):
         raise DataError(f"labels must be one-dimensional, one a sample, got shape {values.shape}")
     if values.dtype.kind == "O":
         kinds = {type(value) for value in values.tolist()}

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from provnet.base.batches import join
 from provnet.base.errors import UsageError
 from provnet.base.files import brief, clean_text
 from provnet.data.compare import compare
-from provnet.data.dataset import DataSpec, ImageData
-from provnet.samples.identity import SampleTable
+from provnet.data.dataset import Dataset, DataSpec
+from provnet.samples.identity import Groups, SampleTable
 
 FIRST = "holdout_first"  # among a DataSpec's options: samples were held out by their labels before decisions
 
@@ -28,7 +29,7 @@ def check_fraction(fraction: float) -> None:
         raise UsageError(f"the fraction held out (--holdout) must lie between 0 and 1, such as 0.1; got {fraction}")
 
 
-def holdout(data: ImageData, fraction: float, *, given: ImageData | None = None) -> tuple[ImageData, ImageData]:
+def holdout(data: Dataset, fraction: float, *, given: Dataset | None = None) -> tuple[Dataset, Dataset]:
     """Split data into (train, test), class by class; about `fraction` of each class is for testing.
 
     Equal pictures always go to the same side, whatever their labels, and every class keeps at least one sample for
@@ -52,7 +53,7 @@ def holdout(data: ImageData, fraction: float, *, given: ImageData | None = None)
     return _side(marked, ~chosen, fraction, "train"), _side(marked, chosen, fraction, "test")
 
 
-def recorded_side(data: ImageData) -> np.ndarray:
+def recorded_side(data: Dataset) -> np.ndarray:
     """(N,) whether a sample is on the side that the data's own DataSpec names.
 
     >>> import provnet
@@ -67,7 +68,7 @@ def recorded_side(data: ImageData) -> np.ndarray:
     return np.isin(np.arange(len(data)), rows)
 
 
-def apply_holdout(data: ImageData) -> ImageData:
+def apply_holdout(data: Dataset) -> Dataset:
     """Take the side that the data's own DataSpec names; data that were never split come back as they are."""
     options = data.spec.options
     if "holdout" not in options or ("decisions" in options and options.get(FIRST)):  # else `apply_recorded` took it
@@ -75,14 +76,14 @@ def apply_holdout(data: ImageData) -> ImageData:
     return data.select(np.flatnonzero(recorded_side(data)))
 
 
-def _held(data: ImageData, fraction: float) -> np.ndarray:
+def _held(data: Dataset, fraction: float) -> np.ndarray:
     keys = np.array(
         [hashlib.sha256(b"holdout" + row.tobytes()).digest() for row in data.samples.pixel_sha256], dtype="V32"
     )
     _, rank = np.unique(keys, return_inverse=True)  # equal pictures share a rank
     rank = rank.reshape(-1)
-    labels = data.samples.labels
-    cuts = np.full(len(data.class_names), -1)  # the last rank of each class that is held out
+    labels = data.samples.labels if data.samples.grouping else np.zeros(len(data), dtype=np.int64)
+    cuts = np.full(len(data.class_names) or 1, -1)  # the last rank of each class that is held out
     for label in np.unique(labels):
         ranks = np.sort(rank[labels == label])
         cuts[label] = _cut(ranks, round(fraction * len(ranks)), spare=True)
@@ -105,7 +106,7 @@ def _cut(ranks: np.ndarray, count: int, *, spare: bool) -> int:
     return int(ranks[count - 1]) if count > 0 else -1
 
 
-def _side(data: ImageData, mask: np.ndarray, fraction: float, side: str) -> ImageData:
+def _side(data: Dataset, mask: np.ndarray, fraction: float, side: str) -> Dataset:
     earlier = list(data.spec.options.get("holdout", ()))
     options = {**data.spec.options, "holdout": [*earlier, [fraction, side]]}
     return replace(data.select(np.flatnonzero(mask)), spec=replace(data.spec, options=options))
@@ -121,12 +122,12 @@ class Combined:
         missing: how many samples of the table have no equal content in any source.
     """
 
-    data: ImageData
-    parts: tuple[ImageData, ...]
+    data: Dataset
+    parts: tuple[Dataset, ...]
     missing: int
 
 
-def combine(samples: SampleTable, parts: Sequence[ImageData]) -> Combined:
+def combine(samples: SampleTable, parts: Sequence[Dataset]) -> Combined:
     """Find a run's samples in some sources of equal shape; what is in none of them is missing.
 
     >>> import provnet
@@ -140,21 +141,23 @@ def combine(samples: SampleTable, parts: Sequence[ImageData]) -> Combined:
     found = compare(samples, every)
     rows = np.array(list(dict.fromkeys(found.nearest[found.nearest >= 0].tolist())), dtype=np.int64)
     table = every.select(rows)
-    if len(rows) == 0 or int(table.labels.max()) < len(samples.class_names):
-        table = replace(table, class_names=samples.class_names)
+    if table.grouping and (len(rows) == 0 or int(table.labels.max()) < len(samples.class_names)):
+        table = replace(table, grouping=Groups(samples.class_names, table.labels))
     chosen, order = [], []
     edges = np.cumsum([0, *map(len, parts)])
     for part, (first, end) in zip(parts, itertools.pairwise(edges.tolist()), strict=True):
         mine = np.flatnonzero((rows >= first) & (rows < end))
-        images = part.images[torch.from_numpy(rows[mine] - first)]
-        chosen.append(ImageData(images, table.select(mine), part.spec, part.skipped))
+        chosen.append(replace(part.select(rows[mine] - first), samples=table.select(mine)))
         order.append(mine)
     back = np.argsort(np.concatenate(order))
-    images = torch.cat([part.images for part in chosen])
+    listed = [part.items for part in chosen if part.items is not None]
+    items = [item for part in listed for item in part] if len(listed) == len(chosen) else None
+    inputs = join([part.inputs for part in chosen])
     if (np.diff(back) < 0).any():
-        images = images[torch.from_numpy(back)]
+        inputs = inputs[torch.from_numpy(back)]
+        items = None if items is None else [items[i] for i in back.tolist()]
     skipped = tuple(line for part in parts for line in part.skipped)
-    whole = ImageData(images, table, parts[0].spec, skipped)
+    whole = replace(parts[0], inputs=inputs, samples=table, skipped=skipped, items=items)
     return Combined(whole, tuple(chosen), int((found.positions < 0).sum()))
 
 
@@ -167,10 +170,10 @@ def together(one: SampleTable, other: SampleTable, ids: Iterable[str], *, added:
 
     return SampleTable(
         sample_ids=(*one.sample_ids, *ids),
-        class_names=one.class_names,
+        grouping=None if one.grouping is None else Groups(one.class_names, both("labels")),
         withheld=np.concatenate([one.withheld, np.zeros(len(other), dtype=np.bool_)]),
         added=np.concatenate([one.added, np.full(len(other), added)]),
-        **{name: both(name) for name in ("sha256", "pixel_sha256", "labels", "paths", "sources")},
+        **{name: both(name) for name in ("sha256", "pixel_sha256", "paths", "sources")},
     )
 
 
@@ -200,14 +203,14 @@ def data_name(spec: DataSpec) -> str:
     return clean_text(Path(spec.source).name or spec.source)
 
 
-def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
+def with_classes(data: Dataset, class_names: tuple[str, ...]) -> Dataset:
     """Number the classes as a run does; data may lack classes, but have none that the run does not know.
 
     >>> import provnet
     >>> with_classes(provnet.open_data("embedded", limit=10), tuple("9876543210")).samples.labels.max()
     np.int64(9)
     """
-    if data.class_names == class_names:
+    if data.class_names == class_names or data.samples.grouping is None:
         return data
     position = {name: number for number, name in enumerate(class_names)}
     table = np.array([position.get(name, -1) for name in data.class_names], dtype=np.int64)
@@ -219,10 +222,10 @@ def with_classes(data: ImageData, class_names: tuple[str, ...]) -> ImageData:
             f'the data have {len(unknown)} classes that the run does not know, the first "{brief(unknown[0])}"; '
             f"the run knows {len(class_names)}: {known}"
         )
-    return replace(data, samples=replace(data.samples, labels=labels, class_names=class_names))
+    return replace(data, samples=replace(data.samples, grouping=Groups(class_names, labels)))
 
 
-def _every(samples: SampleTable, parts: Sequence[ImageData]) -> SampleTable:
+def _every(samples: SampleTable, parts: Sequence[Dataset]) -> SampleTable:
     """All samples of all parts in one table, under the run's names where name and content fit."""
     extra = [name for part in parts for name in part.class_names if name not in samples.class_names]
     names = (*samples.class_names, *dict.fromkeys(extra))
@@ -246,7 +249,7 @@ def _every(samples: SampleTable, parts: Sequence[ImageData]) -> SampleTable:
     return table
 
 
-def _own_names(samples: SampleTable, part: ImageData, left: set[int]) -> list[str | None]:
+def _own_names(samples: SampleTable, part: Dataset, left: set[int]) -> list[str | None]:
     """For each sample of a part the run's name of it, where the content is equal and the name is, or was made of it."""
     prefix = re.compile(re.escape(data_name(part.spec)) + r"(-\d+)?/")
     found: list[str | None] = []

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from provnet.base.batches import is_matrix
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.keys import Array, PackedKeys, first_not_finite, packed_view
 from provnet.heads.retrieval import MARGIN, TopK, rank_rows, recall, top_k
@@ -109,7 +110,7 @@ def ann_top_k(queries: Tensor, ann: Ann, k: int) -> TopK:
     >>> ann_top_k(torch.tensor([[0.0, 0.9, 0.1, 0.0]]), build_ann(keys), 2).row.tolist()
     [[1, 2]]
     """
-    if queries.ndim != 2 or queries.shape[1] != ann.keys.shape[1] or not queries.is_floating_point():
+    if not is_matrix(queries) or queries.shape[1] != ann.keys.shape[1] or not queries.is_floating_point():
         given = f"{queries.dtype} of shape {tuple(queries.shape)}"
         raise UsageError(f"queries must be floating point of shape (B, {ann.keys.shape[1]}), got {given}")
     if k < 1 or not queries.is_cpu:

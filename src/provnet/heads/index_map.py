@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import keyed_generator
+from provnet.base.batches import is_column, keyed_generator
 from provnet.base.errors import UsageError
 
 
@@ -40,7 +40,7 @@ class IndexMap(nn.Module):
         given = np.asarray(labels)
         if given.size and given.dtype.kind not in "iub":
             raise UsageError(f"labels must be whole numbers, got {given.dtype}")
-        if given.ndim != 1:
+        if not is_column(given):
             raise UsageError(f"labels must be a row of numbers, one a sample; got shape {given.shape}")
         if classes is not None and not isinstance(classes, int | np.integer):
             raise UsageError(f"the number of classes must be a whole number, got {classes!r}")

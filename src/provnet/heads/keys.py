@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provnet.base.batches import is_matrix
 from provnet.base.errors import NonFiniteError, UsageError, choose
 
 FEW = 8  # up to this many queries a CPU multiplies faster with the keys on the left
@@ -45,7 +46,7 @@ class PackedKeys:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not belong together."""
-        if self.values.ndim != 2 or self.values.dtype not in DTYPES.values():
+        if not is_matrix(self.values) or self.values.dtype not in DTYPES.values():
             given = f"{self.values.dtype} of shape {tuple(self.values.shape)}"
             raise UsageError(
                 f"packed keys must be fp32, bf16 or int8 of shape (N, D), got {given}; use pack(keys, dtype)"
@@ -103,7 +104,7 @@ def pack(keys: Tensor, dtype: str = "fp32") -> PackedKeys:
     ([[127, -64], [0, 0]], 12)
     """
     target = choose("key format", dtype, DTYPES)
-    if keys.ndim != 2 or not keys.is_floating_point():
+    if not is_matrix(keys) or not keys.is_floating_point():
         given = f"{keys.dtype} of shape {tuple(keys.shape)}"
         raise UsageError(f"keys must be floating point of shape (N, D), got {given}")
     plain = keys.detach().float()

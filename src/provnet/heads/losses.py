@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from provnet.base.batches import pieces
+from provnet.base.batches import is_matrix, pieces
 from provnet.base.errors import UsageError
 from provnet.heads.keys import Shard, max_over, sum_over
 
@@ -27,7 +27,7 @@ def check_given(
     features: Tensor, keys: Tensor, target: Tensor, smoothing: float, chunk: int, total: int | None = None
 ) -> None:
     """Refuse what cannot be, in one line each."""
-    if features.ndim != 2 or keys.ndim != 2 or features.shape[1] != keys.shape[1] or len(keys) == 0:
+    if not is_matrix(features) or not is_matrix(keys) or features.shape[1] != keys.shape[1] or len(keys) == 0:
         given = f"{tuple(features.shape)} and {tuple(keys.shape)}"
         raise UsageError(f"features and keys must be (B, D) and (N, D) with the same D and N of 1 or more, got {given}")
     if target.shape != features.shape[:1] or target.dtype != torch.int64:

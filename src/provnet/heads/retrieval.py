@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from provnet.base.batches import pieces
+from provnet.base.batches import is_column, is_matrix, pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.keys import (
     PackedKeys,
@@ -138,7 +138,7 @@ def top_k_within(
     [[2, 1], [0, -1]]
     """
     _check(queries, keys, k, None, None)
-    if classes.shape != queries.shape[:1] or starts.ndim != 1 or starts.shape != sizes.shape:
+    if classes.shape != queries.shape[:1] or not is_column(starts) or starts.shape != sizes.shape:
         given = ", ".join(str(tuple(each.shape)) for each in (queries, classes, starts, sizes))
         raise UsageError(f"queries must be (B, D), classes (B,), starts and sizes (C,), got {given}")
     distinct = sorted(set(classes.tolist()))
@@ -226,7 +226,7 @@ def _check(queries: Tensor, keys: Tensor | PackedKeys, k: int, chunk: int | None
     shape = tuple(values.shape)
     if k < 1 or (chunk is not None and chunk < 1):
         raise UsageError(f"k and chunk must be 1 or more, got k={k}, chunk={chunk}")
-    if queries.ndim != 2 or values.ndim != 2 or queries.shape[1] != values.shape[1]:
+    if not is_matrix(queries) or not is_matrix(values) or queries.shape[1] != values.shape[1]:
         raise UsageError(f"queries must be (B, D) and keys (N, D) of one D, got {tuple(queries.shape)} and {shape}")
     if not queries.is_floating_point() or queries.device != values.device:
         given = f"{queries.dtype} on {queries.device}, keys on {values.device}"
@@ -376,7 +376,7 @@ def best_jointly(
 
     def scores(cosine: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
         classes = labels(rows)
-        return scale * cosine + (bias[:, classes] if classes.ndim == 1 else bias.gather(1, classes))
+        return scale * cosine + (bias[:, classes] if is_column(classes) else bias.gather(1, classes))
 
     def candidates(queries: Tensor, bias: Tensor) -> Tensor:
         """(B, count) ranks by products of the type of the queries, rounded to fp32."""

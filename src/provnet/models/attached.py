@@ -18,8 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.base.batches import keyed_generator
+from provnet.base.batches import Fields, Inputs, keyed_generator
 from provnet.base.errors import IntegrityError, UsageError
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.text import trimmed
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.heads import IndexHead
 from provnet.heads.index_map import IndexMap
@@ -30,7 +32,8 @@ from provnet.models.tap import Reader, Tap, ask, class_scores, module_at, unwrap
 
 SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
 Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
-STORED = {"uint8": torch.uint8, "float32": torch.float32, "int64": torch.int64}  # types of samples as they are kept
+OWN = "input"  # the one tensor of Fields that are the model's own input, and no stored samples
+STORED = {"uint8": torch.uint8, "float32": torch.float32, "int32": torch.int32, "int64": torch.int64}  # types of samples as they are kept
 _PASS = threading.Lock()  # hooks are the model's: two passes at once would read each other's features
 
 
@@ -41,6 +44,7 @@ class Given(NamedTuple):
     at: Reader | None = None
     pool: Reader | None = None
     transform: Transform | None = None
+    modality: Modality | None = None  # of samples that are made ready by an object, such as a tokenizer
 
 
 class Prepare(nn.Module):
@@ -54,15 +58,19 @@ class Prepare(nn.Module):
     """
 
     def __init__(
-        self, stored: torch.dtype, scale: float, transform: Transform | None = None, *, pictures: bool = False
+        self,
+        stored: torch.dtype,
+        scale: float,
+        transform: Transform | None = None,
+        modality: Modality | None = None,
     ) -> None:
         super().__init__()
-        self.stored, self.scale, self.transform, self.pictures = stored, scale, transform, pictures
+        self.stored, self.scale, self.transform, self.modality = stored, scale, transform, modality
 
-    def forward(self, inputs: Any) -> Any:
-        """(B, ...) stored -> what the model takes."""
-        if not isinstance(inputs, Tensor):
-            return inputs
+    def forward(self, inputs: Inputs) -> Any:
+        """(B, ...) stored -> what the model takes; the model's own input stays as it is."""
+        if isinstance(inputs, Fields):
+            return inputs[OWN] if tuple(inputs.keys()) == (OWN,) else trimmed(dict(inputs.named()))
         if self.transform is None:
             return inputs.float() / self.scale if self.scale != 1 else inputs.to(self.stored)
         if inputs.requires_grad:
@@ -262,9 +270,7 @@ def build_attached(config: NetworkConfig, index_map: IndexMap, given: Given | No
     if given is not None:
         _refuse_other_model(model, about, given)
     tap = Tap(model, about.place, function=given and given.at, pool=given and given.pool)
-    prepare = Prepare(
-        STORED[about.stored], config.scale, given and given.transform, pictures=len(config.input_shape) == 3
-    )
+    prepare = Prepare(STORED[about.stored], config.scale, given and given.transform, given and given.modality)
     return AttachedNet(
         tap, about.features, index_map, prepare, conditional=config.network.startswith("class-conditional")
     )

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.base.errors import UsageError, choose
+from provnet.data.modalities.decode import is_picture
 from provnet.heads.heads import WideLinear
 
 Shape = tuple[int, ...]
@@ -155,7 +156,7 @@ def _pool() -> nn.MaxPool2d:
 
 
 def _pictures_only(name: str, shape: Shape) -> int:
-    if len(shape) != 3:
+    if not is_picture(shape):
         raise UsageError(f'backbone "{name}" takes pictures (C, H, W), got vectors of shape {shape}; use "mlp"')
     return shape[0]
 
@@ -242,7 +243,7 @@ def auto_backbone(shape: Shape, network: str, preset: str, n: int = 0) -> str:
     >>> auto_backbone((1, 28, 28), "single", "paper"), auto_backbone((3, 32, 32), "single", "fast")
     ('paper-single', 'residual')
     """
-    if len(shape) == 1:
+    if not is_picture(shape):
         return "mlp"
     if preset == "paper":
         return "paper-single" if network == "single" else "paper"
@@ -307,7 +308,7 @@ def cut_at(name: str, shape: Shape, level: int) -> Cut:
     channels = choose("sharing size", name, SHARING)
     if level not in LEVELS:
         raise UsageError(f"level must be one of {LEVELS}, got {level}")
-    if len(shape) != 3:
+    if not is_picture(shape):
         raise UsageError(f'backbone "{name}" takes pictures (C, H, W), got vectors of shape {shape}; use "mlp"')
     return Cut(
         nn.Sequential(*_blocks(channels, shape)[:level]),

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from provnet.base.batches import Inputs
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import PackedKeys, sum_over
-from provnet.models.network import Inputs, ProvenanceNet, features_at_once
+from provnet.models.network import ProvenanceNet, features_at_once
 from provnet.samples.identity import SampleTable
 
 

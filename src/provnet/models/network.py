@@ -15,10 +15,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.base.batches import at_once, keyed_generator
+from provnet.base.batches import Inputs, at_once, is_matrix, keyed_generator
 from provnet.base.errors import UsageError, choose, one_of
 from provnet.base.options import check_network, check_number
 from provnet.data.dataset import ResidentData
+from provnet.data.modalities.decode import is_picture
 from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.heads import INDEX_HEADS, IndexHead, PerClassHead
 from provnet.heads.index_map import IndexMap
@@ -31,8 +32,6 @@ from provnet.models.vae import GENERATORS, VAE, sample
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
-
-Inputs = Tensor | Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -146,9 +145,9 @@ def shape_words(shape: tuple[int, ...], given: tuple[int, ...]) -> str:
     'this network takes samples of shape (1, 28, 28), got (28, 28); add the axis of the channel: images[:, None]'
     """
     way = "resize them first"
-    if len(shape) == 3 and shape[0] == 1 and given == shape[1:]:
+    if is_picture(shape) and shape[0] == 1 and given == shape[1:]:
         way = "add the axis of the channel: images[:, None]"
-    elif len(shape) == 3 and given == (*shape[1:], shape[0]):
+    elif is_picture(shape) and given == (*shape[1:], shape[0]):
         way = "bring the channels to the front: numpy.moveaxis(images, -1, 1)"
     return f"this network takes samples of shape {shape}, got {given}; {way}"
 
@@ -171,7 +170,7 @@ class ProvenanceOutput(NamedTuple):
     @property
     def support_features(self) -> Tensor:
         """(B, D) features that `Support` measures: the backbone's, or the index branch's where those are maps."""
-        return self.features if self.features.ndim == 2 else self.index_features
+        return self.features if is_matrix(self.features) else self.index_features
 
 
 class Seen(NamedTuple):
@@ -190,7 +189,7 @@ class Normalise(nn.Module):
 
     def __init__(self, config: NetworkConfig, *, own: bool = True) -> None:
         super().__init__()
-        self.pictures = len(config.input_shape) == 3
+        self.pictures = is_picture(config.input_shape)
         self.channels_last = own and self.pictures  # another's backbone may take pixels in the order they usually have
         shape = (1, -1) + (1,) * (len(config.input_shape) - 1)
         self.input_shape = config.input_shape
@@ -436,7 +435,7 @@ FIGURES = ("class_at_mean", "index_at_mean", "class_at_sample", "index_at_sample
 SMALL = {"cpu": 1024, "cuda": 8192}  # samples at a time where they are small: features alone, without scores
 
 
-def features_at_once(images: Tensor, device: torch.device) -> int:
+def features_at_once(images: Inputs, device: torch.device) -> int:
     """How many of these go through a backbone at a time when nothing but features is asked for."""
     return at_once(images.shape[1:], device.type, SMALL[device.type])
 

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.base.errors import UsageError
+from provnet.data.modalities.decode import is_picture
 from provnet.tasks.generate import Normal
 
 Shape = tuple[int, ...]
@@ -104,7 +105,7 @@ class PaperVAE(VAE):
 
     def __init__(self, shape: Shape, *, mean: bool = False) -> None:
         super().__init__()
-        if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
+        if not is_picture(shape) or shape[1] % 4 or shape[2] % 4:
             raise UsageError(
                 f"the paper's generator takes pictures whose sides are multiples of 4, got {shape}; --size"
             )
@@ -214,7 +215,7 @@ class ModernVAE(VAE):
 
     def __init__(self, shape: Shape, classes: int, n: int) -> None:
         super().__init__()
-        if len(shape) != 3 or shape[1] % 4 or shape[2] % 4:
+        if not is_picture(shape) or shape[1] % 4 or shape[2] % 4:
             raise UsageError(f"this generator takes pictures whose sides are multiples of 4, got {shape}; use --size")
         one, two, three = WIDTHS
         self.low, self.n = (three, shape[1] // 4, shape[2] // 4), n

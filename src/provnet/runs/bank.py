@@ -14,13 +14,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from provnet.base.batches import pieces
+from provnet.base.batches import all_finite, pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, shown
 from provnet.base.progress import progress_bar
 from provnet.data.compare import decoding_advice
-from provnet.data.dataset import ImageData, image_data, refuse_changed
-from provnet.data.modalities.image import BYTES
+from provnet.data.dataset import Dataset, image_data, refuse_changed
+from provnet.data.modalities.decode import BYTES
 from provnet.data.select import data_name, free_ids, together, with_classes
 from provnet.heads.keys import PackedKeys, pack, unit
 from provnet.models.keys import exemplar_head, features_of, joined, keys_of, with_keys
@@ -31,7 +31,7 @@ from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 
 
-def newcomers(run: Run, data: ImageData, *, skip_known: bool = False) -> ImageData:
+def newcomers(run: Run, data: Dataset, *, skip_known: bool = False) -> Dataset:
     """The samples of `data` that can be added to a run, with its class numbers; what does not fit it is refused.
 
     A sample whose pixels the run has is refused by name, or left out with `skip_known`; so is the second of two equal
@@ -47,7 +47,7 @@ def newcomers(run: Run, data: ImageData, *, skip_known: bool = False) -> ImageDa
     return fresh
 
 
-def _check_values(run: Run, data: ImageData) -> None:
+def _check_values(run: Run, data: Dataset) -> None:
     network = run.config.network
     if len(image_data("the samples to add", data)) == 0:
         raise DataError("there are no samples to add")
@@ -56,19 +56,19 @@ def _check_values(run: Run, data: ImageData) -> None:
             f"the samples to add have shape {data.shape}, the run takes {network.input_shape}; "
             "bring them to that shape first"
         )
-    given = "bytes" if data.images.dtype == torch.uint8 else "float values"
+    given = "bytes" if data.inputs.dtype == torch.uint8 else "float values"
     taken = "bytes" if network.scale == BYTES else "float values"
     if given != taken:
         raise DataError(f"the samples to add are {given}, the run was trained on {taken}; convert them first")
-    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+    if not all_finite(data.inputs):
         raise NonFiniteError("the samples to add hold NaN or infinite values; clean them first")
     refuse_changed("the samples to add", data)
-    problem = range_problem(network, data.images.numpy())
+    problem = range_problem(network, data.inputs)
     if problem:
         raise DataError(f"the samples to add: {problem}")
 
 
-def _refuse_untrained(run: Run, data: ImageData) -> None:
+def _refuse_untrained(run: Run, data: Dataset) -> None:
     """Refuse classes that had no samples in training; one whose samples were erased since still has its mean."""
     sizes = np.bincount(run.samples.labels, minlength=len(run.samples.class_names))
     never = (sizes == 0) & (run.network.support.mean == 0).all(1).cpu().numpy()
@@ -78,7 +78,7 @@ def _refuse_untrained(run: Run, data: ImageData) -> None:
         raise UsageError(f'class "{name}" had no samples in training: the run cannot tell it from others; train again')
 
 
-def _refuse_decoded(run: Run, data: ImageData) -> None:
+def _refuse_decoded(run: Run, data: Dataset) -> None:
     """Refuse samples whose bytes the run has, but not their pixels: one file would be two samples."""
     pixels = {row.tobytes() for row in run.samples.pixel_sha256}
     owners = {row.tobytes(): name for name, row in zip(run.samples.sample_ids, run.samples.sha256, strict=True)}
@@ -92,7 +92,7 @@ def _refuse_decoded(run: Run, data: ImageData) -> None:
         )
 
 
-def _unknown(samples: SampleTable, data: ImageData, *, skip_known: bool) -> ImageData:
+def _unknown(samples: SampleTable, data: Dataset, *, skip_known: bool) -> Dataset:
     owners = {row.tobytes(): name for name, row in zip(samples.sample_ids, samples.pixel_sha256, strict=True)}
     fresh, known = [], []
     for i, row in enumerate(data.samples.pixel_sha256):
@@ -164,7 +164,7 @@ def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
     )
 
 
-def add(run: Run | Fitted, data: ImageData, *, skip_known: bool = False, progress: bool = False) -> Run:
+def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress: bool = False) -> Run:
     """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
 
     Pixels that are in the bank already are refused by name, or left out with `skip_known`; known bytes that were
@@ -239,14 +239,14 @@ def _refuse_none_left(samples: SampleTable) -> None:
         raise UsageError("no sample would be left to be named; a run needs at least one that is not withheld")
 
 
-def _keys(run: Run, data: ImageData, progress: bool) -> list[PackedKeys]:
+def _keys(run: Run, data: Dataset, progress: bool) -> list[PackedKeys]:
     """The keys of some samples, in the type that the run stores; one pass through the network."""
     net, head = run.network.eval(), exemplar_head(run.network)
     made = []
     with torch.inference_mode(), progress_bar("keys", len(data), progress) as update:
-        step = features_at_once(data.images, head.keys.device)
+        step = features_at_once(data.inputs, head.keys.device)
         for rows in pieces(len(data), step):
-            images = data.images[rows].to(head.keys.device)
+            images = data.inputs[rows].to(head.keys.device)
             made.append(pack(unit(features_of(net, images)), head.stored))
             update(rows.stop, "")
     return made

@@ -8,37 +8,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from provnet.data.dataset import DataSpec
+from provnet.data.modalities.decode import is_picture
 from provnet.models.network import AttachedModel, NetworkConfig
+from provnet.runs.files import RunConfig
 from provnet.samples.identity import SampleTable
 
 
-def model_card(
-    network: NetworkConfig,
-    parameters: int,
-    samples: SampleTable,
-    *,
-    data: DataSpec | None = None,
-    training: Mapping[str, Any] | None = None,
-    versions: Mapping[str, str] | None = None,
-    evaluation: Mapping[str, Any] | None = None,
-    added: Sequence[DataSpec] = (),
-    erased: int = 0,
-    checks: Mapping[str, Any] | None = None,
-    audit: Mapping[str, Any] | None = None,
-    licence: str = "other",
-) -> str:
+def model_card(config: RunConfig, parameters: int, samples: SampleTable) -> str:
     """The whole card as Markdown with YAML front matter."""
-    kind = "image-classification" if len(network.input_shape) == 3 else "tabular-classification"
+    network = config.network
+    kind = "image-classification" if is_picture(network.input_shape) else "tabular-classification"
     kind = "unconditional-image-generation" if network.task == "generate" else kind
     front = {
         "library_name": "provnet",
-        "license": licence,
+        "license": "other",
         "pipeline_tag": kind,
         "tags": ["provnet", "provenance", "data-attribution", "explainability", "pytorch_model_hub_mixin"],
     }
@@ -49,12 +37,12 @@ def model_card(
         "A model that answers and names the training samples behind every answer.",
         _WARNING,
         _network(network, parameters),
-        _data(samples, data, added, erased, training or {}),
-        _evaluation(evaluation),
-        _checks(checks, samples),
-        _audit(audit, samples),
-        _settings("Training", training),
-        _settings("Versions", versions),
+        _data(samples, config),
+        _evaluation(config.evaluation),
+        _checks(config.checks, samples),
+        _audit(config.audit, samples),
+        _settings("Training", config.training),
+        _settings("Versions", config.versions),
         _USE if network.attached is None else _USE.replace("this/folder\")", "this/folder\", model=model)"),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
@@ -145,10 +133,9 @@ def _network(network: NetworkConfig, parameters: int) -> str:
     return "## Network\n\n" + _table(("what", "value"), rows)
 
 
-def _data(
-    samples: SampleTable, data: DataSpec | None, added: Sequence[DataSpec], erased: int, training: Mapping[str, Any]
-) -> str:
-    subset, unsure = training.get("subset"), maybe_trained(training, erased)
+def _data(samples: SampleTable, config: RunConfig) -> str:
+    data, added, erased = config.data, config.added, config.erased
+    subset, unsure = config.training.get("subset"), maybe_trained(config.training, erased)
     sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
     named = zip(samples.class_names[:_NAMES], sizes, strict=False)
     more = len(samples.class_names) - _NAMES

@@ -5,6 +5,7 @@ Nothing here prints: what is missing, and why, is in what comes back, for the co
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Mapping
@@ -14,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from provnet.base.errors import DataError, ProvnetError, UsageError
 from provnet.base.files import DataWarning, shown
 from provnet.base.options import SUBSET
 from provnet.data.compare import compare, held
-from provnet.data.dataset import DECODING, DataSpec, ImageData
-from provnet.data.modalities.image import BYTES, picture_mode
+from provnet.data.dataset import DECODING, Dataset, DataSpec
+from provnet.data.modalities.decode import BYTES, picture_mode
+from provnet.data.modalities.known import modality_of
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.text import Text
 from provnet.data.open import has_split, relocated, reopen
 from provnet.data.select import Combined, combine, with_classes
 from provnet.runs.files import RunConfig
@@ -45,13 +48,13 @@ class Kept:
         left_out: how many samples are edited or missing.
     """
 
-    data: ImageData | None
+    data: Dataset | None
     index: np.ndarray
     facts: tuple[str, ...]
     left_out: int
 
     @property
-    def there(self) -> ImageData:
+    def there(self) -> Dataset:
         """`data`, for whoever made sure that there are some."""
         assert self.data is not None, "none of the training samples is there"
         return self.data
@@ -75,9 +78,9 @@ class Found:
     """
 
     samples: SampleTable
-    data: ImageData | None
+    data: Dataset | None
     why: str = ""
-    parts: tuple[ImageData, ...] = ()
+    parts: tuple[Dataset, ...] = ()
     rest: str = ""
     unsure: str = ""
     rows: np.ndarray | None = None
@@ -103,8 +106,9 @@ class Found:
             lines.append(f"{left_out:,} of {len(samples):,} training samples are left out of the figures")
         if len(index) == 0:
             return Kept(None, index, tuple(lines), left_out)
-        pictures = ImageData(data.images[torch.from_numpy(places)], samples.select(index), data.spec, data.skipped)
-        return Kept(pictures, index, tuple(lines), left_out)
+        in_place = np.array_equal(places, np.arange(len(data)))  # then they are not copied
+        there = replace(data if in_place else data.select(places), samples=samples.select(index))
+        return Kept(there, index, tuple(lines), left_out)
 
 
 def find_data(
@@ -129,14 +133,15 @@ def find_data(
 def own_data(
     config: RunConfig,
     samples: SampleTable,
-    source: Place | ImageData | None = None,
+    source: Place | Dataset | None = None,
     data_dir: Place | None = None,
     *,
     progress: bool = False,
-) -> ImageData:
+) -> Dataset:
     """The training samples that are still what they were, in the run's order; see `Run.data`."""
-    if isinstance(source, ImageData):
-        found = Found(samples, source, parts=(source,))
+    if isinstance(source, Dataset):
+        given = in_terms_of(config, source)
+        found = Found(samples, given, parts=(given,))
     else:
         found = find_data(config, samples, source, data_dir, progress=progress)
     kept = found.kept
@@ -153,14 +158,14 @@ def own_data(
 def own_test(
     config: RunConfig,
     samples: SampleTable,
-    source: Place | ImageData | None = None,
+    source: Place | Dataset | None = None,
     data_dir: Place | None = None,
     *,
     progress: bool = False,
-) -> ImageData | None:
+) -> Dataset | None:
     """The test split of a run, or that of the data at `source` (else all of those); see `Run.test`."""
-    if isinstance(source, ImageData):
-        data = source
+    if isinstance(source, Dataset):
+        data = in_terms_of(config, source)
     else:
         spec = config.test if source is None else other_spec(config.data, source, data_dir, "test")
         if spec is None:
@@ -181,7 +186,34 @@ def own_test(
     return with_classes(data, samples.class_names)
 
 
-def open_spec(config: RunConfig, spec: DataSpec, data_dir: Place | None, *, progress: bool) -> ImageData:
+def modality_for(config: RunConfig) -> Modality:
+    """The modality of a run's samples: as its data say, else told by the shape that its network takes."""
+    return modality_of(config.network.input_shape, config.data.options if config.data else None)
+
+
+def in_terms_of(config: RunConfig, data: Dataset) -> Dataset:
+    """Data whose inputs are made of their items as a run's were: other columns would be taken for those trained on."""
+    if data.items is None:
+        return data
+    options = config.data.options if config.data else {}
+    same = data.modality.to_json()
+    if json.loads(json.dumps(same)) == {name: _listed(options.get(name)) for name in same}:
+        return data
+    own = modality_for(config)
+    if isinstance(own, Text) or own.name != data.modality.name or own.name != options.get("modality"):
+        raise UsageError(
+            f"the run takes samples of modality {options.get('modality', own.name)}, these data are of modality "
+            f"{data.modality.name}, or were opened with other settings of it; open them as those that were trained on"
+        )
+    return replace(data, inputs=own.batch(data.items), modality=own)
+
+
+def _listed(value: Any) -> Any:
+    """As JSON has it: tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
+def open_spec(config: RunConfig, spec: DataSpec, data_dir: Place | None, *, progress: bool) -> Dataset:
     """Open data for a run, in its colour mode."""
     return reopen(in_mode(spec, config.network.input_shape), None, data_dir, progress)
 
@@ -355,9 +387,9 @@ def _expected(samples: SampleTable, found: Combined, numbers: list[int]) -> np.n
 
 def _open(
     specs: list[DataSpec], source: Place | None, data_dir: Place | None, progress: bool
-) -> tuple[dict[int, ImageData], list[str]]:
+) -> tuple[dict[int, Dataset], list[str]]:
     """The sources that can be opened, by their number, and why others cannot."""
-    parts: dict[int, ImageData] = {}
+    parts: dict[int, Dataset] = {}
     why: list[str] = []
     for number, spec in enumerate(specs):
         place = source if number == 0 else None
@@ -375,8 +407,8 @@ def _wide(spec: DataSpec) -> DataSpec:
     return replace(spec, options={name: value for name, value in spec.options.items() if name not in NARROWING})
 
 
-def _fits(config: RunConfig, part: ImageData) -> bool:
-    is_bytes = not part.images.is_floating_point()
+def _fits(config: RunConfig, part: Dataset) -> bool:
+    is_bytes = not part.inputs.dtype.is_floating_point
     return part.shape == config.network.input_shape and is_bytes == (config.network.scale == BYTES)
 
 

@@ -37,7 +37,7 @@ from provnet.models.network import (
 from provnet.models.tap import POOLS, SIDES
 from provnet.models.vae import GENERATORS
 from provnet.runs.safe import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors, shown
-from provnet.samples.identity import FLAGS, SampleTable
+from provnet.samples.identity import FLAGS, Groups, SampleTable
 
 CUSTOM = "custom"
 PIXELS = 1 << 28  # values of one input
@@ -317,8 +317,8 @@ def samples_to_tensors(samples: SampleTable) -> dict[str, Tensor]:
     >>> tensors["paths.given"].tolist(), tensors["sources.given"].tolist()
     ([0], [1])
     """
-    tensors = {
-        "labels": torch.tensor(samples.labels),
+    grouped = {} if samples.grouping is None else {"labels": torch.tensor(samples.labels)}
+    tensors = grouped | {
         "sha256": torch.tensor(samples.sha256),
         "pixel_sha256": torch.tensor(samples.pixel_sha256),
     }
@@ -326,7 +326,7 @@ def samples_to_tensors(samples: SampleTable) -> dict[str, Tensor]:
         flags: np.ndarray = getattr(samples, name)
         if flags.any():  # left out otherwise, as in runs that were never changed
             tensors[name] = torch.tensor(flags, dtype=torch.uint8)
-    for name in _TEXTS:
+    for name in _texts_of(labelled=samples.grouping is not None):
         texts: Sequence[str | None] = getattr(samples, name)
         raw = [(text or "").encode("utf-8", "surrogatepass") for text in texts]
         offsets = np.zeros(len(raw) + 1, dtype=np.int64)
@@ -341,26 +341,31 @@ def samples_to_tensors(samples: SampleTable) -> dict[str, Tensor]:
 def read_samples_file(file: io.BufferedReader) -> SampleTable:
     """The inverse, from an open file whose SHA-256 was checked; everything is compared before it is used."""
     found = read_layouts(file)
-    n = _length(found, "labels", file.name)
-    classes = _length(found, "class_names.offsets", file.name) - 1
-    if classes < 1:
+    labelled = any(name in found for name in ("labels", "class_names.text", "class_names.offsets"))
+    if labelled:
+        n = _length(found, "labels", file.name)
+        classes = _length(found, "class_names.offsets", file.name) - 1
+    else:
+        n, classes = _length(found, "sample_ids.offsets", file.name) - 1, 0
+    if labelled and classes < 1:
         raise IntegrityError(f"{file.name}: class_names is empty, a run has at least one class")
     if n > SAMPLES:
         raise IntegrityError(f"{file.name}: {n:,} samples, at most {SAMPLES:,} are read")
-    texts = {name: _length(found, f"{name}.text", file.name) for name in _TEXTS}
+    texts = {name: _length(found, f"{name}.text", file.name) for name in _texts_of(labelled=labelled)}
     flagged = [name for name in FLAGS if name in found]
     compare_layouts(found, _layouts(n, classes, texts, flagged), file.name)
     tensors = read_tensors(file)
     try:
+        names = _whole(_samplefile_texts(tensors, "class_names", file.name)) if labelled else ()
         return SampleTable(
             sample_ids=_whole(_samplefile_texts(tensors, "sample_ids", file.name)),
             sha256=tensors["sha256"].numpy(),
             pixel_sha256=tensors["pixel_sha256"].numpy(),
-            labels=tensors["labels"].numpy(),
-            class_names=_whole(_samplefile_texts(tensors, "class_names", file.name)),
+            grouping=Groups(names, tensors["labels"].numpy()) if labelled else None,
             paths=_samplefile_texts(tensors, "paths", file.name),
             sources=_samplefile_texts(tensors, "sources", file.name),
-            **{name: _flags(tensors[name], name, file.name) for name in flagged},
+            withheld=_flags(tensors, "withheld", file.name),
+            added=_flags(tensors, "added", file.name),
         )
     except DataError as error:
         raise IntegrityError(f"{file.name} is damaged: {error}") from None
@@ -374,7 +379,7 @@ def _length(found: dict[str, Layout], name: str, path: str) -> int:
 
 def _layouts(n: int, classes: int, texts: dict[str, int], flagged: Sequence[str]) -> dict[str, Layout]:
     layouts = {
-        "labels": Layout("I64", (n,)),
+        **({"labels": Layout("I64", (n,))} if classes else {}),
         "sha256": Layout("U8", (n, 32)),
         "pixel_sha256": Layout("U8", (n, 32)),
         **{name: Layout("U8", (n,)) for name in flagged},
@@ -403,7 +408,10 @@ def _samplefile_texts(tensors: dict[str, Tensor], name: str, path: str) -> tuple
     return tuple(text if there else None for text, there in zip(texts, given, strict=True))
 
 
-def _flags(tensor: Tensor, name: str, path: str) -> np.ndarray:
+def _flags(tensors: dict[str, Tensor], name: str, path: str) -> np.ndarray | None:
+    tensor = tensors.get(name)
+    if tensor is None:
+        return None
     if tensor.numel() and int(tensor.max()) > 1:
         raise IntegrityError(f"{path} is damaged: {name} holds bytes that are neither 0 nor 1")
     return tensor.bool().numpy()
@@ -415,6 +423,11 @@ def _whole(texts: tuple[str | None, ...]) -> tuple[str, ...]:
 
 _OPTIONAL = ("paths", "sources")
 _TEXTS = ("sample_ids", "class_names", *_OPTIONAL)
+
+
+def _texts_of(*, labelled: bool) -> tuple[str, ...]:
+    """The columns of text in a sample table; classes have names where samples have labels."""
+    return tuple(name for name in _TEXTS if labelled or name != "class_names")
 
 
 STEPS = "index_head.steps"

@@ -9,18 +9,26 @@ import math
 import numbers
 import operator
 import warnings
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from provnet.base.batches import Fields, all_finite, is_column
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
-from provnet.data.dataset import ImageData
-from provnet.data.modalities.image import BYTES, picture_mode
+from provnet.data.dataset import Dataset, hash_inputs, hash_items
+from provnet.data.modalities.decode import BYTES, is_picture, picture_mode
+from provnet.data.modalities.image import arranged
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.table import Table, is_frame
+from provnet.data.modalities.text import Text
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
 from provnet.models.network import NetworkConfig
+from provnet.models.attached import OWN
+from provnet.runs.data import in_terms_of, modality_for
 from provnet.runs.run import Run, RunConfig
 from provnet.samples.identity import hash_pixels
 
@@ -61,9 +69,11 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     config = run.config if isinstance(run, Run) else run
     network = config.network if isinstance(config, RunConfig) else config
     rule = picture_rule(config) if isinstance(config, RunConfig) else None
-    raw = to_numpy(samples.images if isinstance(samples, ImageData) else samples, rule)
+    if isinstance(config, RunConfig) and (is_frame(samples) or isinstance(samples, Dataset)):
+        samples = inputs_of(config, samples)
+    raw = to_numpy(samples, rule)
     check_array(raw)
-    values = _arrange(raw, network.input_shape, row_shape(config))
+    values = arranged(raw, network.input_shape, row_shape(config))
     typed = _typed(values, is_bytes=takes_bytes(network))
     problem = range_problem(network, typed if values.dtype.kind == "b" else values)
     if problem is not None and strict:
@@ -73,16 +83,18 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
     return torch.from_numpy(typed)
 
 
-def raw_tensor(values: Any) -> Tensor:
+def raw_tensor(values: Any) -> Any:
     """Numbers as people give them, as a tensor of the same numbers; complex ones, text and objects are refused.
 
-    Of an ImageData its pictures are taken. Arrays that torch would not take as they are (read-only, of another byte
-    order, read backwards) are copied.
+    Of a Dataset its inputs are taken, and Fields as they are. Arrays that torch would not take as they are (read-only,
+    of another byte order, read backwards) are copied.
 
     >>> raw_tensor(np.arange(3, dtype=">i8")[::-1]).tolist()
     [2, 1, 0]
     """
-    values = values.images if isinstance(values, ImageData) else values
+    values = values.inputs if isinstance(values, Dataset) else values
+    if isinstance(values, Fields):
+        return values
     given = values if isinstance(values, Tensor) else to_numpy(values)
     if isinstance(given, np.ndarray) and given.dtype.kind in "biuf":
         dtype = given.dtype.newbyteorder("=") if given.dtype.itemsize <= 8 else np.dtype(np.float64)
@@ -93,6 +105,44 @@ def raw_tensor(values: Any) -> Tensor:
     if given.dtype in (torch.uint16, torch.uint32, torch.uint64):  # for which torch has few operations
         given = given.float()  # as the network does anyway
     return given.reshape(1) if given.ndim == 0 else given
+
+
+def inputs_of(config: RunConfig, given: Any, own: Modality | None = None) -> Any:
+    """What a run's network receives of samples as people give them: data, frames of its columns, texts, numbers.
+
+    `own` is the modality with what a run does not hold, such as a tokenizer.
+    """
+    if isinstance(given, Dataset):
+        return in_terms_of(config, given).inputs
+    own = own or modality_for(config)
+    if isinstance(own, Text) and (isinstance(given, str) or _texts(given)):
+        return own.batch([given] if isinstance(given, str) else list(given))
+    if isinstance(given, Mapping):
+        return Fields({name: torch.as_tensor(one) for name, one in given.items()})
+    if is_frame(given) and isinstance(own, Table) and own.columns:
+        return own.batch(own.rows(given))
+    values = raw_tensor(given)
+    about = config.network.attached
+    if about is not None and isinstance(values, Tensor) and about.stored == "uint8" and values.dtype != torch.uint8:
+        return Fields({OWN: values})  # not stored samples: what the model takes
+    return values
+
+
+def _texts(given: Any) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, str) for one in given)
+
+
+def content_hashes(run: Run, given: Any, queries: Any) -> np.ndarray:
+    """(n, 32) hashes of samples as the run's own table has them: of their items, else of `queries`.
+
+    `queries` are the inputs that were made of the samples `given`.
+    """
+    own = modality_for(run.config)
+    if isinstance(given, Dataset) and given.items is not None:
+        return given.samples.pixel_sha256
+    if is_frame(given) and isinstance(own, Table) and own.columns:
+        return hash_items(own, own.rows(given))
+    return hash_inputs(queries) if isinstance(queries, Fields) else pixel_hashes(run, queries)
 
 
 def picture_rules(config: RunConfig) -> dict[str, Any]:
@@ -118,7 +168,7 @@ def picture_rule(config: RunConfig) -> DecodeRule:
 
 def takes_bytes(network: NetworkConfig) -> bool:
     """Whether a network was trained on pictures of bytes; what is hashed of a sample then are bytes, too."""
-    return network.scale == BYTES and len(network.input_shape) == 3
+    return network.scale == BYTES and is_picture(network.input_shape)
 
 
 def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
@@ -185,7 +235,7 @@ def positions(index: Any, n: int) -> np.ndarray:
     if index is None:
         return np.arange(n)
     own = np.asarray(index)
-    if own.ndim != 1 or (own.size and own.dtype.kind not in "iu"):
+    if not is_column(own) or (own.size and own.dtype.kind not in "iu"):
         raise UsageError(f"index must be whole numbers, one a sample; got {own.dtype} of shape {own.shape}")
     if own.size and not 0 <= own.min() <= own.max() < n:
         raise UsageError(f"index must name training samples, 0..{n - 1}; got {own.min()}..{own.max()}")
@@ -205,7 +255,7 @@ def row_shape(config: RunConfig | NetworkConfig) -> tuple[int, ...]:
     return tuple(known)
 
 
-def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | None:
+def range_problem(network: NetworkConfig, values: Any) -> str | None:
     """What is wrong with the range of some pictures' raw values, or None; vectors may have any range.
 
     Dark pictures are no problem. Where the brightest value is 1 they are taken for zeros and ones; not so a single
@@ -215,10 +265,10 @@ def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | 
     >>> range_problem(network, np.full((1, 1, 8, 8), 255.0))
     'the values lie in 255..255, this run was trained on about -0.8..1.06; bring them to the range trained on'
     """
-    if len(network.input_shape) != 3:
+    if not is_picture(network.input_shape):
         return None
-    if network.attached is not None:
-        return _attached_range(network, values)
+    if isinstance(values, Fields):
+        return None
     low, high = float(values.min()), float(values.max())
     largest = max(-low, high)
     # mean and spread are known, not the ends: three standard deviations stand for them
@@ -235,33 +285,6 @@ def range_problem(network: NetworkConfig, values: np.ndarray | Tensor) -> str | 
     return f"{given}; bring them to the range trained on" if wrong else None
 
 
-def _attached_range(network: NetworkConfig, values: np.ndarray | Tensor) -> str | None:
-    """Of a model that is attached to, only what stands before it is known: without a transform bytes become 0..1."""
-    about, is_bytes = network.attached, str(values.dtype).endswith("uint8")
-    if about is None or about.transform or network.scale != BYTES or is_bytes or float(values.max()) <= 2:
-        return None
-    return (
-        f"the values lie in {float(values.min()):.4g}..{float(values.max()):.4g} and are no bytes, so they go to the model "
-        "as they are; it was trained on pictures in 0..1: give uint8, or the model's own input"
-    )
-
-
-def _arrange(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
-    """Samples in the network's own shape; a view where possible."""
-    values = raw
-    if raw.ndim == 2 and len(shape) == 3 and raw.shape[1] == math.prod(shape):
-        values = raw.reshape(len(raw), *row)
-    if values.ndim == 3:
-        values = values[:, None]
-    if values.ndim == 4 and values.shape[1:] != shape and values.shape[1:] == (*shape[1:], shape[0]):
-        values = values.transpose(0, 3, 1, 2)
-    if values.shape[1:] != shape:
-        raise DataError(
-            f"this network takes samples of shape {shape}, got {raw.shape[1:]}; resize or reshape them first"
-        )
-    return values
-
-
 def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:
     """Bytes where the network was trained on bytes and the values are whole, else float32; memory of its own."""
     if values.dtype.kind == "b" and is_bytes:
@@ -271,7 +294,7 @@ def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:
     return typed if typed.flags.writeable else typed.copy()
 
 
-def checked(run: Run, images: Tensor | np.ndarray | ImageData, what: str = "the input", *, warn: bool = True) -> Tensor:
+def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True) -> Any:
     """Numbers as people give them, as a tensor of the type trained on (`inputs.as_trained`).
 
     What is no number, empty or not finite is refused, named as `what`. Pictures whose values cannot lie in the range
@@ -284,11 +307,11 @@ def checked(run: Run, images: Tensor | np.ndarray | ImageData, what: str = "the 
     >>> checked(fit(data, config=train_config(epochs=1)), data.images[:3].numpy()).shape
     torch.Size([3, 1, 28, 28])
     """
-    given = raw_tensor(images)
-    if given.numel() == 0:
+    given = inputs_of(run.config, images)
+    if 0 in given.shape:
         raise UsageError(f"{what}: there is nothing to look at, no samples were given; give one or more")
-    queries = as_trained(run.config.network, given)
-    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):
+    queries = given if isinstance(given, Fields) else as_trained(run.config.network, given)
+    if not all_finite(queries):
         raise NonFiniteError(f"{what}: there are NaN or infinite values, of which nothing can be said")
     # a single picture of bytes may be dark, floats of 0 and 1 are of another range: told by what was given
     seen = queries if given.dtype == torch.bool else given

@@ -25,9 +25,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import provnet
+from provnet.base.batches import is_matrix
 from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import as_path
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import Dataset
 from provnet.models.attached import Given
 from provnet.models.network import ProvenanceNet, parameter_count
 from provnet.runs import fileset
@@ -89,8 +90,8 @@ class Run:
         return f"Run({kind}; {self.samples!r}{'' if self.folder is None else f', from {self.folder}'})"
 
     def data(
-        self, source: Place | ImageData | None = None, data_dir: Place | None = None, *, progress: bool = False
-    ) -> ImageData:
+        self, source: Place | Dataset | None = None, data_dir: Place | None = None, *, progress: bool = False
+    ) -> Dataset:
         """The training samples, opened again and matched by hash: in the run's order, under its ids and labels.
 
         Whatever became of names, order and places, a sample is found by its content. Edited and missing ones are left
@@ -111,8 +112,8 @@ class Run:
         return own_data(self.config, self.samples, source, data_dir, progress=progress)
 
     def test(
-        self, source: Place | ImageData | None = None, data_dir: Place | None = None, *, progress: bool = False
-    ) -> ImageData | None:
+        self, source: Place | Dataset | None = None, data_dir: Place | None = None, *, progress: bool = False
+    ) -> Dataset | None:
         """The run's test split, or None where it has none; its classes are numbered as the run does.
 
         Args:
@@ -134,7 +135,7 @@ class Run:
         """Write the run into a folder; `provnet.load` reads it again."""
         return write_run(self, folder)
 
-    def seen(self, data: ImageData) -> int:
+    def seen(self, data: Dataset) -> int:
         """How many of these samples have exactly the pixels of a training sample: they are not unseen."""
         trained = {row.tobytes() for row in self.samples.pixel_sha256}
         return sum(row.tobytes() in trained for row in data.samples.pixel_sha256)
@@ -159,7 +160,7 @@ def is_run(folder: Path) -> bool:
         fileset.read_set(folder, FILES)
         return True
     with contextlib.suppress(ProvnetError), open_checked(folder / "samples.safetensors") as file:
-        return read_layouts(file).keys() >= {"labels", "sha256", "pixel_sha256", "sample_ids.text"}
+        return read_layouts(file).keys() >= {"sha256", "pixel_sha256", "sample_ids.text"}
     return False
 
 
@@ -197,7 +198,7 @@ def write_run(run: Run, folder: str | Path) -> Path:
     needs = sum(t.nbytes for t in weights.values()) + len(run.samples) * 128
     if run.history is not None:
         history = np.asarray(run.history, dtype=np.float16)
-        if history.ndim != 2 or history.shape[1] != len(run.samples) or not np.isfinite(history).all():
+        if not is_matrix(history) or history.shape[1] != len(run.samples) or not np.isfinite(history).all():
             raise NonFiniteError(f"history must be finite, of shape (epochs, {len(run.samples)}); got {history.shape}")
         files["history.safetensors"] = _saver({"class_loss": torch.tensor(history)})
         needs += history.nbytes
@@ -343,20 +344,7 @@ def _saver(tensors: dict[str, Tensor]) -> Callable[[Path], None]:
 
 
 def _card(run: Run) -> str:
-    config = run.config
-    return model_card(
-        config.network,
-        parameter_count(run.network),
-        run.samples,
-        data=config.data,
-        training=config.training,
-        versions=config.versions,
-        evaluation=config.evaluation,
-        added=config.added,
-        erased=config.erased,
-        checks=config.checks,
-        audit=config.audit,
-    )
+    return model_card(run.config, parameter_count(run.network), run.samples)
 
 
 _OPTIONAL = ("history.safetensors",)

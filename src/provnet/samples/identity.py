@@ -8,31 +8,59 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from provnet.base.batches import is_column
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief, shown
 
 
 @dataclass(frozen=True, eq=False)
+class Groups:
+    """A grouping of samples: the names of all groups, empty ones included, and (N,) int64, that of each sample."""
+
+    names: tuple[str, ...]
+    of: np.ndarray
+
+    def __post_init__(self) -> None:
+        if self.of.shape != (len(self.of),) or self.of.dtype != np.int64:
+            raise DataError(f"labels must be int64 of shape (N,), got {self.of.dtype} {self.of.shape}")
+        if len(self.of) and not 0 <= int(self.of.min()) <= int(self.of.max()) < len(self.names):
+            raise DataError(f"labels must lie in 0..{len(self.names) - 1}, the classes that have a name")
+        refuse_nul("class names", self.names)
+        for name in self.names:
+            try:
+                name.encode("utf-8", "surrogateescape")
+            except UnicodeEncodeError:
+                raise DataError(f"class name {name!a} is not valid text, half a character; rename the class") from None
+        object.__setattr__(self, "of", _read_only(self.of))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Groups) and self.names == other.names and np.array_equal(self.of, other.of)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class SampleTable:
     """One row per sample, in the order of the data set. Its arrays are read-only; `dataclasses.replace` changes them.
+
+    Labels are one grouping of the samples, which may be absent: give `labels` and `class_names`, or a `grouping`.
 
     Attributes:
         sample_ids: unique names, valid UTF-8: the id given (column `id` of a manifest, `ids` of arrays, Datasets and
             .npz files), else the relative path, else `split/position`.
         sha256: (N, 32) uint8, hash of the raw content (file bytes; for array formats the sample's own bytes).
-        pixel_sha256: (N, 32) uint8, hash of the decoded picture as the network receives it, shape included.
-        labels: (N,) int64, position in `class_names`.
-        class_names: one name a class, empty classes included.
+        pixel_sha256: (N, 32) uint8, hash of the sample as the network receives it, shape included.
         paths: relative path of the file, posix form, or None where a sample has no file of its own.
         sources: who contributed the sample (column `source` of a manifest, `sources` of arrays, Datasets and .npz
             files), or None.
+        grouping: the classes, or None where the samples have no labels.
         withheld: (N,) bool, samples that are not to be named; None is taken as none of them.
         added: (N,) bool, samples that came after training (`provnet.runs.bank`); None is taken as none of them.
     """
@@ -40,53 +68,82 @@ class SampleTable:
     sample_ids: tuple[str, ...]
     sha256: np.ndarray
     pixel_sha256: np.ndarray
-    labels: np.ndarray
-    class_names: tuple[str, ...]
     paths: tuple[str | None, ...]
     sources: tuple[str | None, ...]
-    withheld: np.ndarray = None  # type: ignore[assignment]
-    added: np.ndarray = None  # type: ignore[assignment]
+    grouping: Groups | None
+    withheld: np.ndarray
+    added: np.ndarray
+
+    def __init__(
+        self,
+        sample_ids: tuple[str, ...],
+        sha256: np.ndarray,
+        pixel_sha256: np.ndarray,
+        labels: np.ndarray | None = None,
+        class_names: tuple[str, ...] | None = None,
+        paths: tuple[str | None, ...] | None = None,
+        sources: tuple[str | None, ...] | None = None,
+        withheld: np.ndarray | None = None,
+        added: np.ndarray | None = None,
+        *,
+        grouping: Groups | None = None,
+    ) -> None:
+        n = len(sample_ids)
+        for name, value in (("sha256", sha256), ("pixel_sha256", pixel_sha256)):
+            if value.shape != (n, 32) or value.dtype != np.uint8:
+                raise DataError(f"{name} must be uint8 of shape ({n}, 32), got {value.dtype} of shape {value.shape}")
+        if labels is not None or class_names is not None:
+            of = grouping.of if labels is None and grouping is not None else labels
+            names = grouping.names if class_names is None and grouping is not None else class_names
+            if of is None or names is None:
+                raise DataError("labels and class_names belong together; give both, or neither")
+            grouping = Groups(names, of)
+        if grouping is not None and len(grouping.of) != n:
+            raise DataError(f"labels must be int64 of shape ({n},), got {grouping.of.dtype} {grouping.of.shape}")
+        paths, sources = ((None,) * n if given is None else given for given in (paths, sources))
+        refuse_nul("sample ids", sample_ids)
+        refuse_nul("sources", sources)
+        if len(paths) != n or len(sources) != n:
+            raise DataError(f"paths and sources must have {n} entries, got {len(paths)} and {len(sources)}")
+        flags = [np.zeros(n, dtype=np.bool_) if given is None else given for given in (withheld, added)]
+        for name, value in zip(FLAGS, flags, strict=True):
+            if value.shape != (n,) or value.dtype != np.bool_:
+                raise DataError(f"{name} must be bool of shape ({n},), got {value.dtype} of shape {value.shape}")
+        hashes = (_read_only(value, copied=False) for value in (sha256, pixel_sha256))  # a run and its data share them
+        given = (sample_ids, *hashes, paths, sources, grouping, *map(_read_only, flags))
+        for one, content in zip(fields(self), given, strict=True):
+            object.__setattr__(self, one.name, content)
+        if len(set(sample_ids)) != n:
+            seen: set[str] = set()
+            twice = next(i for i in sample_ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
+            raise DataError(f'sample ids must be unique, "{twice}" occurs more than once')
 
     def __repr__(self) -> str:
         """One line, whatever the number of samples."""
+        classes = "no labels" if self.grouping is None else f"{len(self.class_names)} classes"
         apart = "".join(f", {int(getattr(self, name).sum()):,} {name}" for name in FLAGS if getattr(self, name).any())
-        return f"SampleTable({len(self.sample_ids):,} samples, {len(self.class_names)} classes{apart})"
+        return f"SampleTable({len(self.sample_ids):,} samples, {classes}{apart})"
 
-    def __post_init__(self) -> None:
-        n = len(self.sample_ids)
-        for name in ("sha256", "pixel_sha256"):
-            value = getattr(self, name)
-            if value.shape != (n, 32) or value.dtype != np.uint8:
-                raise DataError(f"{name} must be uint8 of shape ({n}, 32), got {value.dtype} of shape {value.shape}")
-        if self.labels.shape != (n,) or self.labels.dtype != np.int64:
-            raise DataError(f"labels must be int64 of shape ({n},), got {self.labels.dtype} {self.labels.shape}")
-        if n and not 0 <= int(self.labels.min()) <= int(self.labels.max()) < len(self.class_names):
-            raise DataError(f"labels must lie in 0..{len(self.class_names) - 1}, the classes that have a name")
-        for what in ("class_names", "sample_ids", "sources"):
-            refuse_nul(what.replace("_", " "), getattr(self, what))
-        for name in self.class_names:
-            try:
-                name.encode("utf-8", "surrogateescape")
-            except UnicodeEncodeError:
-                raise DataError(f"class name {name!a} is not valid text, half a character; rename the class") from None
-        if len(self.paths) != n or len(self.sources) != n:
-            raise DataError(f"paths and sources must have {n} entries, got {len(self.paths)} and {len(self.sources)}")
-        for name in FLAGS:
-            value = getattr(self, name)
-            if value is None:
-                object.__setattr__(self, name, np.zeros(n, dtype=np.bool_))
-            elif value.shape != (n,) or value.dtype != np.bool_:
-                raise DataError(f"{name} must be bool of shape ({n},), got {value.dtype} of shape {value.shape}")
-        for name in ("sha256", "pixel_sha256", "labels", *FLAGS):  # a run and its data share them, and the fingerprint
-            value = getattr(self, name)
-            kept = name in ("labels", *FLAGS) and value.flags.writeable  # by who gave them, for the next table
-            own = value.copy() if kept else value.view()
-            own.flags.writeable = False
-            object.__setattr__(self, name, own)
-        if len(set(self.sample_ids)) != n:
-            seen: set[str] = set()
-            twice = next(i for i in self.sample_ids if i in seen or seen.add(i))  # type: ignore[func-returns-value]
-            raise DataError(f'sample ids must be unique, "{twice}" occurs more than once')
+    @property
+    def labels(self) -> np.ndarray:
+        """(N,) int64, position in `class_names`; samples without labels have none, which is an error in words."""
+        if self.grouping is None:
+            raise UsageError("these samples have no labels; give them when the data are opened: open_data(x, labels)")
+        return self.grouping.of
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """One name per class, empty classes included; none where there are no labels."""
+        return () if self.grouping is None else self.grouping.names
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The name of the class of each sample; empty texts where there are no labels."""
+        return tuple(self.label_name(i) for i in range(len(self)))
+
+    def label_name(self, index: int) -> str:
+        """The name of one sample's class; an empty text where there are no labels."""
+        return "" if self.grouping is None else self.grouping.names[int(self.grouping.of[index])]
 
     def __len__(self) -> int:
         return len(self.sample_ids)
@@ -99,7 +156,8 @@ class SampleTable:
     def fingerprint(self) -> str:
         """Ordered fingerprint of the whole: contents, decoded pictures, labels and class names, in this order."""
         digest = hashlib.sha256()
-        for part in (self.sha256, self.pixel_sha256, self.labels.astype("<i8")):
+        labels = [] if self.grouping is None else [self.labels.astype("<i8")]
+        for part in (self.sha256, self.pixel_sha256, *labels):
             digest.update(np.ascontiguousarray(part).tobytes())
         for name in self.class_names:
             raw = name.encode("utf-8", "surrogateescape")
@@ -150,6 +208,8 @@ class SampleTable:
 
     def conflicts(self) -> list[tuple[int, ...]]:
         """Groups of equal pictures that carry different labels, as tuples of indices."""
+        if self.grouping is None:
+            return []
         return [m for m in self._duplicates.values() if len(np.unique(self.labels[list(m)])) > 1]
 
     def select(self, indices: ArrayLike) -> SampleTable:
@@ -159,13 +219,19 @@ class SampleTable:
             sample_ids=tuple(self.sample_ids[i] for i in rows),
             sha256=self.sha256[rows],
             pixel_sha256=self.pixel_sha256[rows],
-            labels=self.labels[rows],
-            class_names=self.class_names,
+            grouping=None if self.grouping is None else Groups(self.class_names, self.labels[rows]),
             paths=tuple(self.paths[i] for i in rows),
             sources=tuple(self.sources[i] for i in rows),
             withheld=self.withheld[rows],
             added=self.added[rows],
         )
+
+
+def _read_only(values: np.ndarray, copied: bool = True) -> np.ndarray:
+    """What cannot be written to: a copy of values that somebody may still write to, else a view."""
+    own = values.copy() if copied and values.flags.writeable else values.view()
+    own.flags.writeable = False
+    return own
 
 
 def refuse_nul(what: str, names: Iterable[str | None]) -> None:
@@ -191,7 +257,7 @@ def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:
         if given.shape != (n,):
             raise UsageError(f"a bool mask must have one value a sample, {n:,}; got shape {given.shape}")
         return np.flatnonzero(given)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+    if not is_column(given) or (given.size and given.dtype.kind not in "iu"):
         raise UsageError(
             f"samples are selected by positions, whole numbers, or by a bool mask of length {n:,}; "
             f"got {given.dtype} of shape {given.shape}"
@@ -241,8 +307,12 @@ def hash_pixels(images: np.ndarray) -> np.ndarray:
     >>> bool((hash_pixels(a) == hash_pixels(b)).all())
     False
     """
-    header = f"{images.dtype.name} {'x'.join(str(side) for side in images.shape[1:])}\n"
-    return hash_rows(images, header.encode("ascii"))
+    return hash_rows(images, pixel_header(images.dtype, images.shape[1:]))
+
+
+def pixel_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """What stands before the values of a sample where it is hashed: their type and shape."""
+    return f"{dtype.name} {'x'.join(map(str, shape))}\n".encode("ascii")
 
 
 LISTED = 10  # of equal samples: data may hold one picture thousands of times
@@ -284,7 +354,7 @@ def named(samples: SampleTable, index: int, weight: float) -> Exemplar:
         sample_id=samples.sample_ids[index],
         sha256=samples.hex(index),
         index=index,
-        label=samples.class_names[int(samples.labels[index])],
+        label=samples.label_name(index),
         weight=weight,
         path=samples.paths[index],
         duplicates=tuple(samples.sample_ids[i] for i in others[:LISTED]),

@@ -19,9 +19,11 @@ from torch import Tensor
 from provnet.answers.attributor import Answered, Attributor
 from provnet.base.batches import pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
-from provnet.base.options import RunOptions
+from provnet.base.options import SUBSET, RunOptions
 from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
+from provnet.heads.index_map import IndexMap
+from provnet.models.network import build
 from provnet.runs.inputs import Fitted, run_of, whole
 from provnet.runs.run import Run
 from provnet.training.config import train_config
@@ -238,3 +240,28 @@ def _read(answered: Answered) -> dict[str, Tensor]:
 
 
 QUICK_WORDS = f"a class branch alone, preset fast, {QUICK} epochs"
+
+
+def subset_record(run: Run, data: ImageData) -> dict[str, Any]:
+    """What an index over some samples saves: numbers of the index head and of the network, beside those for all.
+
+    A key counts as much as a row of an output layer: both are stored, one is trained.
+    """
+    config = run.config.network
+    every = IndexMap(data.samples.labels, config.classes)
+    with torch.device("meta"):
+        whole = build(config, every)
+    about = run.config.training[SUBSET]
+    named = {name: about[name] for name in ("asked", "select", "classes_on", "indexed", "of")}
+    return named | {
+        "index_head": _numbers(run.network.index_head),
+        "index_head_of_all": _numbers(whole.index_head),
+        "network": _numbers(run.network),
+        "network_of_all": _numbers(whole),
+    }
+
+
+def _numbers(module: Any) -> int:
+    """Trained numbers, and keys, which are stored like them."""
+    keys = [value for name, value in module.named_buffers() if name.split(".")[-1] == "keys"]
+    return sum(value.numel() for value in (*module.parameters(), *keys))

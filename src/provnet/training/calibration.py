@@ -20,8 +20,10 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attribution import attribute
-from provnet.base.batches import at_once, fold, keyed_generator
-from provnet.data.modalities.distort import add_noise, shift
+from provnet.base.batches import Inputs, at_once, fold, keyed_generator
+from provnet.base.errors import UsageError
+from provnet.data.modalities.known import modality_of
+from provnet.data.modalities.modality import Modality
 from provnet.heads.support import LOOKS, Support, held_out, place_in_class
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 
@@ -37,26 +39,33 @@ Bar = Callable[[str, int], AbstractContextManager[Callable[[int, str], None]]]  
 
 def calibrate(
     net: ProvenanceNet,
-    images: Tensor,
+    images: Inputs,
     seed: int,
     level: float = LEVEL,
     labels: Tensor | None = None,
     *,
+    modality: Modality | None = None,
     progress: Bar | None = None,
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
     Uses up to 10,000 training samples to measure, with a few more of classes that are rare among them, and up to 2,000
     distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
-    used, unless there are no others. `labels` are those of the images, where not all of them are indexed.
-    `progress` makes the bar that is moved meanwhile (`training.progress`): of large pictures it takes minutes.
+    used, unless there are no others. `labels` are those of the images, where not all of them are indexed. The copies
+    are those of the `modality`, which None tells by the shape. `progress` makes the bar that is moved meanwhile
+    (`training.progress`): of large pictures it takes minutes.
     """
     device = next(net.parameters()).device
     pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
     given = net.index_map.labels if labels is None else labels
     chosen = _measured(pick, given.cpu())
     distorted = chosen[:CALIBRATED]
-    copiers = [add_noise, shift] if net.normalise.pictures else [add_noise]
+    modality = modality or modality_of(images.shape[1:])
+    perturbed = modality.perturbed(images)
+    names = [name for name in perturbed if name in (modality.calibrated_on or perturbed)]
+    copiers = [perturbed[name] for name in names]
+    if not copiers:
+        raise UsageError(f"samples of modality {modality.name} have no perturbed copies to calibrate support on")
     total = len(chosen) + len(copiers) * len(distorted)
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
@@ -78,7 +87,7 @@ def calibrate(
             if looks:
                 support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
     support = support.cpu()
-    kinds = "distorted training samples (noise, shift)" if len(copiers) == 2 else "noisy training samples"
+    kinds = "noisy training samples" if names == ["noise"] else f"distorted training samples ({', '.join(names)})"
     return {
         "statistic": "minus the Mahalanobis distance from the training samples of the predicted class"
         + (", or that of the picture's looks from all of them where it is larger" if looks else ""),
@@ -98,7 +107,7 @@ class _Passes:
     done: int = 0
 
     @torch.inference_mode()
-    def __call__(self, samples: Tensor, rows: Tensor, read: Callable[[ProvenanceOutput], Columns]) -> Columns:
+    def __call__(self, samples: Inputs, rows: Tensor, read: Callable[[ProvenanceOutput], Columns]) -> Columns:
         """What is read of the rows of some samples."""
         device, parts = next(self.net.parameters()).device, []
         for some in torch.split(rows, at_once(samples.shape[1:], device.type)):

@@ -116,7 +116,9 @@ def fit(
             state = _run(fabric, net, training, config, session, checkpoint)
             refresh(net, training.samples.images, samples, rows, progress=shown)
             bar, labels = partial(progress_bar, enabled=shown), training.samples.labels
-            support = calibrate(net, training.samples.images, config.seed, labels=labels, progress=bar)
+            support = calibrate(
+                net, training.samples.images, config.seed, labels=labels, modality=data.modality, progress=bar
+            )
         history = np.ascontiguousarray(np.stack(state.history)[:, slice(None) if rows is None else rows.numpy()])
         run_config = RunConfig(shape, data.spec, test, settings, support, versions(), None)
         return _written(Run(_plain(net), run_config, samples, history, path), fabric, held)

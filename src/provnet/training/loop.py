@@ -21,7 +21,7 @@ from torch.nn.utils import get_total_norm
 
 from provnet.base.batches import bounds, epoch_salt, fold, order
 from provnet.base.errors import NonFiniteError, UsageError
-from provnet.data.dataset import Batch, ResidentData
+from provnet.data.dataset import Pair, ResidentData
 from provnet.data.modalities.augment import POLICIES, Policy, augment
 from provnet.heads.index_map import TargetSampler
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
@@ -114,7 +114,7 @@ class Stepper:
     data: ResidentData
     places: Places
 
-    def __call__(self, index: Tensor, batch: Batch | None = None, share: float = 1.0) -> Tensor:
+    def __call__(self, index: Tensor, batch: Pair | None = None, share: float = 1.0) -> Tensor:
         """Train on these samples, fetched already or not yet; returns loss and (on a CPU) norm of the gradient, (2,).
 
         Nothing here depends on the values of a tensor, so all of it can be recorded. `share` is what this process's
@@ -123,7 +123,7 @@ class Stepper:
         with _tf32(self.fabric):
             return self._train(index, batch, share)
 
-    def _train(self, index: Tensor, batch: Batch | None, share: float) -> Tensor:
+    def _train(self, index: Tensor, batch: Pair | None, share: float) -> Tensor:
         net, places = self.net, self.places
         images, labels = self.data.batch(index) if batch is None else batch
         images = augment(images, index, self.policy, seed=0, epoch=places.salt, std=net.normalise.spread)

@@ -20,11 +20,13 @@ import torch
 from torch import Tensor, nn
 
 import provnet
+from provnet.base.batches import all_finite
 from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
 from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.table import Table
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import StandIn, auto_backbone, check_alone
 from provnet.models.network import NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
@@ -167,6 +169,9 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
     values = data.images if len(data) <= 10_000 else data.images[:: len(data) // 10_000]
     mean, std = _mean_and_spread(values, scale)
     std = torch.where(std > 1e-6, std, torch.ones_like(std))  # a constant feature stays at zero
+    numbers = data.modality.numeric() if isinstance(data.modality, Table) else None
+    if numbers is not None:  # categories and marks of gaps stay 0 and 1
+        mean, std = mean.where(numbers, 0.0), std.where(numbers, 1.0)
     return tuple(mean.tolist()), tuple(std.tolist()), scale
 
 
@@ -295,7 +300,8 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     choose("network", network, NETWORKS)
     if len(data) == 0:
         raise DataError("there are no samples to train on")
-    if data.images.is_floating_point() and not bool(torch.isfinite(data.images).all()):
+    labels = data.samples.labels
+    if not all_finite(data.inputs):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
         raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
@@ -317,7 +323,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     )
     mean, std, scale = between_0_and_1(data) if TASKS[config.task].rebuilds else normalisation(data)
     config = replace(config, mean=mean, std=std, scale=scale)
-    return config, IndexMap(data.samples.labels, len(data.class_names))
+    return config, IndexMap(labels, len(data.class_names))
 
 
 def auto_head(preset: str) -> str:

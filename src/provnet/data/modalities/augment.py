@@ -18,6 +18,7 @@ from torch import Tensor
 
 from provnet.base.batches import normal, sample_keys, uniform
 from provnet.base.errors import UsageError, choose, one_of
+from provnet.data.modalities.decode import is_picture
 
 FILLS = ("zero", "reflect")
 ERASE_FILLS = ("zero", "mean")
@@ -97,7 +98,7 @@ def auto_policy(shape: tuple[int, ...]) -> str:
     >>> auto_policy((1, 28, 28)), auto_policy((3, 32, 32)), auto_policy((1, 8, 8)), auto_policy((30,))
     ('digits', 'photos', 'tiny', 'noise')
     """
-    if len(shape) != 3 or min(shape[1:]) < 4:
+    if not is_picture(shape) or min(shape[1:]) < 4:
         return "noise"
     if min(shape[1:]) < 16:
         return "tiny"

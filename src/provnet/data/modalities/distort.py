@@ -18,6 +18,7 @@ from torch import Tensor
 
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import UsageError
+from provnet.data.modalities.decode import are_pictures
 
 VALUES = 2**20  # in work at a time
 GROUP = 16  # values that torch.randn makes together
@@ -81,7 +82,7 @@ def shift(images: Tensor, seed: int) -> Tensor:
     >>> int(shift(torch.full((1, 1, 3, 3), 9, dtype=torch.uint8), seed=0).eq(0).sum()) in (3, 5)
     True
     """
-    if images.ndim != 4:
+    if not are_pictures(images):
         raise UsageError(f"only pictures (N, C, H, W) can be shifted, got shape {tuple(images.shape)}")
     images = images.cpu()
     n, _, height, width = images.shape
@@ -101,7 +102,7 @@ def jpeg(images: Tensor, quality: int = 50) -> Tensor:
     >>> jpeg(torch.zeros(1, 3, 8, 8, dtype=torch.uint8)).shape
     torch.Size([1, 3, 8, 8])
     """
-    if images.dtype != torch.uint8 or images.ndim != 4:
+    if images.dtype != torch.uint8 or not are_pictures(images):
         raise UsageError(f"JPEG takes uint8 pictures (N, C, H, W), got {images.dtype} of shape {tuple(images.shape)}")
     out = np.empty(tuple(images.shape), np.uint8)
     for row, picture in enumerate(images.cpu().numpy()):
@@ -123,9 +124,9 @@ def perturbations(images: Tensor) -> dict[str, Callable[[Tensor, int], Tensor]]:
     ['jpeg', 'noise', 'shift']
     """
     ways: dict[str, Callable[[Tensor, int], Tensor]] = {"noise": add_noise}
-    if images.ndim == 4:
+    if are_pictures(images):
         ways["shift"] = shift
-    if images.ndim == 4 and images.dtype == torch.uint8:
+    if are_pictures(images) and images.dtype == torch.uint8:
         ways["jpeg"] = lambda images, _: jpeg(images)
     return ways
 
@@ -170,7 +171,7 @@ def crop(images: Tensor) -> Tensor:
     >>> crop(torch.zeros(2, 1, 28, 28, dtype=torch.uint8)).shape
     torch.Size([2, 1, 28, 28])
     """
-    if images.ndim != 4:
+    if not are_pictures(images):
         raise UsageError(f"only pictures (N, C, H, W) can be cut, got shape {tuple(images.shape)}")
     height, width = images.shape[2:]
     top, left = max(1, round(height / SIDE)), max(1, round(width / SIDE))
@@ -189,14 +190,14 @@ def copies_of(images: Tensor) -> dict[str, Copy]:
     >>> sorted(copies_of(torch.zeros(1, 4)))
     ['noise-0.05', 'noise-0.1']
     """
-    is_picture = images.ndim == 4
+    picture = are_pictures(images)
     fits = {
         "noise-0.05": True,
         "noise-0.1": True,
-        "shift": is_picture,
-        "crop": is_picture and min(images.shape[2:]) > 2,
+        "shift": picture,
+        "crop": are_pictures(images, least=3),
     }
-    fits["jpeg-50"] = is_picture and images.dtype == torch.uint8
+    fits["jpeg-50"] = picture and images.dtype == torch.uint8
     return {name: of_all(copy, images) for name, copy in COPIES.items() if fits[name]}
 
 

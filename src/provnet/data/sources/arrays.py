@@ -12,7 +12,6 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,14 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from provnet.base.batches import is_column
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import DataWarning, check_memory, shown
-from provnet.data.assemble import Opened, assemble, sample_ids, sample_sources
-from provnet.data.modalities.image import picture_array
+from provnet.data.assemble import Opened, assemble, assemble_items, sample_ids, sample_sources
+from provnet.data.modalities.decode import picture_array
+from provnet.data.modalities.image import converter
+from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.table import learn, take
 from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
 
 
@@ -39,6 +42,36 @@ def open_arrays(
     given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
     answers, names = encode_labels(given, options.class_names)
     return _assembled(raw, answers, names, split, options, ids, sources)
+
+
+def open_frame(
+    frame: Any, labels: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
+) -> Opened:
+    """Rows of a DataFrame; labels, ids and sources are columns, by name, or one value a row."""
+    beside, given = [], {"labels": labels, "ids": ids, "sources": sources}
+    for what, value in given.items():
+        if isinstance(value, str):
+            beside.append(value)
+            given[what] = take(frame, value, what)
+    if given["labels"] is None:
+        raise UsageError("a DataFrame needs labels, a column or one a row: open_data(frame, labels='income')")
+    if any(one is None for one in given["labels"]):
+        raise DataError("labels are missing in some rows; leave these rows out")
+    table, rows = learn(frame, beside)
+    answers = given["labels"] if isinstance(given["labels"], list | tuple) else to_numpy(given["labels"])
+    encoded = encode_labels(answers, options.class_names)
+    return assemble_items(rows, encoded, table, split, options, given["ids"], given["sources"])
+
+
+def open_items(
+    items: Any, labels: Any, modality: Modality, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
+) -> Opened:
+    """Samples of a modality that was given, such as texts in a list."""
+    if labels is None:
+        raise UsageError("samples need labels, one each: open_data(items, labels, modality=...)")
+    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    encoded = encode_labels(given, options.class_names)
+    return assemble_items(list(items), encoded, modality, split, options, ids, sources)
 
 
 def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:
@@ -145,42 +178,6 @@ def check_array(values: np.ndarray) -> None:
             raise NonFiniteError(f"Input X contains infinity or a value too large for float32 ({low:g}..{high:g})")
 
 
-def converter(values: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-    """How rows of such an array become what the network receives; decided once for the whole array."""
-    if values.ndim == 2:
-        return lambda rows: rows.astype(np.float32)
-    kind = values.dtype.kind
-    is_bytes = kind == "b" or (kind in "iu" and int(values.min()) >= 0 and int(values.max()) <= 255)
-    first = values.ndim == 4 and values.shape[1] in (1, 3)
-    last = values.ndim == 4 and values.shape[3] in (1, 3) and not first
-    if is_bytes and values.ndim == 4 and not (first or last):
-        raise DataError(
-            f"pictures must have 1 or 3 channels, first or last: (N, C, H, W) or (N, H, W, C); got shape {values.shape}"
-        )
-    if values.ndim == 4 and not (first or last):
-        _refuse_channels_last(values.shape)
-
-    def convert(rows: np.ndarray) -> np.ndarray:
-        if kind == "b":
-            rows = rows.astype(np.uint8) * 255
-        rows = rows[:, None] if rows.ndim == 3 else rows.transpose(0, 3, 1, 2) if last else rows
-        return np.ascontiguousarray(rows, dtype=np.uint8 if is_bytes else np.float32)
-
-    return convert
-
-
-def _refuse_channels_last(shape: tuple[int, ...]) -> None:
-    """Refuse pictures of floats whose channels seem to stand last; taken as channels first they would be others."""
-    _, one, two, three = shape
-    if not (three < min(one, two) or one == two != three):
-        return
-    raise DataError(
-        f"pictures of shape {shape} look like {three} channels last, (N, H, W, C), which is read where C is 1 or 3; "
-        f"give channels first, (N, {three}, {one}, {two}): .transpose(0, 3, 1, 2), for a tensor .permute(0, 3, 1, 2). "
-        f"If there are {one} channels of {two} x {three}, turn the pictures: .transpose(0, 1, 3, 2)"
-    )
-
-
 def npz_has_test(path: Path) -> bool:
     """Whether the file holds a test split."""
     try:
@@ -253,7 +250,7 @@ def _load(path: Path) -> tuple[dict[str, np.ndarray], set[str]]:
 
 
 def _names(values: np.ndarray, path: Path) -> tuple[str, ...]:
-    if values.ndim != 1 or values.dtype.kind != "U":
+    if not is_column(values) or values.dtype.kind != "U":
         raise DataError(f"{path}: class_names must be a list of text, got {values.dtype} of shape {values.shape}")
     return tuple(str(name) for name in values)
 

@@ -15,6 +15,7 @@ import numpy as np
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file
 from provnet.data.assemble import Opened, assemble
+from provnet.data.modalities.image import channels_first
 from provnet.data.rules import OpenOptions, check_names
 
 
@@ -84,7 +85,7 @@ def open_idx(folder: Path, split: str, options: OpenOptions) -> Opened:
 
 
 def _channels(pixels: np.ndarray) -> np.ndarray:
-    return pixels[:, None] if pixels.ndim == 3 else pixels.transpose(0, 3, 1, 2)
+    return channels_first(pixels)
 
 
 def _part(folder: Path, split: str, kind: str) -> Path | None:

@@ -24,7 +24,8 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import DataWarning, check_memory, clean_text, read_file, shown
 from provnet.data.assemble import Opened, evenly
 from provnet.data.cache import Picture, PictureCache, open_cache, read_stamped
-from provnet.data.modalities.image import decode_frame, sniff
+from provnet.data.modalities.decode import decode_frame, sniff
+from provnet.data.modalities.image import planes
 from provnet.data.rules import DecodeRule, OpenOptions, check_names, class_order, warn_alike
 from provnet.data.sources.layouts import refuse_layout, refuse_part
 from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
@@ -102,15 +103,6 @@ def left_out(error: DataError | str) -> str:
     'a.png: the file is empty'
     """
     return str(error).removesuffix("; leave it out or replace it").removesuffix("; replace it")
-
-
-def planes(pixels: np.ndarray) -> np.ndarray:
-    """(H, W) or (H, W, 3) as (C, H, W).
-
-    >>> planes(np.zeros((2, 5), np.uint8)).shape
-    (1, 2, 5)
-    """
-    return pixels[None] if pixels.ndim == 2 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def _read(

@@ -22,16 +22,17 @@ from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import copy_rate
 from provnet.base.batches import keyed_generator, pieces
 from provnet.base.errors import DataError, NonFiniteError, UsageError
+from provnet.base.options import CopyOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
 from provnet.heads.keys import first_not_finite, unit
 from provnet.heads.retrieval import TopK, merge, top_k
-from provnet.runs.inputs import Fitted, as_trained, checked, pixel_hashes, raw_tensor, run_of
+from provnet.runs.inputs import Fitted, as_trained, checked, inputs_of, pixel_hashes, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import Exemplar, named
-from provnet.tools.copies.near_copies import FALSE_ALARMS, Calibration, calibrate_copies, copy_ratios
+from provnet.tools.copies.near_copies import Calibration, calibrate_copies, copy_ratios
 from provnet.tools.map.compute import index_features
 
 
@@ -337,18 +338,14 @@ def attribute_generated(
     *,
     data: ImageData | None = None,
     heldout: ImageData | Tensor | None = None,
-    k: int = 5,
-    false_alarms: float = FALSE_ALARMS,
-    seed: int = 0,
-    progress: bool = False,
-    warn: bool = True,
+    options: CopyOptions | None = None,
+    **changes: Any,
 ) -> Traced:
     """Trace raw images (B, ...) of the run's input shape, from whatever made them, to its training samples.
 
     `data` hold the training pictures; without them the run's own are opened again. `heldout` are real
     pictures that were never trained on, for the threshold; without them training pictures stand in. Withheld samples
-    are neither named nor compared with. Images whose values cannot lie in the range trained on get a UserWarning,
-    unless `warn` is False because they were looked at before.
+    are neither named nor compared with. `changes` are options by name, such as `k=3`.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -359,22 +356,23 @@ def attribute_generated(
     >>> found.near_copy.tolist(), found.copies[1].sample_id == data.samples.sample_ids[1]
     ([True, True], True)
     """
+    asked = with_changes(CopyOptions, options, changes)
     run = run_of(run)
-    queries = checked(run, images, warn=warn)
+    queries = checked(run, images, warn=asked.warn)
     _check_shape(queries, run)
-    data = run.data(progress=progress) if data is None else image_data("the training data", data)
+    data = run.data(progress=asked.progress) if data is None else image_data("the training data", data)
     index, places = _found(run, data)
     pictures = data.images[torch.from_numpy(places)]
     device = next(run.network.parameters()).device
     fresh, dropped = _fresh(run, heldout)
     calibration = calibrate_copies(
-        pictures, fresh, groups=run.samples.groups[index], false_alarms=false_alarms, seed=seed,
-        device=device, progress=progress,
+        pictures, fresh, groups=run.samples.groups[index], false_alarms=asked.false_alarms, seed=asked.seed,
+        device=device, progress=asked.progress,
     )  # fmt: skip
-    with progress_bar("comparing", len(queries), progress) as update:
+    with progress_bar("comparing", len(queries), asked.progress) as update:
         ratios = copy_ratios(queries, pictures, device=device, report=lambda done: update(done, ""))
-    explanation = explain(run, queries, k=k, warn=False)
-    controls = _controls(run, queries, pictures, fresh, index, device, seed, progress)
+    explanation = explain(run, queries, k=asked.k, warn=False)
+    controls = _controls(run, queries, pictures, fresh, index, asked)
     exact = _exact(run, queries)
     score = calibration.score(ratios)
     near = (score <= calibration.threshold) | (exact >= 0)
@@ -422,7 +420,7 @@ def _fresh(run: Run, heldout: ImageData | Tensor | None) -> tuple[Tensor | None,
     """Held-out pictures without those that are training samples, and how many those were."""
     if heldout is None:
         return None, 0
-    given = raw_tensor(heldout)
+    given = inputs_of(run.config, heldout)
     if given.numel() == 0:
         return None, 0
     images = as_trained(run.config.network, given)
@@ -449,16 +447,15 @@ def _controls(
     pictures: Tensor,
     fresh: Tensor | None,
     index: np.ndarray,
-    device: torch.device,
-    seed: int,
-    progress: bool,
+    asked: CopyOptions,
 ) -> Mapping[str, Control]:
     """Distances to the nearest sample in two spaces, beside those of pictures that are no copies."""
+    device = next(run.network.parameters()).device
     source = pictures if fresh is None else fresh
-    rows = torch.randperm(len(source), generator=keyed_generator(seed, 62))[:REFERENCE].sort().values
+    rows = torch.randperm(len(source), generator=keyed_generator(asked.seed, 62))[:REFERENCE].sort().values
     others = source[rows]
     by_pixels = [nearest_pixels(_scaled(each, pictures), pictures, device=device) for each in (queries, others)]
-    with progress_bar("features", len(pictures), progress) as update:
+    with progress_bar("features", len(pictures), asked.progress) as update:
         keys = index_features(run, pictures, report=update)
     by_features = [nearest_features(index_features(run, each), keys, device=device) for each in (queries, others)]
     return {

@@ -24,6 +24,7 @@ from torch import Tensor
 from provnet.base.batches import at_once, keyed_generator, pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.progress import progress_bar
+from provnet.data.modalities.decode import are_pictures
 from provnet.runs.inputs import real
 
 SIDE, COARSE = 32, 13  # longest side that is compared, and that is searched
@@ -39,7 +40,7 @@ def reduced(images: Tensor) -> Tensor:
     torch.Size([2, 3, 32, 32])
     """
     values = images.float()
-    if values.ndim != 4 or min(values.shape[2:]) < SMALLEST:
+    if not are_pictures(values, SMALLEST):
         return values.flatten(1)
     height, width = (min(SIDE, have) for have in values.shape[2:])
     same = (height, width) == tuple(values.shape[2:])
@@ -52,7 +53,7 @@ def blurred(images: Tensor, level: float) -> Tensor:
     >>> round(float(blurred(torch.ones(1, 1, 9, 9), 1.0)[0, 0, 4, 4]), 5)
     1.0
     """
-    if level == 0 or images.ndim != 4:
+    if level == 0 or not are_pictures(images):
         return images
     reach = min(int(2 * level + 0.5) + 1, min(images.shape[2:]) - 1)
     steps = torch.arange(-reach, reach + 1, device=images.device, dtype=images.dtype)
@@ -66,12 +67,12 @@ def blurred(images: Tensor, level: float) -> Tensor:
 
 def fine(images: Tensor) -> Tensor:
     """(B, D) at length one: reduced pictures without their margin, slightly smoothed."""
-    return _unit(F.avg_pool2d(images[:, :, 1:-1, 1:-1], 3, 1, 1) if images.ndim == 4 else images)
+    return _unit(F.avg_pool2d(images[:, :, 1:-1, 1:-1], 3, 1, 1) if are_pictures(images) else images)
 
 
 def coarse(images: Tensor) -> Tensor:
     """(B, D) at length one, of fewer numbers: what is searched."""
-    if images.ndim != 4:
+    if not are_pictures(images):
         return _unit(images)
     inner = F.avg_pool2d(images[:, :, 1:-1, 1:-1], 3, 1, 1)
     height, width = (min(COARSE, have) for have in inner.shape[2:])
@@ -84,14 +85,14 @@ def moved(images: Tensor) -> list[Tensor]:
     >>> len(moved(torch.zeros(1, 1, 28, 28))), len(moved(torch.zeros(1, 5)))
     (9, 1)
     """
-    if images.ndim != 4:
+    if not are_pictures(images):
         return [images]
     return [torch.roll(images, shift, (2, 3)) for shift in SHIFTS]
 
 
 def levels_of(images: Tensor) -> tuple[float, ...]:
     """The steps of blur that apply to this kind of data."""
-    return LEVELS if reduced(images[:1]).ndim == 4 else LEVELS[:1]
+    return LEVELS if are_pictures(reduced(images[:1])) else LEVELS[:1]
 
 
 def _unit(values: Tensor) -> Tensor:

@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from provnet.answers.explanation import exemplar_card
+from provnet.answers.queries import Query, explanation_cards
+from provnet.data.dataset import ImageData
+from provnet.data.evidence import Evidence, evidence
+from provnet.data.modalities.image import picture_of
 from provnet.report.charts import Path, Plot, histogram_plot
 from provnet.report.page import render
 from provnet.report.records import ExemplarCard, ExplanationCard, Picture
 from provnet.report.text import count, percent
+from provnet.runs.run import Run
+from provnet.samples.csvfile import csv_text, quoted
+from provnet.samples.identity import Exemplar
+from provnet.tools.copies.compute import Traced
 
 BINS, WIDEST = 36, 1.2
 
@@ -162,3 +171,93 @@ SPACES = {
     "pixels": "pixels (root mean square, 0 to 1)",
     "features": "the run's features (length one, 0 to 2)",
 }
+
+
+def attribute_report(
+    run: Run,
+    found: Traced,
+    queries: list[Query],
+    values: dict[str, Any],
+    notes: Sequence[str],
+    parts: Sequence[ImageData],
+    top: int,
+) -> bytes:
+    """The page; `parts` are the training data as they are now, `top` limits what is shown of each kind."""
+    order = np.lexsort((found.ratio, ~found.near_copy))[:top]
+    flagged = order[found.near_copy[order]]
+    sources = found.sources(min(top, 24))
+    index = found.explanation.index[order]
+    wanted = np.unique(
+        np.concatenate([index[index >= 0], found.copy_index[flagged], [one.sample.index for one in sources]])
+    ).astype(np.int64)
+    pictures = dict(zip(wanted.tolist(), evidence(run.samples, parts, wanted), strict=True))
+    config, about, nearest = run.config.network, values["about"], found.copies
+    copies = []
+    for row in flagged.tolist():
+        image, sample = picture_of(queries[row].image), _card(nearest[row], pictures)
+        copies.append(
+            CopyCard(
+                picture=image,
+                difference=difference(image if queries[row].image.dtype == np.uint8 else None, sample.picture),
+                name=queries[row].name,
+                sample=sample,
+                ratio=float(found.ratio[row]),
+                p_value=float(found.p_value[row]),
+                exact=bool(found.exact[row]),
+            )
+        )
+    chosen = [queries[row] for row in order.tolist()]
+    page = attribution_html(
+        AttributionReport(
+            run=about["run"],
+            network=f"{config.network} network, head {config.head}, {len(run.samples):,} training samples",
+            images="; ".join(about["images"][:5]) + ("; and more" if len(about["images"]) > 5 else ""),
+            values=values,
+            ratios=found.ratio.tolist(),
+            reference=found.calibration.scores.tolist(),
+            copies=tuple(copies),
+            cards=tuple(explanation_cards(found.explanation[order], chosen, pictures)),
+            sources=tuple(SourceCard(_card(one.sample, pictures), one.first, one.copies) for one in sources),
+            notes=tuple(line[0].upper() + line[1:] + "." for line in notes),
+            facts=(
+                ("Seed", str(about["seed"])),
+                ("Weights, SHA-256", about["model_sha256"]),
+                ("Data fingerprint", about["data_fingerprint"]),
+            ),
+            hidden=(int(found.near_copy.sum()) - len(flagged), len(found) - len(order)),
+        )
+    )
+    return page.encode("utf-8", "backslashreplace")
+
+
+def _card(sample: Exemplar, pictures: dict[int, Evidence]) -> ExemplarCard:
+
+    return exemplar_card(sample, pictures[sample.index])
+
+
+def images_csv(records: list[dict[str, Any]]) -> str:
+    """One line an image; a name that a spreadsheet would take for a formula gets a quote."""
+    head = ["input", "near_copy", "equal_pixels", "copy_of", "copy_sha256", "ratio", "p_value", "predicted"]
+    head += ["confidence", "supported", "first_exemplar", "first_sha256", "first_weight", "pixel_distance"]
+    rows = []
+    for one in records:
+        copy, first = one["near_copy"], next(iter(one["exemplars"]), None)
+        rows.append([
+            quoted(one["input"]), copy["verdict"], copy["equal_pixels"], quoted(copy["of"]["sample_id"]),
+            copy["of"]["sha256"], f"{copy['ratio']:.6f}", f"{copy['p_value']:.6g}", quoted(one["predicted"]),
+            f"{one['confidence']:.6f}", one["supported"], quoted(first["sample_id"]) if first else "",
+            first["sha256"] if first else "", f"{first['weight']:.6f}" if first else "",
+            f"{one['control']['pixels']['distance']:.6f}", f"{one['control']['features']['distance']:.6f}",
+        ])  # fmt: skip
+    return csv_text([[*head, "feature_distance"], *rows])
+
+
+def sources_csv(found: Traced) -> str:
+    """One line a training sample behind the images."""
+    head = ["sample_id", "sha256", "label", "share", "first_of_images", "near_copies"]
+    rows: list[list[Any]] = []
+    for one in found.sources():
+        sample = one.sample
+        names = [quoted(sample.sample_id), sample.sha256, quoted(sample.label)]
+        rows.append([*names, f"{sample.weight:.8f}", one.first, one.copies])
+    return csv_text([head, *rows])

@@ -21,6 +21,7 @@ from torch import Tensor
 from provnet.answers.attributor import Answered, Attributor
 from provnet.base.errors import DataError, UsageError, did_you_mean
 from provnet.base.files import check_memory, shown
+from provnet.base.options import CreditOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Interval
 from provnet.data.dataset import ImageData
@@ -146,7 +147,6 @@ def _drawn(shares: np.ndarray, draws: int, seed: int) -> np.ndarray:
     return np.stack([np.bincount(chance.integers(0, n, n), minlength=n) @ shares / n for _ in range(draws)])
 
 
-DRAWS = 2000
 OUTPUTS = 2**24  # scores of an output layer held at a time
 
 
@@ -216,20 +216,12 @@ def credit(
     images: Tensor | np.ndarray | ImageData,
     contributors: Sequence[str | None],
     *,
-    k: int = 0,
-    weights: str = "plain",
-    draws: int = DRAWS,
-    seed: int = 0,
-    batch_size: int | None = None,
-    progress: bool = False,
-    warn: bool = True,
+    options: CreditOptions | None = None,
+    **changes: Any,
 ) -> Credit:
     """Share the credit for the answers to raw images (Q, ...) among contributors, one for each of the run's N samples.
 
-    A sample whose contributor is None belongs to UNLISTED. `k` counts only the k largest weights of each query, 0 all
-    of them. `draws` of the queries give the intervals. Images whose values cannot lie in the range trained on get a
-    UserWarning, unless `warn` is False because they were looked at before. `batch_size` of them go through the network
-    at a time; None chooses by their size (`provnet.base.batches`).
+    A sample whose contributor is None belongs to UNLISTED. `changes` are options by name, such as `k=5`.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -240,37 +232,17 @@ def credit(
     >>> sorted(one.name for one in found.ranking), round(sum(one.share.value for one in found.ranking), 6)
     (['ann', 'bob'], 1.0)
     """
+    asked = with_changes(CreditOptions, options, changes)
     run = run_of(run)
-    queries, k = checked(run, images, warn=warn), whole("k", k, 0)
-    draws, seed = whole("draws", draws, 20), whole("seed", seed, 0)  # their ends are the intervals
+    queries, k = checked(run, images, warn=asked.warn), whole("k", asked.k, 0)
+    draws = whole("draws", asked.draws, 20)  # their ends are the intervals
     _check(run, contributors)
     active = np.flatnonzero(~run.samples.withheld)
-    ask = Attributor(run, weights)
-    names = sorted({name for i in active.tolist() if (name := contributors[i]) is not None})
-    listed = np.array([True] * len(names) + [False])
-    place = {name: number for number, name in enumerate(names)}
-    group = np.array([place.get(contributors[i] or "", len(names)) for i in active.tolist()], dtype=np.int64)
-    if not (group == len(names)).any():
-        listed = listed[:-1]
-    everyone = np.zeros(len(run.samples), dtype=np.int64)
-    everyone[active] = group
-    groups = torch.from_numpy(everyone).to(ask.device)
+    names, listed, group = _listed(contributors, active)
     check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
-    by_sample = np.zeros(len(run.samples))
-    size = min(ask.at_once(queries.shape[1:], batch_size), max(1, OUTPUTS // len(active)))
-
-    def read(answered: Answered) -> dict[str, Tensor]:
-        nonlocal by_sample
-        mass, supported = answered.credit(groups, len(listed), run.config.threshold, k)
-        by_sample += mass.by_sample.cpu().numpy()
-        shares = (mass.by_group * mass.counts.unsqueeze(1)).cpu()
-        return {"shares": shares, "counts": mass.counts.cpu(), "supported": supported.cpu()}
-
-    with progress_bar("crediting", len(queries), progress) as update:
-        found = ask.each(queries, read, batch_size=size, update=lambda done: update(done, ""))
-    by_query, credited, supported = (found[name].numpy() for name in ("shares", "counts", "supported"))
+    by_query, credited, supported, by_sample = _shares(run, queries, group, len(listed), asked)
     sizes = np.bincount(group, minlength=len(listed))
-    ranking, order, unequal = ranked([*names, UNLISTED], listed, sizes, by_query[credited], draws, seed)
+    ranking, order, unequal = ranked([*names, UNLISTED], listed, sizes, by_query[credited], draws, asked.seed)
     places = np.full(len(run.samples), -1, dtype=np.int64)
     places[active] = np.argsort(order)[group]
     return Credit(
@@ -285,11 +257,44 @@ def credit(
         lorenz=lorenz(by_query[credited].mean(0)[listed]) if credited.any() else (),
         lorenz_samples=lorenz(sizes[listed]),
         k=k,
-        weights=weights,
+        weights=asked.weights,
         by_query=by_query[:, order],
         by_sample=by_sample / max(int(credited.sum()), 1),
         group=places,
     )
+
+
+def _listed(contributors: Sequence[str | None], active: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """The contributors by name, which groups are listed, and the group of each active sample, the unlisted one last."""
+    names = sorted({name for i in active.tolist() if (name := contributors[i]) is not None})
+    place = {name: number for number, name in enumerate(names)}
+    group = np.array([place.get(contributors[i] or "", len(names)) for i in active.tolist()], dtype=np.int64)
+    unlisted = [False] if (group == len(names)).any() else []
+    return names, np.array([True] * len(names) + unlisted, dtype=np.bool_), group
+
+
+def _shares(
+    run: Run, queries: Tensor, group: np.ndarray, count: int, asked: CreditOptions
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """(Q, G) shares, (Q,) whether somebody is credited and whether a sample supports the answer, (N,) summed shares."""
+    ask, active = Attributor(run, asked.weights), np.flatnonzero(~run.samples.withheld)
+    everyone = np.zeros(len(run.samples), dtype=np.int64)
+    everyone[active] = group
+    groups = torch.from_numpy(everyone).to(ask.device)
+    by_sample = np.zeros(len(run.samples))
+    size = min(ask.at_once(queries.shape[1:], asked.batch_size), max(1, OUTPUTS // len(active)))
+
+    def read(answered: Answered) -> dict[str, Tensor]:
+        nonlocal by_sample
+        mass, supported = answered.credit(groups, count, run.config.threshold, asked.k)
+        by_sample += mass.by_sample.cpu().numpy()
+        shares = (mass.by_group * mass.counts.unsqueeze(1)).cpu()
+        return {"shares": shares, "counts": mass.counts.cpu(), "supported": supported.cpu()}
+
+    with progress_bar("crediting", len(queries), asked.progress) as update:
+        found = ask.each(queries, read, batch_size=size, update=lambda done: update(done, ""))
+    by_query, credited, supported = (found[name].numpy() for name in ("shares", "counts", "supported"))
+    return by_query, credited, supported, by_sample
 
 
 def _check(run: Run, contributors: Sequence[str | None]) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from provnet.data.dataset import ImageData
+from provnet.data.evidence import evidence
 from provnet.report.charts import Plot, line, square_plot
 from provnet.report.page import render
 from provnet.report.records import ExemplarCard
 from provnet.report.text import count, percent
+from provnet.runs.run import Run
+from provnet.samples.csvfile import csv_text, quoted
+from provnet.tools.credit.compute import Credit
 
 SHOWN = 100  # contributors in the ranking of the page; the CSV has all
 
@@ -132,3 +137,67 @@ def _points(points: list[list[float]]) -> tuple[tuple[float, float], ...]:
 
 def _longest(people: list[Mapping[str, Any]]) -> float:
     return max((one["share"]["high"] or 0.0 for one in people), default=0.0) or 1.0
+
+
+SAMPLES = 5
+
+
+def credit_report(
+    run: Run,
+    found: Credit,
+    values: dict[str, Any],
+    notes: Sequence[str],
+    parts: Sequence[ImageData],
+    top: int,
+) -> bytes:
+    """The page; `parts` are the training data as they are now, `top` is how many contributors are shown."""
+    config, about = run.config.network, values["about"]
+    page = credit_html(
+        CreditReport(
+            run=about["run"],
+            network=f"{config.network} network, head {config.head}, {len(run.samples):,} training samples",
+            queries=about["queries"],
+            by=about["by"],
+            values=values,
+            leaders=_leaders(run, found, parts, top),
+            notes=tuple(line[0].upper() + line[1:] + "." for line in notes),
+            facts=(
+                ("Seed", str(about["seed"])),
+                ("Weights, SHA-256", about["model_sha256"]),
+                ("Data fingerprint", about["data_fingerprint"]),
+            ),
+        )
+    )
+    return page.encode("utf-8", "backslashreplace")
+
+
+def _leaders(run: Run, found: Credit, parts: Sequence[ImageData], top: int) -> tuple[Leader, ...]:
+    first = [(place, one) for place, one in enumerate(found.ranking) if one.share.value][:top]
+    leaders = []
+    for place, one in first:
+        best = found.top(place, SAMPLES)
+        whole = max(one.share.value or 0.0, 1e-12)
+        cards = tuple(
+            ExemplarCard(
+                picture=seen.picture,
+                sample_id=run.samples.sample_ids[i],
+                sha256=run.samples.hex(i),
+                label=run.samples.class_names[int(run.samples.labels[i])],
+                weight=min(float(found.by_sample[i]) / whole, 1.0),
+                note=seen.words,
+            )
+            for i, seen in zip(best.tolist(), evidence(run.samples, parts, best), strict=True)
+        )
+        leaders.append(Leader(one.name, f"{percent(one.share.value or 0.0)} of the credit", cards))
+    return tuple(leaders)
+
+
+def credit_csv(found: Credit) -> str:
+    """The ranking as CSV, one line a contributor; a name that a spreadsheet would take for a formula gets a quote."""
+    lines: list[list[object]] = [["rank", "contributor", "share", "low", "high", "queries", "samples", "lift", "first"]]
+    for one in found.ranking:
+        numbers = [one.share.value, one.share.low, one.share.high]
+        cells = ["" if value is None else f"{value:.8f}" for value in numbers]
+        lift = "" if one.lift is None else f"{one.lift:.6f}"
+        lines.append([one.rank, quoted(one.name), *cells, one.share.n, one.samples, lift, f"{one.first:.4f}"])
+    return csv_text(lines)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from provnet.base.batches import at_once, pieces
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.decode import are_pictures
+from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
@@ -59,7 +62,7 @@ class Duplicates:
 
 
 def duplicates(
-    samples: SampleTable, images: Tensor, near: Neighbours, *, device: torch.device | str = "cpu"
+    samples: SampleTable, images: Any, near: Neighbours, *, device: torch.device | str = "cpu"
 ) -> Duplicates:
     """Group samples (N) by equal pixels and by nearly equal pictures (N, C, H, W); vectors (N, F) by equality alone.
 
@@ -78,7 +81,7 @@ def duplicates(
     sizes = np.bincount(exact_group, minlength=1)
     exact = sizes[exact_group] > 1
     pairs = [_chained(exact_group)]
-    if images.ndim == 4 and min(images.shape[2:]) >= SMALLEST:
+    if are_pictures(images, SMALLEST):
         pairs.append(_near_pairs(samples, images, near, torch.device(device)))
     group = _joined(n, np.concatenate(pairs))
     certain = _conflicts(np.where(exact, exact_group, -1), samples.labels)
@@ -92,7 +95,7 @@ def _chained(groups: np.ndarray) -> np.ndarray:
     return np.stack([order[:-1][same], order[1:][same]], 1)
 
 
-def _near_pairs(samples: SampleTable, images: Tensor, near: Neighbours, device: torch.device) -> np.ndarray:
+def _near_pairs(samples: SampleTable, images: Any, near: Neighbours, device: torch.device) -> np.ndarray:
     """(P, 2) pairs of samples whose pictures are far closer than usual, each with the one around which its group is."""
     size = at_once(images.shape[1:], device.type, PICTURES)
     coarse = torch.cat([_small(part.to(device), COARSE) for part in torch.split(images, size)])
@@ -438,6 +441,7 @@ def debug(
     run = run_of(run)
     data = run.data(progress=progress) if data is None else data
     own = trained_rows(run, data, index)
+    data = in_terms_of(run.config, data)
     withheld = int(run.samples.withheld.sum())
     active = np.flatnonzero(~run.samples.withheld[own])
     if len(active) < len(own):
@@ -446,10 +450,10 @@ def debug(
         raise UsageError("there are no samples to look at: all are withheld or missing")
     samples = run.samples.select(own)
     labels = samples.labels
-    signals = sample_signals(run, data.images, labels, own, progress=progress)
+    signals = sample_signals(run, data.inputs, labels, own, progress=progress)
     near = others(signals.features, NEIGHBOURS, progress=progress)
     branch = run.network.task_head is not None
-    twice = duplicates(samples, data.images, near, device=signals.features.device)
+    twice = duplicates(samples, data.inputs, near, device=signals.features.device)
     wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
     wrong = of_one_picture(wrong, labels, twice.group)
     return Debugging(

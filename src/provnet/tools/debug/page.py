@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from provnet.base.options import Debug
 from provnet.data.dataset import ImageData
 from provnet.data.evidence import Evidence, evidence
 from provnet.report.page import render, with_script
 from provnet.report.pictures import fitted, to_image
 from provnet.report.records import ExemplarCard, NextStep, Picture
 from provnet.report.text import FLOAT, percent
+from provnet.runs.data import Found
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, Debugging
 
@@ -222,36 +224,48 @@ MEANING = {
 }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What the page says of the next step.
+
+    Attributes:
+        command: that trains again; none where `why` says why.
+        review: the command that writes decisions to edit, none where they are written.
+        memorised: why wrong labels may hide; empty where they do not.
+        barred: whether some samples must not be trained on again.
+    """
+
+    command: str = ""
+    why: str = ""
+    review: str = ""
+    memorised: str = ""
+    barred: bool = False
+
+
 def debug_page(
     run: Run,
     result: Debugging,
-    parts: Sequence[ImageData],
-    *,
-    run_name: str,
-    threshold: float,
-    top: int,
-    how: str,
-    why: str = "",
-    review: str = "",
-    unsure: str = "",
-    barred: bool = False,
-    lost: int,
+    found: Found,
+    asked: Debug,
+    advice: Advice,
 ) -> bytes:
-    """The page as bytes; `review` is the command that writes decisions to edit, none where they are written."""
-    maker = _Tiles(run, result, parts)
+    """The page as bytes."""
+    maker, threshold = _Tiles(run, result, found.parts), asked.threshold
     suspects = result.suspects(threshold)
     names = result.samples.class_names
     labels, other, advised = result.samples.labels, result.suggested(threshold), result.advised(threshold)
     changed = suspects[other[suspects] != labels[suspects]]
     ranking = result.ranking() if not len(suspects) or result.expected is None else suspects
     nearest = ranking[~result.flagged(threshold)[ranking]]
-    labels_of = "decisions.csv, once you have edited it" if "decisions.csv" in how else "the suggested labels"
+    labels_of = (
+        "decisions.csv, once you have edited it" if "decisions.csv" in advice.command else "the suggested labels"
+    )
     report = DebugReport(
-        run=run_name,
+        run=str(asked.run),
         network=f"{run.config.network.network} network, {run.config.network.head} head",
         count=len(result),
         withheld=result.withheld,
-        left_out=lost,
+        left_out=found.kept.left_out,
         threshold=threshold,
         flagged=len(suspects),
         expected=result.expected,
@@ -260,7 +274,7 @@ def debug_page(
         most=result.most_wrong,
         copies=int(result.duplicates.conflict[suspects].sum()),
         odd=int((result.anomalies.score >= 0.5).sum()),
-        suspects=tuple(_suspect(result, maker, row, int(advised[row])) for row in suspects[:top].tolist()),
+        suspects=tuple(_suspect(result, maker, row, int(advised[row])) for row in suspects[: asked.top].tolist()),
         nearest=maker.tiles(nearest[:NEAREST], result.mislabels.score),
         confusions=confusions([names[c] for c in labels[changed]], [names[c] for c in other[changed]]),
         signals=_signals(result, threshold),
@@ -272,12 +286,12 @@ def debug_page(
         groups=int(result.duplicates.group.max()) + 1,
         conflicts=len(set(result.duplicates.group[result.duplicates.conflict].tolist())),
         class_names=names,
-        barred=barred,
-        no_command=why,
-        unsure=unsure,
+        barred=advice.barred,
+        no_command=advice.why,
+        unsure=advice.memorised,
         next_steps=(
-            *([NextStep(review, "write decisions.csv to edit")] if review else []),
-            *([NextStep(how, f"train again with {labels_of}")] if how else []),
+            *([NextStep(advice.review, "write decisions.csv to edit")] if advice.review else []),
+            *([NextStep(advice.command, f"train again with {labels_of}")] if advice.command else []),
         ),
     )
     return debug_html(report).encode("utf-8", "backslashreplace")
@@ -303,7 +317,7 @@ class _Tiles:
         """One sample with the score it is shown for."""
         found, samples = self.evidence(row), self.result.samples
         label = samples.class_names[int(samples.labels[row])]
-        return SampleTile(found.picture, samples.sample_ids[row], samples.hex(row), label, score, found.note)
+        return SampleTile(found.picture, samples.sample_ids[row], samples.hex(row), label, score, found.words)
 
     def tiles(self, rows: Iterable[int], scores: np.ndarray) -> tuple[SampleTile, ...]:
         """Several of them."""
@@ -325,7 +339,7 @@ def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspec
         found = maker.evidence(other)
         label = samples.class_names[int(samples.labels[other])]
         cards.append(
-            ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.note)
+            ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.words)
         )
     return Suspect(
         sample=maker.tile(row, float(wrong.score[row])),

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import Answered, Attributor
-from provnet.base.batches import pieces
+from provnet.base.batches import Inputs, pieces
 from provnet.base.errors import NonFiniteError
 from provnet.base.progress import progress_bar
 from provnet.heads.keys import unit
@@ -48,7 +48,7 @@ class Signals:
 
 
 def sample_signals(
-    run: Run, images: Tensor, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
+    run: Run, images: Inputs, labels: np.ndarray, index: np.ndarray, *, progress: bool = False
 ) -> Signals:
     """The signals of training samples `index` (N,), given their pictures (N, ...) and labels (N,)."""
     ask = Attributor(run)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,9 +17,11 @@ from torch import Tensor
 
 from provnet.answers.attributor import Attributor, explain
 from provnet.answers.explanation import Explanation
+from provnet.answers.queries import Query
 from provnet.base.batches import at_once, keyed_generator
 from provnet.base.errors import NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, check_memory
+from provnet.data.modalities.image import picture_of
 from provnet.models.network import ProvenanceNet, answer_at, picture, posterior_of, vae_of
 from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
 from provnet.runs.run import Run
@@ -155,7 +159,7 @@ def raw_pictures(images: Tensor | np.ndarray) -> Tensor:
     >>> raw_pictures(np.zeros((2, 1, 4, 4), ">f4")).dtype
     torch.float32
     """
-    given = raw_tensor(images)
+    given: Tensor = raw_tensor(images)
     if given.numel() == 0:
         raise UsageError("there is nothing to look at: no pictures were given")
     if given.is_floating_point() and not bool(torch.isfinite(given).all()):
@@ -283,3 +287,20 @@ def interpolate(
             parts.append(to_bytes(logits.float().sigmoid()).cpu())
     images = torch.cat(parts).numpy()
     return Path(images, shares.numpy(), explain_latents(run, z.cpu().numpy(), None, k))
+
+
+class Rebuilt(NamedTuple):
+    """An input as a generator makes it of its own latents, and the mean square error of a pixel in [0, 1]."""
+
+    picture: np.ndarray | None
+    error: float
+
+
+def rebuilt_queries(run: Run, queries: Sequence[Query]) -> list[Rebuilt]:
+    """The inputs of `explain` rebuilt; nothing for a run that makes no pictures."""
+    if not is_generator(run):
+        return []
+    images = np.stack([query.image for query in queries])
+    made = rebuild_pictures(run, images, warn=False)  # they were looked at
+    away = ((made.astype(np.float64) - images) / 255) ** 2
+    return [Rebuilt(picture_of(made[row]), float(away[row].mean())) for row in range(len(made))]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from provnet.answers.queries import Query
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
 from provnet.report.charts import Plot, line_chart
@@ -22,6 +23,8 @@ from provnet.report.pictures import fitted, to_image
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import PAGE, explanation_png
 from provnet.report.text import percent
+from provnet.runs.run import Run
+from provnet.samples.identity import hash_rows
 
 SHEET = 48  # pictures of a contact sheet; the page has all
 ONE_COLUMN = 6
@@ -210,3 +213,15 @@ SHARES = (
     ("index_at_mean", "index at the mean", DRAWN, "-"),
     ("index_at_sample", "index, drawn", DRAWN, "--"),
 )
+
+
+def made_queries(names: Sequence[str], images: np.ndarray) -> list[Query]:
+    """Pictures that were made, as inputs to be explained."""
+    hashes = [bytes(one).hex() for one in hash_rows(images)]
+    return [Query(*parts) for parts in zip(names, images, hashes, strict=True)]
+
+
+def network_in_words(run: Run) -> str:
+    """The network of a run in a line."""
+    config = run.config.network
+    return f"{config.backbone}, {config.network}, head {config.head}, {len(run.samples):,} training samples"

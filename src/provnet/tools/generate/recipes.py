@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from provnet.base.errors import UsageError, choose, did_you_mean
+from provnet.base.errors import UsageError, choose, did_you_mean, one_of
+from provnet.base.options import NetworkOptions, Train
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.training.config import TrainConfig
+from provnet.training.config import TrainConfig, check_batch_size, train_config
 from provnet.training.fit import fit
 
 
@@ -80,3 +81,31 @@ RECIPES: dict[str, TrainConfig] = {
     "modern": _with(_MODERN, "vae-modern", *_KEYS),
 }
 GENERATOR_NAMES = tuple(RECIPES)
+
+
+TASKS = ("classify", "generate")
+
+
+def chosen_recipe(asked: Train) -> TrainConfig:
+    """How to train, and which network: by preset, or by the name of a generator, which brings its own."""
+    how, network = asked.recipe, asked.network
+    one_of("task", how.task, TASKS)
+    changes = {name: getattr(how, name) for name in ("epochs", "batch_size", "lr", "augment", "seed")}
+    if how.task == "classify":
+        if how.generator is not None:
+            raise UsageError("--generator goes with --task generate; give that too, or leave it out")
+        return replace(train_config(how.preset or "fast", **changes), wanted=network)
+
+    own = [name for name in BROUGHT if getattr(network, name) != getattr(NetworkOptions(), name)]
+    own += [] if asked.subset.index_subset is None else ["index_subset"]
+    own += [] if how.preset is None else ["preset"]
+    if own:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in own)
+        raise UsageError(f"a generator brings its own network and recipe: leave {words} out, choose with --generator")
+    if how.batch_size is not None:
+        check_batch_size(how.batch_size)
+    found = recipe(how.generator or "modern", **changes)
+    return found.using(key_type=network.key_type, key_width=network.key_width)
+
+
+BROUGHT = ("network", "backbone", "head", "alpha", "conditional", "level")

@@ -20,6 +20,7 @@ from provnet.answers.attributor import Attributor, explain
 from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.answers.explanation import Explanation
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
+from provnet.base.options import MapOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
@@ -279,19 +280,14 @@ def sample_map(
     test: ImageData | None = None,
     *,
     index: np.ndarray | None = None,
-    limit: int | None = None,
-    groups: int = 5,
-    perplexity: float = 30.0,
-    seed: int = 0,
-    engine: str = "auto",
-    threads: int = 2,
-    progress: bool = False,
+    options: MapOptions | None = None,
+    **changes: Any,
 ) -> SampleMap:
     """Lay out a run's training samples, and the misattributed ones of some test data among them.
 
     `train` None means the run's own data, opened again. `index` says which training sample each row of `train` is,
-    where some are missing; None finds them by their hashes. With `limit` so many of them are taken, evenly by class.
-    Withheld samples are left out and counted.
+    where some are missing; None finds them by their hashes. Withheld samples are left out and counted. `changes` are
+    options by name, such as `groups=3`.
 
     >>> import provnet, torch
     >>> from provnet.training.config import train_config
@@ -301,9 +297,10 @@ def sample_map(
     >>> found.xy.shape, found.exemplars.shape
     ((40, 2), (40, 5))
     """
+    asked = with_changes(MapOptions, options, changes)
     run = run_of(run)
-    engine, limit = engine_for(engine), None if limit is None else whole("limit", limit)
-    train = run.data(progress=progress) if train is None else train
+    engine, limit = engine_for(asked.engine), None if asked.limit is None else whole("limit", asked.limit)
+    train = run.data(progress=asked.progress) if train is None else train
     own = trained_rows(run, train, index)
     if test is not None:
         test = own_classes(run, test)
@@ -312,14 +309,8 @@ def sample_map(
     own, train = own[rows], train.select(rows)
     labels = run.samples.labels[own]
     missed, wrong, unnamed = _misattributed(run, test)
-    with progress_bar("features", len(train), progress) as update:
-        features = index_features(run, train.images, report=update)
-    everything = features
-    if test is not None and len(missed):
-        everything = np.concatenate([features, index_features(run, test.images[missed])])
-    with _steps(engine, len(everything), progress) as update:
-        embedding = embed(everything, perplexity=perplexity, seed=seed, engine=engine, threads=threads, report=update)
-    found = clusters_within(features, labels, groups, seed=seed)
+    features, embedding = _embedded(run, train, None if test is None else test.images[missed], engine, asked)
+    found = clusters_within(features, labels, asked.groups, seed=asked.seed)
     cluster = np.zeros(len(own), dtype=np.int64)
     for one in found:
         cluster[one.members] = one.number
@@ -338,6 +329,19 @@ def sample_map(
         left_out=len(shown) - len(rows),
         embedding=embedding,
     )
+
+
+def _embedded(
+    run: Run, train: ImageData, missed: Tensor | None, engine: str, asked: MapOptions
+) -> tuple[np.ndarray, Embedding]:
+    """Features of the training samples, and the places of these and of the misattributed pictures after them."""
+    with progress_bar("features", len(train), asked.progress) as update:
+        features = everything = index_features(run, train.images, report=update)
+    if missed is not None and len(missed):
+        everything = np.concatenate([features, index_features(run, missed)])
+    settings: dict[str, Any] = {"perplexity": asked.perplexity, "seed": asked.seed, "threads": asked.threads}
+    with _steps(engine, len(everything), asked.progress) as update:
+        return features, embed(everything, engine=engine, report=update, **settings)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch import Tensor
 from provnet.answers.attributor import Attributor
 from provnet.answers.curves import Operating, Roc, auc, roc, tpr_at
 from provnet.base.errors import UsageError
+from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
@@ -174,19 +175,15 @@ def audit(
     nonmembers: ImageData | None = None,
     *,
     null: Run | Fitted | None = None,
-    distort: bool = True,
-    seed: int = 0,
-    batch_size: int | None = None,
-    progress: bool = False,
-    warn: bool = True,
+    options: AuditOptions | None = None,
+    **changes: Any,
 ) -> Audit:
     """Audit a run on pictures that it was trained on and on others; None means its own data, opened again.
 
     Members that are withheld or were added after training, nonmembers that have a training sample's pixels, and
     pictures of either kind for which no sample may be named (all of the class are withheld) are left out and counted.
-    `null` is a run that saw neither; without it, the same network with weights drawn anew stands for one. Nonmembers
-    whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False because they were looked
-    at before.
+    `null` is a run that saw neither; without it, the same network with weights drawn anew stands for one. `changes` are
+    options by name, such as `distort=False`.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -197,36 +194,20 @@ def audit(
     >>> found.nonmembers, found.lookup["bytes"]["members"].value
     (30, 1.0)
     """
+    asked = with_changes(AuditOptions, options, changes)
     run, null = run_of(run), None if null is None else run_of(null)
-    members, nonmembers, left_out = _sides(run.samples, *_given(run, members, nonmembers, progress))
+    members, nonmembers, left_out = _sides(run.samples, *_given(run, members, nonmembers, asked.progress))
     own = as_trained(run.config.network, members.images)
-    sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
-    copies = copies_of(own) if distort else {}
-    unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
-    size = sum(map(len, sides))
-    settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
-    scored = partial(member_scores, run, warn=False, **settings)
-    with progress_bar("auditing", size * (3 + len(copies)), progress) as update:
-        clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
-        told = partial(_tell, update, size, "a network that saw neither")
-        stranger = Attributor(unseen, samples=(null or run).samples)
-        blank = _scored(partial(scores_by, stranger, **settings), sides, told)
-        distorted = {}
-        for number, (name, copy) in enumerate(copies.items()):
-            told = partial(_tell, update, (2 + number) * size, name)
-            distorted[name] = _scored(partial(scored, copy=copy), sides, told)
-        untrained, stored = untrained_with_keys(run, members.samples, own, seed), None
-        if untrained is not None:
-            told = partial(_tell, update, (2 + len(copies)) * size, "keys without training")
-            stored = _scored(partial(scores_by, Attributor(untrained), **settings), sides, told)
-        update(size * (3 + len(copies)), "done")
-    members, nonmembers, kept = _named(clean, members, nonmembers, left_out)
-    clean, blank = ([one.select(rows) for one, rows in zip(of, kept, strict=True)] for of in (clean, blank))
+    sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=asked.warn))
+    found = _all_scores(run, null, sides, members.samples, asked)
+    members, nonmembers, kept = _named(found.clean, members, nonmembers, left_out)
+    clean, blank = ([one.select(rows) for one, rows in zip(of, kept, strict=True)] for of in (found.clean, found.blank))
     distorted = {
         name: [one.select(rows & one.named) for one, rows in zip(of, kept, strict=True)]
-        for name, of in distorted.items()
+        for name, of in found.distorted.items()
     }
     distorted = {name: of for name, of in distorted.items() if all(len(one.match) for one in of)}
+    stored = found.stored
     chosen = decides(run.network)
     of_copies = [of[0].values[chosen] for of in distorted.values()]
     return Audit(
@@ -243,6 +224,40 @@ def audit(
         copies=_few(np.concatenate(of_copies)) if of_copies else np.empty(0),
         null_keys=None if stored is None else _aucs([one.select(rows) for one, rows in zip(stored, kept, strict=True)]),
     )
+
+
+class _Scores(NamedTuple):
+    """Members' and nonmembers' scores: as they are, on a network that saw neither, on copies, on keys alone."""
+
+    clean: list[MemberScores]
+    blank: list[MemberScores]
+    distorted: dict[str, list[MemberScores]]
+    stored: list[MemberScores] | None
+
+
+def _all_scores(
+    run: Run, null: Run | None, sides: tuple[Tensor, Tensor], members: SampleTable, asked: AuditOptions
+) -> _Scores:
+    copies = copies_of(sides[0]) if asked.distort else {}
+    unseen = null.network if null is not None else blank_network(run.config.network, run.network, asked.seed)
+    size = sum(map(len, sides))
+    settings: dict[str, Any] = {"seed": asked.seed, "batch_size": asked.batch_size}
+    scored = partial(member_scores, run, warn=False, **settings)
+    with progress_bar("auditing", size * (3 + len(copies)), asked.progress) as update:
+        clean = _scored(scored, sides, partial(_tell, update, 0, "as they are"))
+        told = partial(_tell, update, size, "a network that saw neither")
+        stranger = Attributor(unseen, samples=(null or run).samples)
+        blank = _scored(partial(scores_by, stranger, **settings), sides, told)
+        distorted = {}
+        for number, (name, copy) in enumerate(copies.items()):
+            told = partial(_tell, update, (2 + number) * size, name)
+            distorted[name] = _scored(partial(scored, copy=copy), sides, told)
+        untrained, stored = untrained_with_keys(run, members, sides[0], asked.seed), None
+        if untrained is not None:
+            told = partial(_tell, update, (2 + len(copies)) * size, "keys without training")
+            stored = _scored(partial(scores_by, Attributor(untrained), **settings), sides, told)
+        update(size * (3 + len(copies)), "done")
+    return _Scores(clean, blank, distorted, stored)
 
 
 def _given(

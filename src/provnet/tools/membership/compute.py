@@ -96,7 +96,7 @@ def scores_by(
 ) -> MemberScores:
     """`member_scores` of a network, whoever made it."""
     queries = raw_tensor(images)
-    if queries.numel() == 0:
+    if 0 in queries.shape:
         raise UsageError("there is nothing to score: no pictures were given")
     most = BATCH[ask.device.type]
     few = ask.at_once(queries.shape[1:], batch_size, most)

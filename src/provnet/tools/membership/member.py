@@ -12,18 +12,25 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from provnet.base.errors import IntegrityError, UsageError
+from provnet.base.batches import keyed_generator
+from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
+from provnet.base.files import DataWarning, read_file
+from provnet.base.words import path_word
 from provnet.data.dataset import ImageData
 from provnet.runs.card import maybe_trained
-from provnet.runs.inputs import Fitted, checked, pixel_hashes, run_of
+from provnet.runs.inputs import Fitted, checked, content_hashes, run_of
 from provnet.runs.run import Run
+from provnet.runs.safe import read_json, write_json
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.compute import decides, member_scores
 
@@ -140,7 +147,7 @@ def memberships(
     _check_heldout(heldout, chosen)
     found = member_scores(run, pictures, warn=False)
     by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
-    pixels = pixel_hashes(run, pictures)
+    pixels = content_hashes(run, images, pictures)
     unseen = maybe_trained(run.config.training, run.config.erased)
     verdicts = []
     for row, (value, match) in enumerate(zip(found.values[chosen].tolist(), found.match.tolist(), strict=True)):
@@ -259,3 +266,41 @@ def _percent(share: float) -> str:
 
 def _rounded(values: np.ndarray) -> list[float]:
     return [float(f"{value:.8g}") for value in values.tolist()]
+
+
+HELDOUT = "membership.json"
+
+
+def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
+    """At most so many samples, drawn by the seed; the first ones of a file are often of one kind.
+
+    >>> import provnet
+    >>> len(drawn(provnet.open_data("embedded", limit=40), 7, seed=0))
+    7
+    """
+    if len(data) <= limit:
+        return data
+    return data.select(torch.randperm(len(data), generator=keyed_generator(seed, 42))[:limit].sort().values)
+
+
+def heldout_file(heldout: Heldout, state: Mapping[str, str]) -> bytes:
+    """Held-out scores as they are kept beside the run, with the state of it that they belong to."""
+    return write_json({**heldout.to_json(), "about": {"made_from": heldout.about, "run": dict(state)}}, HELDOUT)
+
+
+def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
+    """What an audit kept, or None; scores of another state of the run than this are not used, and that is said."""
+    if not (folder / HELDOUT).exists():
+        return None
+    try:
+        value = read_json(read_file(folder / HELDOUT, 1_000_000), HELDOUT)
+        about = value.get("about")
+        if not isinstance(about, dict) or about.get("run") != state:
+            way = f"provnet audit {path_word(folder)}"
+            words = f"{HELDOUT} tells of this run before it was changed and is not used: {way}"
+            warnings.warn(words, DataWarning, stacklevel=2)
+            return None
+        return Heldout.from_json(value, str(about.get("made_from", "")))
+    except (IntegrityError, UnsafeFileError, DataError) as error:
+        warnings.warn(f"{HELDOUT} is not used: {error}", DataWarning, stacklevel=2)
+        return None

@@ -27,9 +27,11 @@ from provnet.answers.evaluation import own_classes
 from provnet.answers.metrics import any_at_k
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError, choose_all
+from provnet.base.options import RobustnessOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
+from provnet.data.modalities.decode import is_picture
 from provnet.runs.inputs import Fitted, run_of, whole
 from provnet.runs.run import Run
 from provnet.tools.robustness.conditions import ATTACKS, Attack, Condition, attack, distort, named
@@ -93,7 +95,6 @@ def paired_difference(first: np.ndarray, second: np.ndarray, comparisons: int = 
 K = 5
 BATCH = {"cpu": 256, "cuda": 2048}  # where pictures are small
 FEW = 10  # samples, those named most often: a network that is lost names them for nearly everything
-ATTACKED = 1000  # test samples that are attacked: that takes ten times as long as answering
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +152,13 @@ def measure(
     name: str = "network",
     conditions: Sequence[str] | None = None,
     attacks: Sequence[str] = (),
-    epsilon: float = 0.1,
-    attacked: int = ATTACKED,
-    seed: int = 0,
-    progress: bool = False,
+    options: RobustnessOptions | None = None,
+    **changes: Any,
 ) -> Measured:
     """Ask a run about every test picture, clean and under every condition; its network stays on its device.
 
     The draws are keyed by the content of each picture, so the distorted test set is the same for every run, whatever
-    its order. `attacked` of the samples, evenly spread, are attacked.
+    its order. `attacked` of the samples, evenly spread, are attacked. `changes` are options by name, such as `seed=1`.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -169,22 +168,23 @@ def measure(
     >>> [(row.condition, row.figures["top_1"].n) for row in found.rows]
     [('clean', 40), ('blur-1', 40)]
     """
+    asked = with_changes(RobustnessOptions, options, changes)
     run = run_of(run)
     test = _check(run, test)
     ask = Attributor(run)
     isolated, single = is_isolated(run), run.network.task_head is None
-    low, high = _ends(test)
+    ends = _ends(test)
     clean: Answers | None = None
     rows: list[Row] = []
     ways: list[Condition | Attack] = [*named(conditions), *choose_all("attack", attacks, ATTACKS)]
-    with progress_bar(name, len(ways), progress) as update:
+    with progress_bar(name, len(ways), asked.progress) as update:
         for one in ways:
             update(len(rows), one.name)
-            few = np.arange(len(test)) if isinstance(one, Condition) else _spread(len(test), attacked)
+            few = np.arange(len(test)) if isinstance(one, Condition) else _spread(len(test), asked.attacked)
             part = test if len(few) == len(test) else test.select(few)
-            found = _answers(run, ask, _changed(ask, part, one, epsilon, seed, low, high))
+            found = _answers(run, ask, _changed(ask, part, one, asked, ends))
             clean = clean or found  # the clean condition comes first
-            words = one.words if isinstance(one, Condition) else one.words(epsilon)
+            words = one.words if isinstance(one, Condition) else one.words(asked.epsilon)
             before = Answers(clean.classes[few], clean.index[few], clean.supported[few])
             figures, right = _figures(run, part.samples.labels, found, before, single=single, isolated=isolated)
             rows.append(Row(one.name, words, isinstance(one, Condition), figures, right))
@@ -237,7 +237,7 @@ def sample_keys_of(test: ImageData) -> Tensor:
 
 
 def _changed(
-    ask: Attributor, test: ImageData, one: Condition | Attack, epsilon: float, seed: int, low: float, high: float
+    ask: Attributor, test: ImageData, one: Condition | Attack, asked: RobustnessOptions, ends: tuple[float, float]
 ) -> Iterator[Tensor]:
     """The pictures of a condition, a batch at a time, on the device."""
     net, most = ask.network, BATCH[ask.device.type]
@@ -249,10 +249,10 @@ def _changed(
     for rows in pieces(len(test), size):
         images = test.images[rows].to(ask.device)
         if isinstance(one, Condition):
-            yield distort(images, keys[rows], one, seed=seed, low=low, high=high)
+            yield distort(images, keys[rows], one, seed=asked.seed, low=ends[0], high=ends[1])
         else:
             labels = test.labels[rows]
-            yield attack(net, images, labels, keys[rows], one, epsilon=epsilon, seed=seed, low=low, high=high)
+            yield attack(net, images, labels, keys[rows], one, epsilon=asked.epsilon, seed=asked.seed, values=ends)
 
 
 def _answers(run: Run, ask: Attributor, batches: Iterator[Tensor]) -> Answers:
@@ -318,7 +318,7 @@ def _check(run: Run, test: ImageData) -> ImageData:
     if len(image_data("the test data", test)) == 0:
         raise UsageError("there are no test samples to distort")
     shape = run.config.network.input_shape
-    if len(shape) != 3:
+    if not is_picture(shape):
         raise UsageError(f"distortions are for pictures; this run takes vectors of {shape[0]} values")
     if test.shape != shape:
         raise UsageError(f"the run takes samples of shape {shape}, the test data have {test.shape}; resize them first")

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from provnet.base.batches import fold, normal, sample_keys, uniform
 from provnet.base.errors import UsageError, choose, choose_all
+from provnet.data.modalities.decode import are_pictures
 from provnet.heads.scores import summed
 from provnet.models.network import ProvenanceNet
 from provnet.runs.inputs import real
@@ -187,7 +188,7 @@ def _along(values: Tensor, weights: list[float], axis: int) -> Tensor:
 
 
 def _check(images: Tensor, keys: Tensor, low: float, high: float) -> None:
-    if images.ndim != 4 or not (images.dtype == torch.uint8 or images.is_floating_point()):
+    if not are_pictures(images) or not (images.dtype == torch.uint8 or images.is_floating_point()):
         raise UsageError(
             f"distortions are for pictures, uint8 or floats (B, C, H, W); got {images.dtype} {tuple(images.shape)}"
         )
@@ -268,13 +269,12 @@ def attack(
     *,
     epsilon: float = 0.1,
     seed: int = 0,
-    low: float = 0.0,
-    high: float = 1.0,
+    values: tuple[float, float] = (0.0, 1.0),
 ) -> Tensor:
     """Attacked copies of raw pictures (B, ...), float32 in raw units, on the network's device.
 
-    `labels` (B,) are the true classes, `keys` (B,) int64 names each sample for the random start. Floats have values
-    from `low` to `high`, bytes from 0 to 255. The network is left in evaluation mode; its weights stay as they are.
+    `labels` (B,) are the true classes, `keys` (B,) int64 names each sample for the random start. `values` are the
+    lowest and the highest of floats; bytes go from 0 to 255. The network is left in evaluation mode.
 
     >>> from provnet.heads.index_map import IndexMap
     >>> from provnet.models.network import NetworkConfig
@@ -290,8 +290,7 @@ def attack(
     if labels.shape != images.shape[:1] or keys.shape != images.shape[:1]:
         raise UsageError(f"one label and one key a picture are needed, {len(images)} here")
     device = next(net.parameters()).device
-    if images.dtype == torch.uint8:
-        low, high = 0.0, 255.0
+    low, high = (0.0, 255.0) if images.dtype == torch.uint8 else values
     net.eval()
     start = (images.to(device).float() - low) / (high - low)
     moved, truth = start, labels.to(device)

@@ -24,7 +24,7 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Z95, Interval, wilson
 from provnet.data.modalities.distort import copies_of
 from provnet.models.keys import key_head
-from provnet.runs.inputs import Fitted, checked, positions, raw_tensor, run_of
+from provnet.runs.inputs import Fitted, checked, inputs_of, positions, run_of
 from provnet.runs.run import Run
 from provnet.tools.membership.redrawn import cascade, feature_scores, index_scores, pixel_scores
 
@@ -103,8 +103,8 @@ def abstention(
     run = run_of(run)
     if not isinstance(strangers, Mapping):
         raise UsageError(f"strangers must be pictures by kind, such as {{'noise': images}}; got {strangers!r:.80}")
-    own = None if own is None else raw_tensor(own)
-    strangers = {name: raw_tensor(images) for name, images in strangers.items()}
+    own = None if own is None else inputs_of(run.config, own)
+    strangers = {name: inputs_of(run.config, images) for name, images in strangers.items()}
     taken = [name for name in strangers if name in TAKEN]
     if taken:
         raise UsageError(f'strangers must not be called "{taken[0]}", which is a name of the result; give another name')

@@ -18,9 +18,11 @@ from torch import Tensor
 from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
-from provnet.base.progress import progress_bar
+from provnet.base.options import CheckOptions, with_changes
+from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.distort import copies_of
 from provnet.report.text import percent
 from provnet.runs.card import bank_state
@@ -201,7 +203,7 @@ def constant(like: Tensor, n: int, seed: int = 0) -> Tensor:
     >>> constant(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), 3)[1].unique().tolist()
     [255]
     """
-    channels = like.shape[1] if like.ndim == 4 else 1
+    channels = like.shape[1] if are_pictures(like) else 1
     drawn = np.random.default_rng([seed, 64]).random((n, channels), dtype=np.float32)
     drawn[:2] = np.arange(len(drawn[:2]), dtype=np.float32)[:, None]
     values = torch.from_numpy(drawn).view(n, channels, *([1] * (like.ndim - 2)))
@@ -229,7 +231,7 @@ def strangers(like: Tensor, n: int, seed: int = 0) -> dict[str, Tensor]:
     ['noise', 'constant']
     """
     found = {"noise": uniform_noise(like, n, seed), "constant": constant(like, n, seed)}
-    if like.ndim == 4 and like.shape[1] in (1, 3) and min(like.shape[2:]) >= LEAST_SIDE:
+    if are_pictures(like, LEAST_SIDE) and like.shape[1] in (1, 3):
         found |= {"letters": letters(like, n, seed), "shapes": shapes(like, n, seed)}
     return found
 
@@ -238,7 +240,7 @@ def _typed(values: Tensor, like: Tensor) -> Tensor:
     """Values in 0..1 as bytes, or as floats over the range of `like` (of each feature, where those are vectors)."""
     if like.dtype == torch.uint8:
         return values.mul(255).round().to(torch.uint8)
-    low, high = (like.amin(0), like.amax(0)) if like.ndim == 2 else (like.min(), like.max())
+    low, high = (like.min(), like.max()) if are_pictures(like) else (like.amin(0), like.amax(0))
     return (low + values * (high - low)).to(like.dtype)
 
 
@@ -283,7 +285,7 @@ def _shape(pen: ImageDraw.ImageDraw, side: int, chance: np.random.Generator) -> 
     pen.polygon(points, 255 if filled else None, 255, line)
 
 
-LIMIT, LEAST = 2_000, 20
+LEAST = 20
 VALUES = 2**27  # of the pictures of one kind: large pictures are fewer
 
 
@@ -351,16 +353,14 @@ def check(
     *,
     others: Mapping[str, Tensor] | None = None,
     left_out: LeftOut | None = None,
-    limit: int = LIMIT,
-    seed: int = 0,
-    progress: bool = False,
-    warn: bool = True,
+    options: CheckOptions | None = None,
+    **changes: Any,
 ) -> Trust:
     """Check a run on unseen data of its own kind and on its training samples; what is not given is not measured.
 
     `index` says which sample each row of `training` is; None finds them by their hashes. `others` are raw pictures of
     other data sets, by name. At most `limit` pictures of each kind are used, drawn by the seed; no withheld samples.
-    Pictures whose values cannot lie in the range trained on get a UserWarning, unless `warn` is False.
+    `changes` are options by name, such as `limit=200`.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -371,23 +371,20 @@ def check(
     >>> found.outcomes[0].key, found.abstention.kinds["noise"].abstained.n
     ('index head', 40)
     """
-    run = run_of(run)
-    limit = whole("limit", limit, LEAST)  # fewer pictures decide nothing
+    asked = with_changes(CheckOptions, options, changes)
+    run, seed = run_of(run), asked.seed
+    limit = whole("limit", asked.limit, LEAST)  # fewer pictures decide nothing
     if test is not None:
         test = own_classes(run, test)
-    if not isinstance(others, Mapping | None):
-        raise UsageError(f"others must be pictures by name, such as {{'faces': images}}; got {type(others).__name__}")
+    _check_others(others)
     limit = max(LEAST, min(limit, VALUES // math.prod(run.config.network.input_shape)))
     chance = torch.Generator().manual_seed(fold(seed, 68))
-    taken = [name for name in others or () if name in (*BUILT_IN, *TAKEN)]
-    if taken:
-        raise UsageError(f'"{taken[0]}" is a kind of strangers that is made here; give the other data another name')
     own = None if test is None or len(test) == 0 else _few(test, limit, chance)
     trained, places = _training(run, training, index, max(limit, min(SAMPLES, 4 * limit)), chance)
     like = own if own is not None else trained
     if like is None:
         raise UsageError("nothing can be checked without test data and without training data; give one of them")
-    with progress_bar("checking", 5, progress) as update:
+    with progress_bar("checking", 5, asked.progress) as update:
         update(0, "other weights")
         depends = None if trained is None else _dependence(run, own, trained, places, seed)
         update(1, "confidence of classes")
@@ -395,14 +392,8 @@ def check(
         update(2, "confidence of samples")
         few = places[:limit]
         named = None if trained is None else index_calibration(run, trained.images[:limit], few, seed=seed)
-        update(3, "strangers")
         sets = {**strangers(like.images, limit, seed), **{name: x[:limit] for name, x in (others or {}).items()}}
-        abstains = abstention(run, None if own is None else own.images, sets, warn=warn)
-        update(4, "a left-out class")
-        without = None
-        if left_out is not None:
-            without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=warn)
-        update(5, "done")
+        abstains, without = _abstains(run, own, sets, left_out, update, asked.warn)
     counts = {"test": 0 if own is None else len(own), "training": len(places), "strangers": limit}
     about = {"counts": counts, "seed": seed, "withheld": int(run.samples.withheld.sum())}
     return Trust(
@@ -414,6 +405,28 @@ def check(
         left_out=without,
         about={**about, "samples": bank_state(run.samples)},
     )
+
+
+def _check_others(others: Mapping[str, Tensor] | None) -> None:
+    if not isinstance(others, Mapping | None):
+        raise UsageError(f"others must be pictures by name, such as {{'faces': images}}; got {type(others).__name__}")
+    taken = [name for name in others or () if name in (*BUILT_IN, *TAKEN)]
+    if taken:
+        raise UsageError(f'"{taken[0]}" is a kind of strangers that is made here; give the other data another name')
+
+
+def _abstains(
+    run: Run, own: ImageData | None, sets: Mapping[str, Tensor], left_out: LeftOut | None, update: Update, warn: bool
+) -> tuple[Abstention, Abstention | None]:
+    """Whether a run abstains on strangers, and the one without a class on pictures of that class."""
+    update(3, "strangers")
+    found = abstention(run, None if own is None else own.images, sets, warn=warn)
+    update(4, "a left-out class")
+    without = None
+    if left_out is not None:
+        without = abstention(left_out.run, left_out.own, {left_out.name: left_out.strangers}, warn=warn)
+    update(5, "done")
+    return found, without
 
 
 def _dependence(run: Run, own: ImageData | None, trained: ImageData, places: np.ndarray, seed: int) -> Dependence:

@@ -9,6 +9,9 @@ from typing import Any
 from provnet.report.charts import Mark, Plot, line, square_plot
 from provnet.report.page import render
 from provnet.report.text import percent
+from provnet.runs.run import Run
+from provnet.runs.safe import write_json
+from provnet.tools.trust.compute import Trust
 
 _WEIGHTS = (
     "Training samples are ranked for unseen pictures by the trained network, and by the same network with weights "
@@ -187,3 +190,24 @@ def strips(abstains: Mapping[str, Any]) -> list[Strip]:
 
 DIAGRAMS = {"class_confidence": "Class", "index_confidence": "Sample named first"}
 KINDS = {"noise": "uniform noise", "constant": "one colour", "letters": "drawn letters", "shapes": "drawn shapes"}
+
+
+def trust_files(run: Run, found: Trust, about: Mapping[str, Any]) -> dict[str, bytes | str]:
+    """The page and the figures; `about` says which run, which weights and which unseen data."""
+    config = run.config.network
+    network = f"{config.network}, {config.backbone}, head {config.head}, {len(run.samples):,} training samples"
+    facts = [
+        ("Unseen data", about["test"] or "none"),
+        ("Pictures of each kind", f"{found.about['counts']['strangers']:,} at most"),
+        ("Seed", str(found.about["seed"])),
+        ("Weights, SHA-256", about["model_sha256"]),
+        ("Data fingerprint", run.samples.fingerprint),
+    ]
+    if found.about["withheld"]:
+        facts.insert(0, ("Withheld samples, left out", f"{found.about['withheld']:,}"))
+    values = found.to_json()
+    page = trust_html(TrustReport(about["run"], network, values, tuple(facts)))
+    return {
+        "check.json": write_json({**values, "about": {**values["about"], **about}}, "check.json"),
+        "report.html": page,
+    }

@@ -1,23 +1,28 @@
-"""`provnet withhold`: samples of a run are no longer named, named again, or erased from its files."""
+"""`provnet add` and `provnet withhold`: samples come to a run, are no longer named, named again, or erased."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from provnet.base.errors import DataError, UsageError
+from provnet.base.errors import DataError, UsageError, one_of
 from provnet.base.files import read_file, shown
-from provnet.base.options import Withhold
-from provnet.cli.again import path_word
-from provnet.cli.output import emit_json, note, say
+from provnet.base.options import Add, Withhold
+from provnet.base.words import path_word
+from provnet.cli.output import emit_json, is_first_process, note, say
 from provnet.cli.rundata import open_run
+from provnet.data.dataset import ImageData
+from provnet.models.keys import exemplar_head
 from provnet.runs import bank
+from provnet.runs.bank import add as add_to_bank
 from provnet.runs.card import maybe_trained
+from provnet.runs.data import open_spec, other_spec
 from provnet.runs.fileset import REPORTS
 from provnet.runs.run import Run, RunConfig, has_run, read_samples, write_run
 from provnet.samples.identity import SampleTable
 from provnet.training.session import LOCK, OURS, run_lock, tidy
+from provnet.training.setup import pick_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +103,7 @@ WEIGHTS = (
     "touched; only training again without it removes what was learned"
 )
 
+
 MAYBE = (
     "The trained weights may carry what they learned from it, although it was added after training: {why}. Copies of "
     "the run and the data themselves are not touched; only training again without it removes what was learned"
@@ -162,5 +168,58 @@ def read_ids(path: Path) -> list[str]:
 
 
 DONE = {"erase": "erased", "restore": "restored", "withhold": "withheld"}
+
+
 FEW = 5  # ids in a message
+
+
 LARGEST = 2**30  # bytes of a list
+
+
+def add(asked: Add) -> None:
+    """Add samples to a run with an exemplar head, each with the key that the network gives it; nothing is trained."""
+    one_of("split", asked.split, ("train", "test", "all"))
+    where = pick_device(asked.device)
+    opened: list[ImageData] = []
+
+    def change(loaded: Run) -> Run:
+
+        exemplar_head(loaded.network)  # refused before hours of reading pictures
+        opened.append(_open_new(loaded, asked.data, asked.data_dir, asked.split, asked.limit, asked.skip_bad))
+        loaded.network.to(where)
+        return add_to_bank(loaded, opened[0], skip_known=asked.skip_known, progress=is_first_process())
+
+    found = change_run(asked.run, change)
+    added = len(found.after.samples) - len(found.before.samples)
+    left_out = len(opened[0]) - added
+    if opened[0].skipped:
+        bad = opened[0].skipped
+        note(f"{len(bad):,} bad {'file' if len(bad) == 1 else 'files'} left out; the first: {bad[0]}", "warning")
+    why = maybe_trained(found.before.config.training, found.before.config.erased)
+    if asked.json:
+        counts = bank_counts(found.after.config, found.after.samples)
+        unsure = {"may_have_been_trained_on": why} if why and added else {}
+        emit_json({"run": str(asked.run), "added": added, "known": left_out, **counts, **unsure})
+        note_removed(asked.run, found)
+        return
+    known = f"; {left_out:,} known ones left out" if left_out else ""
+    if added:
+        many = "sample" if added == 1 else "samples"
+        say_change(asked.run, found, f"added {added:,} {many}{known}. {_taught(why)}")
+    else:
+        say(f"nothing to add{known}")
+
+
+def _taught(why: str) -> str:
+    """Whether the network knows what was added."""
+    if not why:
+        return "The network was not trained on what was added"
+    return f"The network may have been trained on what was added, which it cannot tell: {why}"
+
+
+def _open_new(run: Run, source: str, data_dir: str | None, split: str, limit: int | None, skip_bad: bool) -> ImageData:
+    """The data, read by the rules of the training data; a split that is not there is refused."""
+    spec = other_spec(run.config.data, source, data_dir, "train", skip_bad=skip_bad)
+    options = dict(spec.options) if limit is None else {**spec.options, "limit": limit}
+    spec = replace(spec, split=split, options=options)
+    return open_spec(run.config, spec, data_dir, progress=is_first_process())

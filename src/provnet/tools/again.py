@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,9 +14,8 @@ from provnet.base.options import (
     RunOptions,
     SplitOptions,
     SubsetOptions,
-    Train,
 )
-from provnet.cli.flags import to_argv
+from provnet.base.words import shell_words, to_argv
 from provnet.data.dataset import DataSpec
 from provnet.models.backbones import auto_backbone
 from provnet.models.network import NetworkConfig
@@ -27,42 +24,6 @@ from provnet.tools.generate.recipes import RECIPES
 from provnet.tools.subsets import QUICK_WORDS
 from provnet.training.config import PRESETS, for_samples
 from provnet.training.setup import auto_head
-
-
-def path_word(path: os.PathLike[str] | str) -> str:
-    """A path as a word of a command that can be pasted into a shell.
-
-    >>> path_word("my runs/a"), path_word("-dash"), path_word("runs/a")
-    ("'my runs/a'", './-dash', 'runs/a')
-    """
-    text = os.fspath(path)
-    return shell_word(f"./{text}" if text.startswith("-") else text)
-
-
-def shell_word(text: str) -> str:
-    """One word for a shell. What a terminal does not show is written as bash and zsh take it, in $'...'.
-
-    >>> shell_word("a b"), shell_word("it's\\n")
-    ("'a b'", "$'it\\\\'s\\\\x0a'")
-    """
-    return shlex.quote(text) if text.isprintable() else f"$'{''.join(map(_escaped, text))}'"
-
-
-def _escaped(sign: str) -> str:
-    if sign.isprintable():
-        return f"\\{sign}" if sign in "\\'" else sign
-    return "".join(f"\\x{byte:02x}" for byte in os.fsencode(sign))
-
-
-def resumed(asked: Train) -> str:
-    """The command that goes on with what a command has begun.
-
-    >>> from pathlib import Path
-    >>> resumed(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
-    "provnet train 'my data' --out runs/a --resume"
-    """
-    again = replace(asked, where=replace(asked.where, overwrite=False, resume=True))
-    return "provnet train" + _words(to_argv(again))
 
 
 def data_options(spec: DataSpec, *, samples: bool = True) -> str:
@@ -83,7 +44,7 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
         value_range=tuple(given["value_range"]) if given.get("value_range") else None,
     )
     if not samples:
-        return _words(to_argv(asked))
+        return shell_words(to_argv(asked))
     asked = replace(
         asked,
         data_dir=spec.data_dir,
@@ -92,7 +53,7 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
         limit=given.get("limit") or None,
     )
     shares = [SplitOptions(holdout=share) for share, side in given.get("holdout", ()) if side == "train"]
-    return _words([word for part in (asked, *shares) for word in to_argv(part)])
+    return shell_words([word for part in (asked, *shares) for word in to_argv(part)])
 
 
 def recipe_options(config: RunConfig) -> str:
@@ -128,7 +89,7 @@ def recipe_options(config: RunConfig) -> str:
     machine = config.training.get("machine")
     processes = machine.get("processes", 1) if isinstance(machine, Mapping) else 1
     where = RunOptions(devices=processes)  # each normalises its own share of a batch
-    return _words([*words, *to_argv(asked), *to_argv(where)])
+    return shell_words([*words, *to_argv(asked), *to_argv(where)])
 
 
 def _network_words(network: NetworkConfig, preset: str, n: int) -> list[str]:
@@ -164,7 +125,7 @@ def subset_options(config: RunConfig) -> str:
         select_from=None if about.get("features", QUICK_WORDS) == QUICK_WORDS else Path("FEATURES_RUN"),
         subset_classes_on=None if classes_on == usual else classes_on,
     )
-    return _words(to_argv(asked))
+    return shell_words(to_argv(asked))
 
 
 def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
@@ -190,8 +151,4 @@ def unseen_options(config: RunConfig, files: DataSpec | None = None) -> str:
     place = files if own and files is not None else test
     named = files is None and data is not None and data.data_dir is not None  # by the options of the data
     data_dir = DataOptions(data_dir=None if named else place.data_dir)
-    return _words([*to_argv(SplitOptions(test=place.source)), *to_argv(data_dir)])
-
-
-def _words(words: Sequence[str]) -> str:
-    return "".join(f" {shell_word(word)}" for word in words)
+    return shell_words([*to_argv(SplitOptions(test=place.source)), *to_argv(data_dir)])

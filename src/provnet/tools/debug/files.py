@@ -1,4 +1,4 @@
-"""The CSV files of `provnet debug`: every sample, a corrected manifest, decisions to edit."""
+"""The files of `provnet debug`: every sample, a corrected manifest, decisions, the page; and what to do next."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from provnet.base.files import clean_text
-from provnet.base.options import SUBSET
-from provnet.cli.again import data_options, path_word, recipe_options, subset_options, unseen_options
+from provnet.base.options import SUBSET, Debug
+from provnet.base.words import path_word, shell_words, to_argv
 from provnet.data.apply import MOST
 from provnet.data.compare import compare
 from provnet.data.dataset import DataSpec, ImageData
@@ -24,7 +24,9 @@ from provnet.runs.run import Run
 from provnet.samples.csvfile import csv_text, quoted
 from provnet.samples.decisions import Decision, decisions_csv
 from provnet.samples.identity import SampleTable
+from provnet.tools.again import data_options, recipe_options, subset_options, unseen_options
 from provnet.tools.debug.compute import DROP, Debugging
+from provnet.tools.debug.page import Advice, debug_page
 
 STRANGE = "not in the run, where erased ones could be among them"
 
@@ -156,7 +158,7 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: P
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
     """
-    place = out / "corrected.csv"
+    place = out / CORRECTED
     source = run.config.data
     part = found.parts[0] if len(found.parts) == 1 else None
     root = data_root(part.spec) if part is not None else None
@@ -306,7 +308,8 @@ def _csv(rows: Iterable[Iterable[object]]) -> bytes:
     return csv_text(rows).encode("utf-8", "surrogateescape")
 
 
-RELABEL = "relabel.csv"
+SAMPLES, REPORT, CORRECTED = "samples.csv", "report.html", "corrected.csv"
+DECISIONS, RELABEL = "decisions.csv", "relabel.csv"
 OBJECT = (
     "the backbone was given as an object, which no command can name; in Python train again with {file} and "
     "fit(data, train_config(backbone=module)), see docs/debugging.md"
@@ -333,30 +336,28 @@ def next_command(
     run: Run,
     found: Found,
     corrected: Corrected,
-    changes: Sequence[Decision],
-    manifest: Path,
-    decisions: Path,
     bar: Barred,
-    *,
-    rows: int = 0,
-    device: str | None = None,
+    changes: Sequence[Decision],
+    rows: int,
+    asked: Debug,
 ) -> Next:
     """What to do with labels that are sure to be better (`changes`), or with `rows` of decisions that somebody edits.
 
     A manifest has the training samples alone. Where the run has samples to test on, or somebody is to decide,
-    `decisions` are applied to the data themselves, if that gives what the manifest holds: decisions to edit drop what
-    `bar` names, too. `device` is repeated.
+    decisions are applied to the data themselves, if that gives what the manifest holds: decisions to edit drop what
+    `bar` names, too. The device that was asked for is repeated.
     """
     if not corrected.command or not (changes or rows):
         return Next(why=corrected.why if changes else "")
     whole = _lacks_none(run, corrected) or (rows > 0 and _drops_all(found, bar, rows))
-    step = _command(run, found, corrected, changes, manifest, decisions, whole)
+    step = _command(run, found, corrected, changes, asked, whole)
     if not changes and not step.applies:  # a manifest with the labels that there are
         return Next(why=AMONG if rows else "")
     if run.config.network.backbone != CUSTOM:
-        where = "" if device is None else f" --device {device}"
+        where = "" if asked.device is None else f" --device {asked.device}"
         return step._replace(command=f"{step.command.removesuffix(_OUT)}{where}{_OUT}")
-    return Next("", step.applies, OBJECT.format(file=decisions if step.applies else manifest))
+    file = (DECISIONS if asked.review else RELABEL) if step.applies else CORRECTED
+    return Next("", step.applies, OBJECT.format(file=asked.out / file))
 
 
 def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
@@ -373,27 +374,23 @@ def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
 
 
 def _command(
-    run: Run,
-    found: Found,
-    corrected: Corrected,
-    changes: Sequence[Decision],
-    manifest: Path,
-    decisions: Path,
-    whole: bool,
+    run: Run, found: Found, corrected: Corrected, changes: Sequence[Decision], asked: Debug, whole: bool
 ) -> Next:
+    decisions = asked.out / (DECISIONS if asked.review else RELABEL)
     recipe, subset, test = recipe_options(run.config), subset_options(run.config), unseen_options(run.config)
     alone = "" if corrected.indexed_alone else subset  # all that is left had an index: none is to lose it
     usual = f"{corrected.command.removesuffix(_OUT)}{recipe}{alone}{test}{_OUT}"
     spec = run.config.data
-    if not corrected.is_manifest and decisions.name != RELABEL:  # they hold all of corrected.csv, and what is edited
-        return Next(usual.replace(f" --apply {path_word(manifest)}", f" --apply {path_word(decisions)}"), True)
+    if not corrected.is_manifest and asked.review:  # they hold all of corrected.csv, and what is edited
+        was, now_applied = path_word(asked.out / CORRECTED), path_word(decisions)
+        return Next(usual.replace(f" --apply {was}", f" --apply {now_applied}"), True)
     if spec is None or not corrected.is_manifest:
         return Next(usual)
     if not whole or not _same_data(run, found, changes):  # other samples are held out then, of those that are left
         held = DataSpec("", "csv", options={"holdout": spec.options.get("holdout", [])})
         test = unseen_options(run.config, found.parts[0].spec)
         return Next(f"{corrected.command.removesuffix(_OUT)}{data_options(held)}{recipe}{alone}{test}{_OUT}")
-    if run.config.test is None and decisions.name == RELABEL:
+    if run.config.test is None and not asked.review:
         return Next(usual)
     now = found.parts[0].spec
     options = data_options(replace(spec, data_dir=now.data_dir))
@@ -419,3 +416,62 @@ def _same_data(run: Run, found: Found, changes: Sequence[Decision]) -> bool:
     now = found.parts[0].samples
     places = [now.id_places.get(one.sample_id) for one in changes]
     return all(place is not None and now.hex(place) == one.sha256 for place, one in zip(places, changes, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class DebugFiles:
+    """What `provnet debug` leaves, and what is to be said of it.
+
+    Attributes:
+        contents: by name, in the order in which they are written.
+        corrected: corrected.csv, and how it is used.
+        bar: what must not be trained on again.
+        next: the command to train again.
+        memorised: why wrong labels may hide; empty where they do not.
+    """
+
+    contents: dict[str, bytes]
+    corrected: Corrected
+    bar: Barred
+    next: Next
+    memorised: str
+
+
+def debug_files(run: Run, result: Debugging, found: Found, asked: Debug) -> DebugFiles:
+    """All files of a run that was debugged on the data that were found, made in memory."""
+    bar = barred(run, found)
+    corrected = corrected_csv(run, result, found, bar, asked.out, asked.threshold)
+    changes = [one for one in decided(result, asked.threshold) if one.kind == "relabel"]
+    to_edit = {DECISIONS: decisions_for(result, asked.threshold, bar)} if asked.review else {}
+    rows = to_edit[DECISIONS].count(b"\n") - 1 if asked.review else 0
+    step = next_command(run, found, corrected, bar, changes, rows, asked)
+    doubt = memorised_words(run, result, asked.threshold)
+    advice = Advice(
+        command=step.command,
+        why=step.why,
+        review="" if asked.review or (asked.out / DECISIONS).exists() else _reviewed(asked),
+        memorised=doubt,
+        barred=bool(bar.drops or bar.why),
+    )
+    contents = {
+        SAMPLES: samples_csv(result, asked.threshold),
+        CORRECTED: corrected.content,
+        **({RELABEL: decisions_csv(changes)} if step.applies and not asked.review else {}),
+        REPORT: debug_page(run, result, found, asked, advice),
+        **to_edit,  # last: once it is there the command is not repeated, as it may hold edits
+    }
+    return DebugFiles(contents, corrected, bar, step, doubt)
+
+
+def _reviewed(asked: Debug) -> str:
+    """The same command once more, with decisions to edit."""
+    again = Debug(
+        run=asked.run,
+        out=asked.out,
+        data=asked.data,
+        data_dir=asked.data_dir,
+        threshold=asked.threshold,
+        review=True,
+        device=asked.device,
+    )
+    return "provnet debug" + shell_words(to_argv(again))

@@ -1,4 +1,4 @@
-"""What `provnet explain` is given: picture files, positions in the run's test split, arrays.
+"""What is asked of a run: picture files, positions in its test split, arrays; and cards that show the answers.
 
 A file is decoded strictly, by the rules that the run's training data were read with. `test:12` and `test:0..9` are
 positions in the run's own test split. An .npy or .npz file (`images`) holds one sample or many, raw as in training, and
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,18 +21,16 @@ import numpy as np
 
 from provnet.answers.explanation import Explanation, exemplar_card
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
-from provnet.base.files import check_memory, read_file, shown
-from provnet.cli.output import note
+from provnet.base.files import DataWarning, check_memory, read_file, shown
 from provnet.data.assemble import refit
 from provnet.data.dataset import ImageData
-from provnet.data.evidence import Evidence, evidence, picture_of
-from provnet.data.modalities.image import decode
+from provnet.data.evidence import Evidence, evidence
+from provnet.data.modalities.decode import are_pictures, decode, is_picture
+from provnet.data.modalities.image import converter, picture_of, planes
 from provnet.data.rules import make_options
-from provnet.data.sources.arrays import check_array, converter
-from provnet.data.sources.folder import planes
+from provnet.data.sources.arrays import check_array
 from provnet.report.records import ExplanationCard
-from provnet.report.sheet import undrawn
-from provnet.runs.inputs import as_trained, picture_rules, range_problem, raw_tensor
+from provnet.runs.inputs import Fitted, as_trained, picture_rules, range_problem, raw_tensor, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import hash_bytes, hash_rows
 
@@ -54,8 +53,9 @@ class Query(NamedTuple):
     truth: str | None = None
 
 
-def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
+def read_queries(run: Run | Fitted, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
     """All inputs, in the order given, in the type trained on; whatever cannot be explained is refused by name."""
+    run = run_of(run)
     positions = [_positions(text) for text in given]
     test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
     queries: list[Query] = []
@@ -78,10 +78,14 @@ def read_queries(run: Run, given: Sequence[str], data_dir: str | None, *, strict
             raise DataError(f"{shown(query.name)}: {problem}")
         found_wrong += problem is not None
         if problem and found_wrong <= NAMED:
-            note(f"{shown(query.name)}: {problem}", "warning")
+            _warn(f"{shown(query.name)}: {problem}")
     if found_wrong > NAMED:
-        note(f"{found_wrong - NAMED:,} more inputs of {len(queries):,} are out of range, too", "warning")
+        _warn(f"{found_wrong - NAMED:,} more inputs of {len(queries):,} are out of range, too")
     return [query._replace(image=_typed(run, query.image)) for query in queries]
+
+
+def _warn(words: str) -> None:
+    warnings.warn(words, DataWarning, stacklevel=3)
 
 
 def _typed(run: Run, image: np.ndarray) -> np.ndarray:
@@ -118,7 +122,7 @@ def _test_queries(run: Run, data_dir: str | None) -> Any:
 def _from_picture(run: Run, text: str) -> Query:
 
     shape = run.config.network.input_shape
-    if len(shape) != 3 or shape[0] not in (1, 3):
+    if not is_picture(shape) or shape[0] not in (1, 3):
         raise UsageError(f"this run takes samples of shape {shape}, no pictures; give them in an .npy or .npz file")
     rule = make_options(picture_rules(run.config)).rule
     name = shown(text)
@@ -162,7 +166,7 @@ def as_batch(
         if batch.shape[1:] == shape:
             return batch, batch
         read.append(batch)
-    pictures = [batch for batch in read if batch.ndim == 4 and batch.dtype.kind == "u"] if rules else []
+    pictures = [batch for batch in read if are_pictures(batch) and batch.dtype.kind == "u"] if rules else []
     if len(pictures) == 2 and values.shape[-1] in (1, 3):
         pictures = pictures[1:]  # one picture, channels last, rather than many that are as narrow
     fitted = [(batch, refit(batch, make_options(rules or {}))) for batch in pictures]
@@ -223,6 +227,8 @@ def _load(path: Path) -> np.ndarray:
 
 
 MOST = 10_000
+
+
 LARGEST = 2 * 2**30  # bytes of an array file
 
 
@@ -241,7 +247,7 @@ def explanation_cards(
         exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
         cards.append(
             ExplanationCard(
-                query=as_picture(query.image),
+                query=picture_of(query.image),
                 name=query.name,
                 predicted=one.predicted,
                 confidence=one.confidence,
@@ -251,20 +257,3 @@ def explanation_cards(
             )
         )
     return cards
-
-
-def as_picture(image: np.ndarray) -> np.ndarray | None:
-    """(C, H, W) as bytes (H, W) or (H, W, 3), floats brought to 0..255; None for anything that is no picture.
-
-    >>> import numpy as np
-    >>> as_picture(np.zeros((3, 2, 4), np.uint8)).shape
-    (2, 4, 3)
-    """
-    return picture_of(image)
-
-
-def note_undrawn(names: Sequence[str], instead: str) -> None:
-    """Names that a drawn picture cannot show are told apart elsewhere."""
-    if count := undrawn(names):
-        what = "1 class name has" if count == 1 else f"{count:,} class names have"
-        note(f"{what} signs that no font here can draw; the picture has ? for them, {instead}")
