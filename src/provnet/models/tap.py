@@ -141,7 +141,8 @@ class Tap:
                 why = "did not run" if calls == 0 else f"ran {calls} times"
                 raise UsageError(
                     f"{self.place.module} {why} in the model's last forward pass, so it gives no one row of features for "
-                    "each sample; name a layer that every pass goes through once (at=), and attach before torch.compile"
+                    "each sample; name a layer that every pass goes through "
+                    "once (at=). A model is attached before it is compiled, and after it is wrapped (peft)"
                 )
             found = tensor_of(caught, str(self.place))
         features = pooled(found, self.pool or self.place.pool, mask, str(self.place))
@@ -161,13 +162,11 @@ class Tap:
 
     def _catch_input(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.inside:
-            self.caught = args[0] if args else next(iter(kwargs.values()))
-            self.calls += 1
+            self.caught, self.calls = args[0] if args else next(iter(kwargs.values())), self.calls + 1
 
     def _catch_output(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if self.inside:
-            self.caught = output
-            self.calls += 1
+            self.caught, self.calls = output, self.calls + 1
 
     def _end(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         self.inside = False
@@ -175,16 +174,17 @@ class Tap:
 
 
 class _Idle:
-    """What stands in a copied model for a tap: hooks that do nothing."""
+    """What stands in a copied model for a tap: its hooks keep nothing."""
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("_begin", "_catch_input", "_catch_output", "_end"):
-            raise AttributeError(name)
-        return _nothing
+    inside, calls = False, 0
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Nothing is kept."""
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """A hook that does nothing."""
+    def _nothing(self, *args: Any, **kwargs: Any) -> None:
+        """A hook that does nothing."""
+
+    _begin = _catch_input = _catch_output = _end = _nothing
 
 
 def ask(model: nn.Module, inputs: Any) -> Any:
