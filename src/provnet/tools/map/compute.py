@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from torch import Tensor
 
 from provnet.answers.attributor import Attributor, explain
 from provnet.answers.evaluation import own_classes, trained_rows
@@ -55,7 +55,7 @@ class Cluster:
 
 
 def index_features(
-    run: Run | Fitted, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
+    run: Run | Fitted, images: Any, *, batch_size: int | None = None, report: Report | None = None
 ) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
@@ -313,10 +313,10 @@ def sample_map(
     labels = run.samples.labels[own]
     missed, wrong, unnamed = _misattributed(run, test)
     with progress_bar("features", len(train), progress) as update:
-        features = index_features(run, train.images, report=update)
+        features = index_features(run, train.inputs, report=update)
     everything = features
     if test is not None and len(missed):
-        everything = np.concatenate([features, index_features(run, test.images[missed])])
+        everything = np.concatenate([features, index_features(run, test.inputs[torch.from_numpy(missed)])])
     with _steps(engine, len(everything), progress) as update:
         embedding = embed(everything, perplexity=perplexity, seed=seed, engine=engine, threads=threads, report=update)
     found = clusters_within(features, labels, groups, seed=seed)
@@ -370,7 +370,7 @@ def _spinner(words: str, enabled: bool) -> Iterator[None]:
 def others_named(run: Run | Fitted, train: ImageData, own: np.ndarray) -> np.ndarray:
     """(n, K) what is named for training samples besides themselves; a sample names itself first, which says little."""
     run = run_of(run)
-    named = explain(run, train.images, k=K + 1).index
+    named = explain(run, train.inputs, k=K + 1).index
     mine = named == own[:, None]
     order = np.argsort(mine | (named < 0), axis=1, kind="stable")
     rest = np.where(mine, -1, named)
@@ -382,7 +382,7 @@ def _misattributed(run: Run, test: ImageData | None) -> tuple[np.ndarray, Explan
     """Test samples whose first exemplar is of another class, their five exemplars, and how many samples have none."""
     if test is None or len(test) == 0:
         return np.zeros(0, dtype=np.int64), None, 0
-    found = explain(run, test.images, k=K)
+    found = explain(run, test, k=K)
     named = found.index[:, 0] >= 0
     rows = np.flatnonzero(named & (found.label[:, 0] != test.samples.labels))
     return rows, found[rows], int((~named).sum())

@@ -21,8 +21,7 @@ from provnet.base.errors import UsageError
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
-from provnet.data.modalities.distort import copies_of
-from provnet.runs.inputs import Fitted, as_trained, checked, run_of
+from provnet.runs.inputs import Fitted, as_trained, checked, inputs_of, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.compute import SCORES, MemberScores, blank_network, decides, member_scores, scores_by
@@ -199,9 +198,9 @@ def audit(
     """
     run, null = run_of(run), None if null is None else run_of(null)
     members, nonmembers, left_out = _sides(run.samples, *_given(run, members, nonmembers, progress))
-    own = as_trained(run.config.network, members.images)
-    sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=warn))
-    copies = copies_of(own) if distort else {}
+    own = as_trained(run.config.network, inputs_of(run.config, members))
+    sides = (own, checked(run, nonmembers, "the nonmembers", warn=warn))
+    copies = members.modality.copies(own) if distort else {}
     unseen = null.network if null is not None else blank_network(run.config.network, run.network, seed)
     size = sum(map(len, sides))
     settings: dict[str, Any] = {"seed": seed, "batch_size": batch_size}
