@@ -17,7 +17,6 @@ from torch import Tensor
 
 from provnet.answers.attributor import Attributor
 from provnet.answers.curves import Operating, Roc, auc, roc, tpr_at
-from provnet.base.batches import Inputs
 from provnet.base.errors import UsageError
 from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
@@ -236,7 +235,7 @@ class _Scores(NamedTuple):
 
 
 def _all_scores(
-    run: Run, null: Run | None, sides: tuple[Inputs, Inputs], members: Dataset, asked: AuditOptions
+    run: Run, null: Run | None, sides: tuple[Any, Any], members: Dataset, asked: AuditOptions
 ) -> _Scores:
     copies = members.modality.copies(sides[0]) if asked.distort else {}
     unseen = null.network if null is not None else blank_network(run.config.network, run.network, asked.seed)
