@@ -171,7 +171,7 @@ def takes_bytes(network: NetworkConfig) -> bool:
     return network.scale == BYTES and is_picture(network.input_shape)
 
 
-def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
+def as_trained(network: NetworkConfig, values: Any) -> Any:
     """Raw samples in the type trained on, as `open_data` gives it: bytes where all values fit into them, else float32.
 
     The numbers stay the same, but for booleans: in pictures of bytes they stand for 0 and 255.
@@ -180,6 +180,8 @@ def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
     >>> [as_trained(network, torch.full((1, 1, 1, 2), value)).dtype for value in (255.0, 0.5)]
     [torch.uint8, torch.float32]
     """
+    if isinstance(values, Fields):
+        return values
     if not takes_bytes(network):
         return values.float()
     if values.dtype == torch.bool:
@@ -310,7 +312,7 @@ def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True
     given = inputs_of(run.config, images)
     if 0 in given.shape:
         raise UsageError(f"{what}: there is nothing to look at, no samples were given; give one or more")
-    queries = given if isinstance(given, Fields) else as_trained(run.config.network, given)
+    queries = as_trained(run.config.network, given)
     if not all_finite(queries):
         raise NonFiniteError(f"{what}: there are NaN or infinite values, of which nothing can be said")
     # a single picture of bytes may be dark, floats of 0 and 1 are of another range: told by what was given
