@@ -1,6 +1,6 @@
 """A loop of Hugging Face Accelerate: attach before `prepare`, and give the loader to it like any other.
 
-    accelerate launch examples/integrations/accelerate_loop.py
+accelerate launch examples/integrations/accelerate_loop.py
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """skorch: a net whose batches carry the index, and whose loss adds that of the index.
 
-    python examples/integrations/skorch_loop.py
+python examples/integrations/skorch_loop.py
 """
 
 from __future__ import annotations

@@ -173,8 +173,6 @@ def test_a_forged_attachment_is_refused(own: tuple[Path, nn.Module]) -> None:
             RunConfig.from_json(bad)
 
 
-
-
 def test_attacks_follow_a_transform_that_has_a_gradient(own: tuple[Path, nn.Module]) -> None:
     folder, model = own
     net = provnet.load(folder, model=model, transform=centred).network

@@ -63,7 +63,9 @@ class ChangingTraining:
             moment = "opened"  # these are other data: the training of now goes on with its own
         self._change(kind, dice, at=moment == "opened")
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Flatten(), nn.Linear(self.kept[0].numel(), 16), nn.Linear(16, len(self.data.class_names)))
+        model = nn.Sequential(
+            nn.Flatten(), nn.Linear(self.kept[0].numel(), 16), nn.Linear(16, len(self.data.class_names))
+        )
         try:
             prov = attach(model, self.data, weight=dice.choice([0, 0.1]))
             self._change(kind, dice, at=moment == "attached")

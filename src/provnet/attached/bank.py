@@ -20,8 +20,8 @@ from torch import Tensor
 
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.heads.exemplar import CHUNK, MOMENTUM, ExemplarHead
-from provnet.heads.losses import index_cross_entropy, sampled_cross_entropy
 from provnet.heads.keys import Shard, gather, shares_of
+from provnet.heads.losses import index_cross_entropy, sampled_cross_entropy
 
 
 @dataclass

@@ -36,10 +36,10 @@ from provnet.data.dataset import Dataset, DataSpec, image_data
 from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
-from provnet.models.attached import STORED, AttachedNet, Prepare, Transform, described
+from provnet.models.attached import AttachedNet, Prepare, Transform, described
 from provnet.models.keys import share_keys
 from provnet.models.network import NetworkConfig
-from provnet.models.tap import Reader, Tap, Taken, locate, rows_of, unwrapped
+from provnet.models.tap import Reader, Taken, Tap, locate, rows_of, unwrapped
 from provnet.runs.run import Run, RunConfig
 from provnet.training.calibration import calibrate
 
@@ -449,7 +449,9 @@ class Provenance:
             "data": {"samples": len(samples), "fingerprint": samples.fingerprint},
         }
         versions = {"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
-        return RunConfig(network, data=self.data.spec, test=self._test, training=training, support=support, versions=versions)
+        return RunConfig(
+            network, data=self.data.spec, test=self._test, training=training, support=support, versions=versions
+        )
 
 
 def _test_split(spec: DataSpec) -> DataSpec | None:

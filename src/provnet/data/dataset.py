@@ -177,7 +177,6 @@ class Dataset:
             return hash_items(self.modality, [self.items[i] for i in rows.tolist()])
         return hash_inputs(self.inputs[rows])
 
-
     def changed(self, rows: Tensor) -> np.ndarray:
         """(n,) bool: which of some samples are no longer what they were when they were opened."""
         found = (self.hashes(rows) != self.samples.pixel_sha256[rows.numpy()]).any(1)

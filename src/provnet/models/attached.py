@@ -33,7 +33,12 @@ from provnet.models.tap import Reader, Tap, ask, class_scores, module_at, unwrap
 SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
 Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
 OWN = "input"  # the one tensor of Fields that are the model's own input, and no stored samples
-STORED = {"uint8": torch.uint8, "float32": torch.float32, "int32": torch.int32, "int64": torch.int64}  # types of samples as they are kept
+STORED = {
+    "uint8": torch.uint8,
+    "float32": torch.float32,
+    "int32": torch.int32,
+    "int64": torch.int64,
+}  # types of samples as they are kept
 _PASS = threading.Lock()  # hooks are the model's: two passes at once would read each other's features
 
 

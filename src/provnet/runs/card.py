@@ -43,7 +43,7 @@ def model_card(config: RunConfig, parameters: int, samples: SampleTable) -> str:
         _audit(config.audit, samples),
         _settings("Training", config.training),
         _settings("Versions", config.versions),
-        _USE if network.attached is None else _USE.replace("this/folder\")", "this/folder\", model=model)"),
+        _USE if network.attached is None else _USE.replace('this/folder")', 'this/folder", model=model)'),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 

@@ -26,8 +26,8 @@ from provnet.data.modalities.table import Table, is_frame
 from provnet.data.modalities.text import Text
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
-from provnet.models.network import NetworkConfig
 from provnet.models.attached import OWN
+from provnet.models.network import NetworkConfig
 from provnet.runs.data import in_terms_of, modality_for
 from provnet.runs.run import Run, RunConfig
 from provnet.samples.identity import hash_pixels

@@ -48,14 +48,18 @@ class Text(Modality):
         if isinstance(self.length, bool) or not isinstance(self.length, int) or self.length < 1:
             raise UsageError(f"length must be a whole number of tokens, 1 or more; got {self.length!r}")
         if self.tokenizer is not None and not callable(self.tokenizer):
-            raise UsageError(f"tokenizer must be one of Hugging Face or a function of a text, got {self.tokenizer!r:.80}")
+            raise UsageError(
+                f"tokenizer must be one of Hugging Face or a function of a text, got {self.tokenizer!r:.80}"
+            )
 
     def read(self, raw: bytes, name: str) -> str:
         """UTF-8."""
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(f"{shown(name)}: not UTF-8 ({error.reason} at byte {error.start}); convert it first") from None
+            raise DataError(
+                f"{shown(name)}: not UTF-8 ({error.reason} at byte {error.start}); convert it first"
+            ) from None
 
     def batch(self, items: Sequence[Any]) -> Fields:
         """(B, length) token ids and mask."""
