@@ -110,7 +110,7 @@ def test_a_run_comes_back_whole(own: tuple[Path, nn.Module]) -> None:
 
 
 def test_nothing_of_the_users_model_is_written(own: tuple[Path, nn.Module]) -> None:
-    folder, model = own
+    folder, _ = own
     from safetensors import safe_open
 
     with safe_open(folder / "model.safetensors", "np") as file:

@@ -98,7 +98,7 @@ def test_the_first_features_are_taken_whole_and_later_ones_by_half() -> None:
         out = model[:2](data.images[rows] * factor)
         seen.append(F.normalize(out.detach(), dim=1))
         model(data.images[rows] * factor)
-        prov._steps = 9  # other input on purpose
+        prov._check.steps = 9  # other input on purpose
         prov.loss(rows)
     prov.bank.settle(all_of_them=True)
     keys = prov.bank.keys[prov.bank.head.rows[rows]]

@@ -128,7 +128,7 @@ def half_precision(_: Path) -> Any:
     with torch.no_grad():
         model[0].weight.mul_(1e5)  # type: ignore[index]
     model.half()(prov.data.images[:4].half())
-    prov._steps = 9
+    prov._check.steps = 9
     return prov.loss(torch.arange(4))
 
 
@@ -295,7 +295,7 @@ WRONG: dict[str, tuple[Use, type[ProvnetError], str]] = {
     # a step
     "a float index": (lambda _: step(torch.arange(4.0)), UsageError, "int64 numbers.*float32"),
     "a bool index": (lambda _: step(torch.ones(4, dtype=torch.bool)), UsageError, "int64 numbers.*bool"),
-    "the labels of shape (B, 1)": (lambda _: step(torch.arange(4)[:, None]), UsageError, r"got torch.int64 of shape \(4, 1\)"),
+    "an index of shape (B, 1)": (lambda _: step(torch.arange(4)[:, None]), UsageError, r"int64 of shape \(4, 1\)"),
     "the ids": (lambda _: step(["train/0", "train/1"]), UsageError, "int64 numbers of the batch's samples"),
     "an index out of range": (lambda _: step(torch.tensor([0, 40])), UsageError, r"must lie in 0\.\.39.*got 40"),
     "a negative index": (lambda _: step(torch.tensor([0, -1])), UsageError, "got -1"),

@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face itself, on models made from small configs: fifty steps each, and all that it can be told."""
+"""The Trainer of Hugging Face itself, on models made from small configs: fifty steps each, and what it can be told."""
 
 from __future__ import annotations
 

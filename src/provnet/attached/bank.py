@@ -83,7 +83,7 @@ class Bank:
         return (found.loss * known).sum() / len(index)
 
     def note(self, index: Tensor, features: Tensor, losses: Tensor, loss: Tensor | None) -> None:
-        """Keep what a batch has shown; `loss` is what its backward pass will begin with, or None where there is none."""
+        """Keep what a batch has shown; its backward pass begins with `loss`, or there is none (None)."""
         noted = Noted(index.cpu(), features.detach(), losses.detach())
         if loss is None or not loss.requires_grad:
             noted.used.append(True)
@@ -92,7 +92,7 @@ class Bank:
         self.waiting.append(noted)
 
     def settle(self, *, all_of_them: bool = False) -> None:
-        """Move the keys by what earlier batches have shown, in their order, as far as their backward passes are done."""
+        """Move the keys by what earlier batches have shown, in their order, once their backward passes are done."""
         while self.waiting and (self.waiting[0].used or all_of_them or len(self.waiting) > MOST_WAITING):
             self._apply(self.waiting.pop(0))
 
@@ -133,7 +133,8 @@ class Bank:
         for later, row in zip(reversed(rows[1:]), reversed(rows[:-1]), strict=True):
             np.copyto(row, later, where=np.isnan(row))  # not yet seen then
         whole = rows[: max(1, len(self.epochs))]
-        return np.clip(np.stack(whole), 0, np.finfo(np.float16).max).astype(np.float16)
+        found: np.ndarray = np.clip(np.stack(whole), 0, np.finfo(np.float16).max).astype(np.float16)
+        return found
 
     def state(self) -> dict[str, Tensor]:
         """All of it as tensors; what waits for a backward pass is among it."""

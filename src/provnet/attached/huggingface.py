@@ -26,7 +26,8 @@ try:
     from transformers import TrainerCallback, default_data_collator
 except ImportError as error:
     raise UsageError(
-        f"the Trainer of Hugging Face cannot be imported ({error}); install provnet[integrations], or write the loop out"
+        f"the Trainer of Hugging Face cannot be imported ({error}); install provnet[integrations], or write the "
+        "loop out"
     ) from error
 
 INDEX = "index"
@@ -122,8 +123,8 @@ class ProvenanceCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             if self.prov.bank.count.any():
                 return  # a state that was loaded by hand
             raise IntegrityError(
-                f"the training goes on from step {step}, but {places[0] / FILE} is not there: nobody knows what was seen; "
-                "resume from a checkpoint that was written with provenance, or prov.load_state_dict(state) first"
+                f"the training goes on from step {step}, but {places[0] / FILE} is not there: nobody knows what was "
+                "seen; resume from a checkpoint that was written with provenance, or prov.load_state_dict(state) first"
             )
         with safe_open(found, "pt") as file:
             words = file.metadata()

@@ -18,7 +18,7 @@ from provnet.base.errors import DataError, UsageError, choose
 from provnet.base.files import shown
 from provnet.data.dataset import Dataset as Data
 from provnet.data.modalities.augment import POLICIES, Policy, augment, auto_policy
-from provnet.models.attached import Prepare, moved, stacked
+from provnet.models.attached import Prepare, stacked
 from provnet.models.tap import rows_of
 
 Augment = str | Policy | Callable[[Any], Any]
@@ -48,8 +48,8 @@ def refuse_others(data: Data, rows: Tensor) -> None:
     if len(changed):
         name = shown(data.samples.sample_ids[int(rows[changed[0]])])
         raise DataError(
-            f'"{name}" is not the sample that was opened: its values were changed since, so its hash would name another; '
-            "open the changed data anew: provnet.open_data(...)"
+            f'"{name}" is not the sample that was opened: its values were changed since, so its hash would name '
+            "another; open the changed data anew: provnet.open_data(...)"
         )
 
 
@@ -117,8 +117,3 @@ class IndexedSamples(Dataset[tuple[Any, ...]]):
         if len(rows) and not -n <= int(rows.min()) <= int(rows.max()) < n:
             raise IndexError(f"samples are numbered from 0 to {n - 1}; asked for {rows.min()}..{rows.max()}")
         return torch.where(rows < 0, rows + n, rows)
-
-
-def inputs_of(data: Data, prepare: Prepare, rows: Tensor, device: torch.device) -> Any:
-    """The model's input of some stored samples, on a device."""
-    return moved(prepare(data.inputs[rows]), device)

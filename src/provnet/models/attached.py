@@ -33,12 +33,8 @@ from provnet.models.tap import Reader, Tap, ask, class_scores, module_at, unwrap
 SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
 Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
 OWN = "input"  # the one tensor of Fields that are the model's own input, and no stored samples
-STORED = {
-    "uint8": torch.uint8,
-    "float32": torch.float32,
-    "int32": torch.int32,
-    "int64": torch.int64,
-}  # types of samples as they are kept
+# types of samples as they are kept
+STORED = {"uint8": torch.uint8, "float32": torch.float32, "int32": torch.int32, "int64": torch.int64}
 _PASS = threading.Lock()  # hooks are the model's: two passes at once would read each other's features
 
 
@@ -93,8 +89,8 @@ class Prepare(nn.Module):
         alike = isinstance(found, Tensor) and found.requires_grad and torch.allclose(same, plain, atol=1e-5)
         if not alike:
             raise UsageError(
-                "transform= has no gradient that an attack could follow; leave attacks out (--attacks none), or let the "
-                "model normalise its input itself"
+                "transform= has no gradient that an attack could follow; leave attacks out (--attacks none), or let "
+                "the model normalise its input itself"
             )
         return found
 
@@ -174,7 +170,7 @@ class AttachedNet(ProvenanceNet):
             index_map=index_map,
             support=Support(index_map.classes, features),
         )
-        self.tap = tap
+        self.tap, self.prepare = tap, prepare
         self._weights: tuple[str, tuple[int, ...]] | None = None
 
     def _know_samples(self, index_head: IndexHead, index_map: IndexMap) -> None:
@@ -187,7 +183,7 @@ class AttachedNet(ProvenanceNet):
         self._weights = found, _versions(self.tap.model)
         return found
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """All but the model, which is not part of a run."""
         prefix = kwargs.get("prefix", "")
         state: dict[str, Any] = super().state_dict(*args, **kwargs)
@@ -246,8 +242,7 @@ class AttachedNet(ProvenanceNet):
 
 def described(net: AttachedNet, sha256: str) -> AttachedModel:
     """What a run keeps of its model: never the weights themselves."""
-    place, prepare = net.tap.place, net.normalise
-    assert isinstance(prepare, Prepare)
+    place, prepare = net.tap.place, net.prepare
     return AttachedModel(
         name=type(net.tap.model).__name__,
         sha256=sha256,

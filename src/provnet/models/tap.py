@@ -127,8 +127,8 @@ class Tap:
         if self.output is None:
             raise UsageError(
                 "the model that was attached made no forward pass since; call model(x), then prov.loss(index) once for "
-                "each call. A model that is compiled or wrapped (torch.compile, peft) is attached before it is compiled, "
-                "and after it is wrapped"
+                "each call. A model that is compiled or wrapped (torch.compile, peft) is attached before it is "
+                "compiled, and after it is wrapped"
             )
         output, caught, given, mask, calls = self.output, self.caught, self.given, self.mask, self.calls
         self._clear()
@@ -140,9 +140,9 @@ class Tap:
             if calls != 1:
                 why = "did not run" if calls == 0 else f"ran {calls} times"
                 raise UsageError(
-                    f"{self.place.module} {why} in the model's last forward pass, so it gives no one row of features for "
-                    "each sample; name a layer that every pass goes through "
-                    "once (at=). A model is attached before it is compiled, and after it is wrapped (peft)"
+                    f"{self.place.module} {why} in the model's last forward pass, so it gives no one row of features "
+                    "for each sample; name a layer that every pass goes through once (at=). A model is "
+                    "attached before it is compiled, and after it is wrapped (peft)"
                 )
             found = tensor_of(caught, str(self.place))
         features = pooled(found, self.pool or self.place.pool, mask, str(self.place))
@@ -308,7 +308,8 @@ def module_at(model: nn.Module, name: str) -> nn.Module:
     if name not in named:
         last = ", ".join(part for part in list(named)[-LISTED:] if part)
         raise UsageError(f'the model has no module "{name}".{did_you_mean(name, named)} Its last ones are: {last}')
-    return named[name]
+    found: nn.Module = named[name]
+    return found
 
 
 def unwrapped(model: Any) -> nn.Module:
@@ -364,7 +365,7 @@ def locate(model: nn.Module, inputs: Any, at: Any = "auto", pool: str | Reader |
 def _name_of(model: nn.Module, module: nn.Module) -> str:
     for name, part in model.named_modules():
         if part is module:
-            return name
+            return str(name)
     raise UsageError(f"at is a {type(module).__name__} that is no part of the model; name one of its own layers")
 
 
@@ -395,15 +396,15 @@ def _last_layer(model: nn.Module, inputs: Any, pool: str) -> Place:
     if not places:
         tried = ", ".join(dict.fromkeys(name for name, _, _ in calls)) or "none"
         raise UsageError(
-            f"no linear layer gives this model's {logits.shape[1]} class scores (linear layers: {tried}); name the layer "
-            "whose output are the features: at="
+            f"no linear layer gives this model's {logits.shape[1]} class scores (linear layers: {tried}); name the "
+            "layer whose output are the features: at="
         )
     return places[0]
 
 
 def _giving(call: tuple[str, Tensor, Tensor], logits: Tensor, mask: Tensor | None, pool: str) -> Iterator[Place]:
     """Where a linear layer gives the class scores, its input; of a sequence, pooled as the model itself pools it."""
-    name, given, made = call
+    name, _, made = call
     if made.ndim == 2 and len(made) == len(logits) and made.shape[1] in (logits.shape[1], logits.shape[1] - 1):
         yield Place(name, "input")
     elif made.ndim == 3 and made.shape[::2] == logits.shape:
@@ -431,7 +432,8 @@ def _taken(model: nn.Module, inputs: Any) -> Iterator[None]:
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, AttributeError) as error:
         first = " ".join(str(error).split())[:200]
         raise UsageError(
-            f"the model does not take {_shown(inputs)} ({first}); say with transform= how a stored sample becomes its input"
+            f"the model does not take {_shown(inputs)} ({first}); say with transform= how a stored "
+            "sample becomes its input"
         ) from error
 
 

@@ -480,8 +480,9 @@ def _attach_again(
     assert config.attached is not None
     if given is None:
         raise UsageError(
-            f"this run is attached to a {config.attached.name}, whose weights are not part of it; give the model again: "
-            'provnet.load(folder, model=model), or for any command provnet.cli.main(["explain", ...], backbone=model)'
+            f"this run is attached to a {config.attached.name}, whose weights are not part of it; give the model "
+            'again: provnet.load(folder, model=model), or for any command provnet.cli.main(["explain", ...], '
+            "backbone=model)"
         )
     given = given if isinstance(given, Given) else Given(given)
     network = build_attached(config, _index_map(config, samples), given)

@@ -1,7 +1,7 @@
 """Texts, made ready for a network by the tokenizer of its user.
 
-A text is named by its Unicode characters in NFC: two ways to write one letter are one text. Token ids and mask are padded
-to one length; a model is given them trimmed to the longest text of its batch.
+A text is named by its Unicode characters in NFC: two ways to write one letter are one text. Token ids and mask are
+padded to one length; a model is given them trimmed to the longest text of its batch.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Text(Modality):
     """Texts as token ids.
 
     Attributes:
-        tokenizer: one of Hugging Face, or a function from a text to a list of whole numbers, above 0; None reads a run's
-            settings, and tokenises nothing.
+        tokenizer: one of Hugging Face, or a function from a text to a list of whole numbers above 0; None reads a
+            run's settings, and tokenises nothing.
         length: most tokens; longer texts are cut.
 
     >>> words = Text(lambda text: [len(word) for word in text.split()], length=4)
@@ -65,8 +65,8 @@ class Text(Modality):
         """(B, length) token ids and mask."""
         if self.tokenizer is None:
             raise UsageError(
-                "texts need the tokenizer of the model: open_data(texts, labels, modality=Text(tokenizer)), or of a run "
-                "provnet.load(folder, model=model, modality=Text(tokenizer))"
+                "texts need the tokenizer of the model: open_data(texts, labels, modality=Text(tokenizer)), or of a "
+                "run provnet.load(folder, model=model, modality=Text(tokenizer))"
             )
         wrong = next((item for item in items if not isinstance(item, str)), None)
         if wrong is not None:
