@@ -52,7 +52,8 @@ def test_every_dependency_has_a_range() -> None:
 
 
 def test_extras_hold_only_what_is_imported() -> None:
-    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    places = ("src", "tests/integrations", "examples/integrations")
+    text = "\n".join(path.read_text("utf-8") for place in places for path in (ROOT / place).rglob("*.py"))
     extras = {name: texts for name, texts in PROJECT["project"]["optional-dependencies"].items() if name != "dev"}
     modules = {Requirement(one).name.removesuffix("-cpu") for texts in extras.values() for one in texts}
     assert {name for name in modules if not re.search(rf"^\s*(?:from|import) {name}\b", text, re.MULTILINE)} == set()
