@@ -6,10 +6,12 @@ import random
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
+from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 from transformers import (
@@ -231,3 +233,44 @@ def test_a_model_wrapped_after_it_was_attached_is_refused(tmp_path: Path) -> Non
     arguments = TrainingArguments(str(tmp_path), max_steps=2, report_to=[], use_cpu=True, disable_tqdm=True)
     with pytest.raises(UsageError, match="after it is wrapped"):
         Trainer(model=wrapped, args=arguments, **prov.for_trainer()).train()  # type: ignore[arg-type]
+
+
+def test_a_data_set_of_hugging_face_is_opened_as_it_is() -> None:
+    found, labels = texts()
+    features = datasets.Features(
+        {
+            "uid": datasets.Value("string"),
+            "sentence": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["without", "with"]),
+            "rating": datasets.Value("int32"),
+        }
+    )
+    columns = {"uid": [f"u{i}" for i in range(N)], "sentence": found, "label": labels, "rating": [3] * N}
+    given = datasets.Dataset.from_dict(columns, features=features)
+    own = Text(tokenizer(), length=16)
+    data = provnet.open_data(given, ids="uid", modality=own)
+    assert data.class_names == ("without", "with")
+    assert data.samples.sample_ids[:2] == ("u0", "u1")
+    assert list(data.items or ()) == found and data.labels.tolist() == labels
+    assert (data.samples.sha256 == text_data().samples.sha256).all()
+    rated = provnet.open_data(given, "rating", ids="uid", modality=own)
+    assert rated.class_names == ("3",)
+    with pytest.raises(UsageError, match=r"this holds train; open one of them, such as source\['train'\]"):
+        provnet.open_data(datasets.DatasetDict({"train": given}), modality=own)
+    with pytest.raises(UsageError, match=r"0 columns of type Image .*modality=Text"):
+        provnet.open_data(given)
+    with pytest.raises(UsageError, match="there is no column stars; there are uid, sentence"):
+        provnet.open_data(given, "stars", modality=own)
+    with pytest.raises(UsageError, match="3 columns of type string"):
+        more = given.add_column("first", found).add_column("second", found).remove_columns("uid")
+        provnet.open_data(more.rename_column("sentence", "third"), modality=own)
+
+
+def test_pictures_of_hugging_face() -> None:
+    plain = picture_data()
+    pictures = [Image.fromarray(one[0].numpy()) for one in plain.images[:20]]
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=list("abcdefghij"))})
+    given = datasets.Dataset.from_dict({"image": pictures, "label": plain.labels[:20].tolist()}, features=features)
+    data = provnet.open_data(given)
+    assert torch.equal(data.images, plain.images[:20])
+    assert data.class_names == tuple("abcdefghij")
