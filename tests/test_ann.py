@@ -16,6 +16,7 @@ from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.ann import Ann, ann_top_k, build_ann
 from provnet.heads.keys import pack
 from provnet.heads.retrieval import TopK, recall, top_k
+from tests.cases import cases
 
 
 def clustered(n: int, d: int, seed: int = 0) -> Tensor:
@@ -186,7 +187,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@cases("name", WRONG)
 def test_what_cannot_be_is_refused(ann: Ann, name: str) -> None:
     with pytest.raises(UsageError, match=r"must|needs"):
         WRONG[name](ann)

@@ -16,6 +16,7 @@ from provnet.answers.attribution import Attribution, attribute
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from tests.cases import cases
 from tests.models.made import NETWORKS, UNEVEN, Labels, members, scores_of, uneven_labels, vectors
 
 BAD = [math.nan, math.inf, -math.inf]
@@ -38,10 +39,10 @@ def spoil(values: Tensor, row: int, column: int, value: float) -> Tensor:
     return values
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("value", BAD)
-@pytest.mark.parametrize("row", [0, 4, BATCH - 1])
-@pytest.mark.parametrize("part", ["logits", "index_scores", "features"])
+@cases("network", NETWORKS)
+@cases("value", BAD)
+@cases("row", [0, 4, BATCH - 1])
+@cases("part", ["logits", "index_scores", "features"])
 def test_a_number_that_is_not_finite_is_an_error_that_names_the_row(
     network: str, value: float, row: int, part: str
 ) -> None:
@@ -53,8 +54,8 @@ def test_a_number_that_is_not_finite_is_an_error_that_names_the_row(
             attribute(net, broken, 3)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("value", BAD)
+@cases("network", NETWORKS)
+@cases("value", BAD)
 def test_a_row_without_any_finite_number_is_an_error_and_never_index_0(network: str, value: float) -> None:
     net, output = answered(network)
     scores = scores_of(output).clone()
@@ -63,8 +64,8 @@ def test_a_row_without_any_finite_number_is_an_error_and_never_index_0(network: 
         attribute(net, output._replace(index_scores=scores), 1)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("value", BAD)
+@cases("network", NETWORKS)
+@cases("value", BAD)
 def test_weights_that_are_not_finite_are_an_error(network: str, value: float) -> None:
     net, _ = answered(network)
     for name, parameter in net.named_parameters():
@@ -84,8 +85,8 @@ def test_weights_that_are_not_finite_are_an_error(network: str, value: float) ->
         parameter.data.copy_(kept)
 
 
-@pytest.mark.parametrize("network", ["class-conditional", "class-conditional-heads"])
-@pytest.mark.parametrize("value", [*BAD, 1e30])
+@cases("network", ["class-conditional", "class-conditional-heads"])
+@cases("value", [*BAD, 1e30])
 def test_what_stands_in_a_masked_slot_does_not_matter(network: str, value: float) -> None:
     net, output = answered(network)
     valid = net.index_head.valid(output.classes)
@@ -151,8 +152,8 @@ def test_support_is_that_of_the_class_conditioned_on(network: str) -> None:
     assert torch.equal(*found) == (network == "single")  # which has no class to be given
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("k", [0, -1])
+@cases("network", NETWORKS)
+@cases("k", [0, -1])
 def test_k_below_one_is_refused(network: str, k: int) -> None:
     net, output = answered(network)
     with pytest.raises(UsageError, match=f"k must be 1 or more, got {k}"):

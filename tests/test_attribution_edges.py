@@ -19,6 +19,7 @@ from provnet.heads.scores import joint_scores
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.run import Run
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 
@@ -96,8 +97,8 @@ def test_of_equal_samples_the_first_is_named_whatever_was_asked_for(keys: Run) -
         assert weights == "joint" or names[0] == list(range(30)) * 2
 
 
-@pytest.mark.parametrize("network", ["single", "class-independent", "class-conditional", "class-conditional-heads"])
-@pytest.mark.parametrize("weights", ["plain", "joint"])
+@cases("network", ["single", "class-independent", "class-conditional", "class-conditional-heads"])
+@cases("weights", ["plain", "joint"])
 def test_of_equal_scores_the_lower_sample_is_named_whatever_was_asked_for(network: str, weights: str) -> None:
     labels = np.arange(200) % 2
     net = made(network, IndexMap(labels))
@@ -146,9 +147,9 @@ def test_keys_and_scales_that_are_not_finite_name_nobody(keys: Run, weights: str
             part.copy_(before)
 
 
-@pytest.mark.parametrize("weights", ["plain", "joint"])
-@pytest.mark.parametrize("bad", [torch.nan, -torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("stored", ["fp32", "bf16", "int8"])
+@cases("weights", ["plain", "joint"])
+@cases("bad", [torch.nan, -torch.nan, torch.inf, -torch.inf])
+@cases("stored", ["fp32", "bf16", "int8"])
 def test_a_broken_key_of_one_class_names_nobody_of_others(weights: str, bad: float, stored: str) -> None:
     net = made("class-independent", IndexMap([0, 0, 1, 1]), head="exemplar", key_width=4, key_type=stored)
     head = net.index_head

@@ -13,6 +13,7 @@ from provnet.answers.attributor import Answered, Attributor
 from provnet.base.errors import UsageError
 from provnet.runs.run import Run
 from tests import banked
+from tests.cases import cases
 from tests.models.made import NETWORKS
 
 N = 30
@@ -25,8 +26,8 @@ def hidden(network: str) -> Run:
     return replace(run, samples=replace(run.samples, withheld=withheld))
 
 
-@pytest.mark.parametrize("weights", ["plain", "joint"])
-@pytest.mark.parametrize("network", NETWORKS)
+@cases("weights", ["plain", "joint"])
+@cases("network", NETWORKS)
 def test_a_withheld_sample_has_no_weight(network: str, weights: str) -> None:
     run, images = hidden(network), banked.vectors(N, seed=3).images
     every = torch.arange(N)

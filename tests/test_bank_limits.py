@@ -21,6 +21,7 @@ from provnet.data.dataset import DataSpec, ImageData
 from provnet.runs import bank
 from provnet.runs.run import RunConfig, read_run, write_run
 from tests.banked import BASE, LAST, MORE, RUNS, banked_run, ids, pieces
+from tests.cases import cases
 from tests.golden.make import HERE as GOLDEN
 from tests.golden.make import NETWORKS as GOLDEN_NETWORKS
 from tests.modelfile.made import make_run, remake_manifest
@@ -66,7 +67,7 @@ def test_flags_that_cannot_be_are_refused(tmp_path: Path, value: Tensor, words: 
         read_run(tmp_path)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("change", "words"),
     [
         ({"added": {}}, "added must be a list"),
@@ -123,7 +124,7 @@ def images_of(values: Any, labels: Any = (0,), names: Any = None) -> ImageData:
     return provnet.open_data(np.asarray(values), np.asarray(labels), class_names=names)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("data", "error", "words"),
     [
         (lambda: images_of(np.zeros((1, 5), np.float32)), DataError, r"shape \(5,\), the run takes \(6,\)"),

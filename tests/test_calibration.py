@@ -17,6 +17,7 @@ from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs import bank
 from provnet.training.calibration import calibrate
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from .digits import training
@@ -31,8 +32,8 @@ def network(kind: str, shape: tuple[int, ...], index_map: IndexMap) -> Provenanc
     return build(NetworkConfig(kind, backbone, shape, index_map.classes, std=(255.0,)), index_map)
 
 
-@pytest.mark.parametrize("kind", NETWORKS)
-@pytest.mark.parametrize("level", [0.05, 0.3])
+@cases("kind", NETWORKS)
+@cases("level", [0.05, 0.3])
 def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of distorted copies, each measured without the sample that it is a copy of."""
     copies: list[Tensor] = []

@@ -19,6 +19,7 @@ from provnet.base.progress import listening
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 LARGE, FEW = (3, 224, 224), 10
@@ -58,7 +59,7 @@ def trained(data: ImageData, shape: tuple[int, ...], **given: Any) -> Run:
     return fit(data, backbone=Counting(shape), config=train_config(epochs=1, batch_size=BATCH, augment="none"), **given)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("shape", "size"),
     [
         ((1, 8, 8), 256),
@@ -80,7 +81,7 @@ def test_samples_at_a_time(shape: tuple[int, ...], size: int) -> None:
     assert at_once(shape) == size
 
 
-@pytest.mark.parametrize("side", [1, 46, 100, 333, 724])
+@cases("side", [1, 46, 100, 333, 724])
 def test_the_bounds_hold_and_are_used(side: int) -> None:
     size = at_once((3, side, side))
     assert size * side**2 <= PIXELS

@@ -19,6 +19,7 @@ from provnet.runs.run import Run
 from provnet.samples.identity import LISTED, duplicate_words, named
 from provnet.tools.credit.compute import credit
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from .digits import NETWORKS, WITHIN, training, unseen
@@ -49,9 +50,9 @@ def with_copies(network: str, head: str) -> Run:
     return replace(run, config=replace(run.config, support={**run.config.support, "threshold": -1e9}))
 
 
-@pytest.mark.parametrize("head", ["plain", "exemplar"])
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("weights", WEIGHTS)
+@cases("head", ["plain", "exemplar"])
+@cases("network", NETWORKS)
+@cases("weights", WEIGHTS)
 def test_equal_samples_have_the_same_weight(network: str, head: str, weights: str) -> None:
     run = with_copies(network, head)
     found = explain(run, asked(), k=66, weights=weights)
@@ -70,8 +71,8 @@ def test_equal_samples_have_the_same_weight(network: str, head: str, weights: st
         assert of[:, 65] == pytest.approx(of[:, 2], rel=1e-4)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("weights", WEIGHTS)
+@cases("network", NETWORKS)
+@cases("weights", WEIGHTS)
 def test_only_equal_samples_are_changed_and_their_sum_is_kept(network: str, weights: str) -> None:
     run = with_copies(network, "plain")
     net = run.network.eval()
@@ -147,9 +148,9 @@ def test_many_equal_samples_are_counted_not_listed() -> None:
     assert duplicate_words(found).endswith("and 46 more")
 
 
-@pytest.mark.parametrize("head", ["plain", "exemplar"])
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("k", [0, 66])
+@cases("head", ["plain", "exemplar"])
+@cases("network", NETWORKS)
+@cases("k", [0, 66])
 def test_credit_is_the_same_for_the_same_picture(network: str, head: str, k: int) -> None:
     """Ann gave the first of each pair, Bob and Cid gave it once more: nobody gains by whose neuron learned faster."""
     run = with_copies(network, head)

@@ -12,6 +12,7 @@ import torch
 from provnet.answers.attributor import explain
 from provnet.answers.explanation import Explanation
 from provnet.base.errors import NonFiniteError, UsageError
+from tests.cases import cases
 
 from .digits import NETWORKS, WITHIN, trained, training, unseen
 
@@ -90,9 +91,7 @@ def test_to_records(found: Explanation) -> None:
         found.to_records(names[1:])
 
 
-@pytest.mark.parametrize(
-    "rows", [slice(3, 9), slice(None, None, -2), slice(50, 60), np.array([7, 7, 0]), np.arange(50) % 3 == 1]
-)
+@cases("rows", [slice(3, 9), slice(None, None, -2), slice(50, 60), np.array([7, 7, 0]), np.arange(50) % 3 == 1])
 def test_some_of_the_inputs(rows: slice | np.ndarray) -> None:
     whole = explain(trained(), unseen().images, k=6)
     few = whole[rows]

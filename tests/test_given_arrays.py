@@ -24,6 +24,7 @@ from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.membership.member import memberships
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from .digits import trained, training, unseen
@@ -54,7 +55,7 @@ FORMS: dict[str, Callable[[np.ndarray], Any]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@cases("form", FORMS)
 def test_any_array_of_the_same_numbers_is_explained_alike(form: str) -> None:
     images = unseen().images[:4].numpy()
     assert asked(trained(), FORMS[form](images.copy())) == asked(trained(), images)
@@ -69,11 +70,11 @@ def test_generated_images_may_be_any_array() -> None:
         attribute_generated(images + 1j, trained(), data=training())
 
 
-@pytest.mark.parametrize(
+@cases(
     "bad",
     [lambda x: x + 1j, lambda x: torch.from_numpy(x).to(torch.complex64), lambda x: x.astype(str), lambda x: [x, None]],
 )
-@pytest.mark.parametrize("function", [explain, lambda run, x: credit(run, x, WHO[: len(run.samples)])])
+@cases("function", [explain, lambda run, x: credit(run, x, WHO[: len(run.samples)])])
 def test_what_is_no_number_is_refused(bad: Callable[[Any], Any], function: Callable[[Run, Any], Any]) -> None:
     with pytest.raises(DataError, match=r"must be whole or real numbers, got|do not form an array"):
         function(trained(), bad(unseen().images[:2].numpy()))
@@ -108,8 +109,8 @@ def test_a_single_number_has_the_wrong_shape() -> None:
     assert raw_tensor(torch.tensor(3)).tolist() == [3]
 
 
-@pytest.mark.parametrize("name", ["k", "batch_size"])
-@pytest.mark.parametrize(
+@cases("name", ["k", "batch_size"])
+@cases(
     ("value", "words"),
     [
         (-1, "must be .* or more, got -1"),
@@ -140,9 +141,7 @@ def test_a_batch_of_none_is_refused_and_numbers_of_numpy_are_taken() -> None:
     assert explain(run, images, k=np.int64(2), batch_size=np.uint8(1)).index.shape == (2, 2)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "form", [np.asarray, lambda y: y.astype(">i8"), lambda y: y[::-1].copy()[::-1], read_only, list]
-)
+@cases("form", [np.asarray, lambda y: y.astype(">i8"), lambda y: y[::-1].copy()[::-1], read_only, list])
 def test_classes_as_an_array(form: Callable[[np.ndarray], Any]) -> None:
     run, images = trained("class-conditional"), unseen().images[:4]
     classes = np.array([3, 1, 4, 1])
@@ -173,7 +172,7 @@ OTHER_RANGES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OTHER_RANGES)
+@cases("name", OTHER_RANGES)
 def test_another_range_gets_one_warning(name: str) -> None:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

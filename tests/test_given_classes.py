@@ -9,6 +9,7 @@ import torch
 import provnet
 from provnet.base.errors import UsageError
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 NETWORKS = ("single", "class-independent", "class-conditional", "class-conditional-heads")
@@ -24,9 +25,9 @@ def run(network: str, conditional: bool = True):
     return RUNS[key]
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("conditional", [True, False])
-@pytest.mark.parametrize("classes", [[0], [0, 1], [0] * 13, [-1] * 12, [4] * 12, [3] * 12])
+@cases("network", NETWORKS)
+@cases("conditional", [True, False])
+@cases("classes", [[0], [0, 1], [0] * 13, [-1] * 12, [4] * 12, [3] * 12])
 def test_classes_that_do_not_fit_are_refused(network: str, conditional: bool, classes: list[int]) -> None:
     made, x = run(network, conditional)
     with pytest.raises(UsageError):

@@ -33,6 +33,7 @@ from provnet.tools.subsets import index_subset
 from provnet.tools.trust.checks import abstention, dependence
 from provnet.tools.trust.compute import check
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 N = 40
@@ -78,8 +79,8 @@ DATA: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", DATA.values(), ids=DATA)
-@pytest.mark.parametrize("given", ["mnist", Path("data"), np.zeros((3, 1, 28, 28), np.uint8), (1, 2)], ids=str)
+@cases("call", DATA.values(), ids=DATA)
+@cases("given", ["mnist", Path("data"), np.zeros((3, 1, 28, 28), np.uint8), (1, 2)], ids=str)
 def test_data_that_were_not_opened(call: Callable[[Any], Any], given: Any) -> None:
     with pytest.raises(UsageError, match=r"must be a Dataset, got \w+; open them first: provnet\.open_data"):
         call(given)
@@ -139,8 +140,8 @@ INDEX: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", INDEX.values(), ids=INDEX)
-@pytest.mark.parametrize(
+@cases("call", INDEX.values(), ids=INDEX)
+@cases(
     "given",
     [np.arange(N) + 0.5, np.arange(N, dtype=float), np.arange(N)[None], 3, "a", ["a"] * N, np.full(N, np.nan)],
     ids=["halves", "floats", "2-d", "one", "text", "texts", "nan"],
@@ -150,8 +151,8 @@ def test_an_index_is_whole_numbers(call: Callable[[Any], Any], given: Any) -> No
         call(given)
 
 
-@pytest.mark.parametrize("call", INDEX.values(), ids=INDEX)
-@pytest.mark.parametrize("given", [np.arange(N) + 1, np.arange(N) - N], ids=["beyond", "negative"])
+@cases("call", INDEX.values(), ids=INDEX)
+@cases("given", [np.arange(N) + 1, np.arange(N) - N], ids=["beyond", "negative"])
 def test_an_index_names_samples(call: Callable[[Any], Any], given: np.ndarray) -> None:
     with pytest.raises(UsageError, match=rf"index must name training samples, 0\.\.{N - 1}"):
         call(given)
@@ -172,9 +173,7 @@ def test_no_sample_is_not_the_last_one() -> None:
             table.select([99])
 
 
-@pytest.mark.parametrize(
-    "changes", [{"labels": [0] * N}, {"limit": 5}, {"split": "test"}, {"size": 8}, {"class_names": ["a"]}]
-)
+@cases("changes", [{"labels": [0] * N}, {"limit": 5}, {"split": "test"}, {"size": 8}, {"class_names": ["a"]}])
 def test_what_open_data_would_pass_over(changes: dict[str, Any]) -> None:
     for given in (data(), data().spec):
         with pytest.raises(UsageError, match=f"says all of its data: leave {next(iter(changes))} out"):
@@ -183,7 +182,7 @@ def test_what_open_data_would_pass_over(changes: dict[str, Any]) -> None:
     assert len(provnet.open_data(data().spec, progress=False)) == N
 
 
-@pytest.mark.parametrize("rows", ["a", 1.5, None, [[0]], np.zeros((1, 1), int), np.array([True])], ids=str)
+@cases("rows", ["a", 1.5, None, [[0]], np.zeros((1, 1), int), np.array([True])], ids=str)
 def test_inputs_of_an_explanation_are_chosen_by_position_or_mask(rows: Any) -> None:
     found = provnet.explain(run(), data().images[:3])
     with pytest.raises(UsageError, match=r"chosen by position, a slice or a bool mask|one value an input, 3"):
@@ -258,7 +257,7 @@ ASKED: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", ASKED.values(), ids=ASKED)
+@cases("call", ASKED.values(), ids=ASKED)
 def test_what_cannot_be_is_refused_in_words(call: Callable[[], Any]) -> None:
     with pytest.raises(ProvnetError):
         call()

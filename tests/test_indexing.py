@@ -11,6 +11,7 @@ from hypothesis import given
 
 from provnet.base.errors import UsageError
 from provnet.heads.index_map import IndexMap
+from tests.cases import cases
 from tests.models.made import LAWS, Labels, members, uneven_labels
 
 
@@ -93,7 +94,7 @@ def test_empty_classes_keep_their_place() -> None:
     assert index_map.table.tolist() == [[-1, -1], [1, -1], [-1, -1], [0, 2], [-1, -1], [-1, -1]]
 
 
-@pytest.mark.parametrize(
+@cases(
     "labels",
     [
         [1, 0, 1],

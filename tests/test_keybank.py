@@ -15,6 +15,7 @@ from torch import Tensor
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.keys import DTYPES, FEW, PackedKeys, first_not_finite, multiply, pack, packed_view, score_rows
 from provnet.heads.retrieval import top_k
+from tests.cases import cases
 from tests.counts import count, grows
 
 LAWS = settings(max_examples=count(50, 2000), deadline=None)
@@ -103,8 +104,8 @@ def test_int8_uses_the_whole_range_of_each_row() -> None:
     assert packed.values.tolist() == [[127, -127, 0], [127, 64, -127]]
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("dtype", DTYPES)
+@cases("value", [math.nan, math.inf, -math.inf])
+@cases("dtype", DTYPES)
 def test_a_key_that_is_not_finite_is_named(value: float, dtype: str) -> None:
     keys = torch.zeros(6, 3)
     keys[4, 1] = keys[5, 0] = value
@@ -133,7 +134,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@cases("name", WRONG)
 def test_what_cannot_be_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"must|need|allowed: bf16, fp32, int8"):
         WRONG[name]()

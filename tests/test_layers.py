@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-import pytest
-
 import provnet
+from tests.cases import cases
 
 SOURCE = Path(provnet.__file__).parent
 SIBLINGS = ("provnet_paper", "provnet_app")
@@ -96,7 +95,7 @@ def test_wide_functions_are_found() -> None:
     assert wide(f"class C:\n    def __init__(self, *, {names}): ...") == {"C.__init__"}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("own", "source", "found"),
     [
         ("data", "from provnet.models.network import x", ["models"]),

@@ -18,6 +18,7 @@ from provnet.answers.attributor import explain
 from provnet.answers.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation
 from provnet.report.notebook import cards_html
 from provnet.report.records import ExemplarCard, ExplanationCard
+from tests.cases import cases
 
 from .digits import trained, training, unseen
 
@@ -123,7 +124,7 @@ def test_an_answer_without_support_says_so() -> None:
     assert words == [True, False]
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     [
         "<script>alert(1)</script>",

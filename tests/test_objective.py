@@ -16,6 +16,7 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.losses import index_loss
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.training.loop import Losses, ProvenanceObjective
+from tests.cases import cases
 from tests.models.made import LAWS, NETWORKS, UNEVEN, scores_of, vectors
 
 TARGETS = torch.tensor([8, 3, 0, 6, 2, 5])
@@ -77,8 +78,8 @@ def losses_of(net: ProvenanceNet, objective: ProvenanceObjective) -> Losses:
     return objective(net, net.train()(images, LABELS), LABELS, TARGETS)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize(("task", "index"), [(0.3, 0.7), (1.0, 0.0), (0.0, 1.0), (2.0, 5.0)])
+@cases("network", NETWORKS)
+@cases(("task", "index"), [(0.3, 0.7), (1.0, 0.0), (0.0, 1.0), (2.0, 5.0)])
 def test_the_total_is_the_weighted_sum(network: str, task: float, index: float) -> None:
     net = vectors(network, IndexMap(UNEVEN))
     losses = losses_of(net, ProvenanceObjective(task, index, smoothing=0.1))
@@ -105,8 +106,8 @@ def test_the_parts_are_what_they_say(network: str) -> None:
     assert float(losses.index) == pytest.approx(np.mean(each), rel=1e-4)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize(("task", "index"), [(1.0, 0.0), (0.0, 1.0), (0.3, 0.7)])
+@cases("network", NETWORKS)
+@cases(("task", "index"), [(1.0, 0.0), (0.0, 1.0), (0.3, 0.7)])
 def test_gradients_are_finite_and_go_where_the_weights_say(network: str, task: float, index: float) -> None:
     net = vectors(network, IndexMap(UNEVEN))
     losses_of(net, ProvenanceObjective(task, index)).total.backward()
@@ -127,7 +128,7 @@ def test_weights_that_make_no_sense_are_refused(weights: tuple[float, float]) ->
         ProvenanceObjective(*weights)
 
 
-@pytest.mark.parametrize("smoothing", [-0.1, 1.0, 2.0, math.nan, math.inf])
+@cases("smoothing", [-0.1, 1.0, 2.0, math.nan, math.inf])
 def test_smoothing_that_makes_no_sense_is_refused(smoothing: float) -> None:
     with pytest.raises(UsageError, match=r"label smoothing must lie in \[0, 1\), got"):
         ProvenanceObjective(smoothing=smoothing)

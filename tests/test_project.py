@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import provnet
+from tests.cases import cases
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -37,7 +38,7 @@ def requirements(*extras: str) -> list[Requirement]:
     return [Requirement(text) for text in texts]
 
 
-@pytest.mark.parametrize("needed", requirements(*INSTALLED), ids=str)
+@cases("needed", requirements(*INSTALLED), ids=str)
 def test_pins_lie_in_the_ranges(needed: Requirement) -> None:
     version = pins().get(canonicalize_name(needed.name))
     assert version is not None, f"{needed.name} has no pin in constraints.txt"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.cases import cases
+
 ROOT = Path(__file__).parents[1]
 KNOWN = ("robust", "knn", "scale", "speed", "retrieval", "kept_memory", "loss_memory", "folders", "paper_mnist")
 RESULTS = [path for path in sorted((ROOT / "benchmarks/results").glob("*.json")) if path.stem.split("-")[0] in KNOWN]
@@ -80,7 +82,7 @@ def test_no_results_make_a_page_without_sections(tmp_path: Path) -> None:
     assert "\n## " not in made(tmp_path)
 
 
-@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+@cases("path", RESULTS, ids=lambda path: path.stem)
 def test_each_result_makes_its_section_alone(path: Path, tmp_path: Path) -> None:
     (tmp_path / "results").mkdir()
     shutil.copy(path, tmp_path / "results")

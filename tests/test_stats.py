@@ -14,6 +14,7 @@ from scipy.stats import t as student
 
 from provnet.base.errors import UsageError
 from provnet.base.stats import Z95, Interval, clopper_pearson, t_quantile, wilson
+from tests.cases import cases
 from tests.models.made import LAWS
 
 RATES = (0.001, 0.01, 0.037, 0.1, 0.2501, 0.4003, 0.5, 0.68, 0.9, 0.9701, 0.995)
@@ -49,7 +50,7 @@ def test_more_samples_make_it_narrower(n: int, more: int, share: float) -> None:
         assert many.high - many.low < few.high - few.low  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("n", COUNTS)
+@cases("n", COUNTS)
 def test_coverage(n: int) -> None:
     """Exact: Wilson turns the score test |k - np| <= z sqrt(np(1 - p)) around, Clopper-Pearson holds 95 % always."""
     k = np.arange(n + 1)
@@ -61,7 +62,7 @@ def test_coverage(n: int) -> None:
         assert chance[held[clopper_pearson]].sum() >= 0.95, p
 
 
-@pytest.mark.parametrize("df", [1, 1.5, 3, 12.7, 400, 99_999])
+@cases("df", [1, 1.5, 3, 12.7, 400, 99_999])
 def test_a_t_quantile_leaves_one_in_forty_above(df: float) -> None:
     assert student.sf(t_quantile(df), df) == pytest.approx(0.025)
 
@@ -82,7 +83,7 @@ def test_no_samples_have_no_value() -> None:
     assert str(wilson(1999, 2000)) == "99.95% (99.72% to 99.99%, n = 2,000)"
 
 
-@pytest.mark.parametrize(("hits", "n"), [(1, 0), (-1, 5), (6, 5), (0, -1), (math.nan, 5), (math.inf, 5)])
+@cases(("hits", "n"), [(1, 0), (-1, 5), (6, 5), (0, -1), (math.nan, 5), (math.inf, 5)])
 def test_counts_that_cannot_be_are_refused(hits: float, n: int) -> None:
     for ours in (wilson, clopper_pearson):
         with pytest.raises(UsageError, match=r"successes must lie in 0\.\.n"):

@@ -12,6 +12,7 @@ from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.models.keys import restricted
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from tests.cases import cases
 from tests.models.made import NETWORKS, UNEVEN, vectors
 
 BATCH, N = 6, len(UNEVEN)
@@ -40,9 +41,9 @@ def listed(net: ProvenanceNet, output: ProvenanceOutput, weights: str) -> np.nda
     return whole
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("head", ["plain", "exemplar"])
-@pytest.mark.parametrize("weights", ["plain", "joint"])
+@cases("network", NETWORKS)
+@cases("head", ["plain", "exemplar"])
+@cases("weights", ["plain", "joint"])
 def test_every_weight_is_that_of_the_list(network: str, head: str, weights: str) -> None:
     net, output = answered(network, head)
     every = torch.arange(N).expand(BATCH, -1)
@@ -73,8 +74,8 @@ def test_other_weights_are_refused() -> None:
         weights_of(net, output, torch.zeros(BATCH, 1, dtype=torch.int64), "heavy")
 
 
-@pytest.mark.parametrize("head", ["plain", "exemplar"])
-@pytest.mark.parametrize(
+@cases("head", ["plain", "exemplar"])
+@cases(
     ("index", "said"),
     [
         (torch.tensor([[0, -1]]), r"index must lie in 0\.\.8, the samples of this network; got -1\.\.0"),

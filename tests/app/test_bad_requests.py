@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from provnet_app import admission
+from tests.cases import cases
 
 from .made import API, Live, digit, digits, png, settled
 from .test_security import raw
@@ -39,9 +40,7 @@ def send(live: Live, text: str) -> httpx.Response:
     return live.post("/explain/known", content=text.encode(), headers={"Content-Type": "application/json"})
 
 
-@pytest.mark.parametrize(
-    "value", ["3.5e38", "1e114", "-3.5e38", "1" + "0" * 400, "1e999", "NaN", "Infinity", "-Infinity"]
-)
+@cases("value", ["3.5e38", "1e114", "-3.5e38", "1" + "0" * 400, "1e999", "NaN", "Infinity", "-Infinity"])
 def test_a_pixel_that_float32_cannot_hold_is_refused(live: Live, value: str) -> None:
     text = json.dumps({"pixels": PIXELS}).replace("0", value, 1)
     found = send(live, text)
@@ -49,16 +48,14 @@ def test_a_pixel_that_float32_cannot_hold_is_refused(live: Live, value: str) -> 
     assert "exemplars" not in found.text
 
 
-@pytest.mark.parametrize(
-    "pixels", ["[]", "[[]]", "[[[]]]", "7", '"x"', "[1,2]", "[[0,1],[2]]", "[[true]]", json.dumps([PIXELS] * 3)]
-)
+@cases("pixels", ["[]", "[[]]", "[[[]]]", "7", '"x"', "[1,2]", "[[0,1],[2]]", "[[true]]", json.dumps([PIXELS] * 3)])
 def test_pixels_of_another_shape_are_refused(live: Live, pixels: str) -> None:
     found = send(live, f'{{"pixels": {pixels}}}')
     assert found.status_code == 422
     error(found)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -116,9 +113,7 @@ def test_numbers_of_every_size_survive(live: Live) -> None:
     assert live.post("/explain/known", json={"test": 3.0}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "image/gif", ""]
-)
+@cases("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "image/gif", ""])
 def test_other_content_types_are_refused(live: Live, kind: str) -> None:
     for path in ("/explain", "/queries", "/explain/known", "/credit/sources"):
         found = live.send(path, digit(), kind)
@@ -157,7 +152,7 @@ BAD: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", list(BAD))
+@cases("name", list(BAD))
 def test_what_is_no_picture_is_refused(live: Live, name: str) -> None:
     found = live.send("/explain", BAD[name])
     assert found.status_code in (415, 422)

@@ -16,6 +16,7 @@ from provnet.data.apply import apply_decisions
 from provnet.samples.decisions import read_decisions
 from provnet_app.data_api import _summary
 from provnet_app.served import Keeping, Served
+from tests.cases import cases
 
 from .made import NAMES, Live, digit, digits, serving
 
@@ -148,7 +149,7 @@ def test_decisions_are_made_undone_kept_and_applied(served: Served, tmp_path: Pa
     assert len(applied) == len(data) - 1 and int(applied.samples.labels[3]) == 6
 
 
-@pytest.mark.parametrize(
+@cases(
     "given",
     [
         {"items": [name(0)], "decision": "relabel"},

@@ -15,6 +15,7 @@ import provnet
 from provnet.answers.attributor import explain
 from provnet.training.config import train_config
 from provnet_app.served import Served
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import NAMES, Live, digit, digits, png, serving, trained
@@ -94,7 +95,7 @@ def seen(found: dict[str, str]) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(found["picture"].partition(",")[2]))))
 
 
-@pytest.mark.parametrize(
+@cases(
     "how",
     [{"noise": 0.3}, {"shift_x": 0.25}, {"shift_y": -0.25}, {"rotation": 90}, {"blur": 2}, {"occlusion": 0.5}],
     ids=lambda how: next(iter(how)),

@@ -6,6 +6,7 @@ import pytest
 
 from provnet.tools.generate import sources
 from provnet.tools.generate.compute import generate
+from tests.cases import cases
 
 from ..generation.made import pictures
 from .made import Live, png
@@ -52,7 +53,7 @@ def test_a_known_picture_is_where_the_sliders_start(maker: Live) -> None:
     assert maker.post("/explain/known", json={"sha256": key}).status_code == 200
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "status"),
     [
         ({"class": 99}, 404),

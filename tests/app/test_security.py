@@ -18,6 +18,7 @@ import pytest
 from provnet_app.map_api import _csv as selection_csv
 from provnet_app.security import HEADERS
 from provnet_app.served import Served
+from tests.cases import cases
 
 from .made import API, NAMES, Live, digit, digits, serving, trained
 
@@ -56,7 +57,7 @@ HOSTS = [
 ]
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@cases("host", HOSTS)
 def test_other_spellings_of_the_host_are_refused(live: Live, host: str) -> None:
     host = host.format(port=live.port)
     for path in ("/", f"{API}/run"):
@@ -81,7 +82,7 @@ def test_no_host_and_two_hosts_are_refused(live: Live) -> None:
     assert raw(live, f"GET {API}/run HTTP/1.1", own, "Host: evil.example", token)[0] in (400, 403)
 
 
-@pytest.mark.parametrize(
+@cases(
     "headers",
     [
         {"Origin": "http://evil.example"},

@@ -13,6 +13,7 @@ from provnet.answers.attribution import WEIGHTS
 from provnet.answers.attributor import explain
 from provnet_app.fields import Weights
 from provnet_app.served import Served
+from tests.cases import cases
 
 from .made import Live, digit, digits, serving, trained
 
@@ -112,7 +113,7 @@ def test_other_weights_are_refused_with_what_was_given_and_what_is_allowed(indep
         assert error["message"] == "weights: Input should be 'plain' or 'joint', got 'heavy'"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("body", "field", "words"),
     [
         ({"test": 1, "k": 51}, "k", "less than or equal to 50, got 51"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +31,10 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Kit:
 
 
 @pytest.fixture
-def place(
+def places(
     kit: Kit, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Place]:
+) -> Callable[[str], AbstractContextManager[Place]]:
+    """A place by its name, which is left when the call is over."""
     monkeypatch.setenv("COLUMNS", "400")
 
     def call(*arguments: object) -> Said:
@@ -41,5 +42,10 @@ def place(
         code = main([str(argument) for argument in arguments])
         return Said(code, *capsys.readouterr())
 
-    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
-        yield Place(tmp_path, kit, patch, stack, call)
+    @contextmanager
+    def place(name: str) -> Iterator[Place]:
+        (tmp_path / name).mkdir()
+        with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+            yield Place(tmp_path / name, kit, patch, stack, call)
+
+    return place

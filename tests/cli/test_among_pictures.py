@@ -12,6 +12,7 @@ import provnet
 from provnet.base.errors import UsageError
 from provnet.cli import main
 from provnet.cli.targets import PAGE, check_outputs, picture_folder
+from tests.cases import cases
 
 from .conftest import Call, contents
 
@@ -29,8 +30,8 @@ def place(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
 FAST = ["--epochs", "1", "--batch-size", "8"]
 
 
-@pytest.mark.parametrize("inside", ["data/digit-0", "data", "data/new/deep", "others/digit-1", "link/digit-1"])
-@pytest.mark.parametrize(
+@cases("inside", ["data/digit-0", "data", "data/new/deep", "others/digit-1", "link/digit-1"])
+@cases(
     "command",
     [
         ["explain", "run", "test:0", "--png", "OUT/sheet.png"],
@@ -126,7 +127,7 @@ def named(place: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     return root / "sets", root / "run"
 
 
-@pytest.mark.parametrize(
+@cases(
     "command",
     [
         ["explain", "RUN", "PICTURE", "--data", "lfw", "--html", "OUT/page.html"],

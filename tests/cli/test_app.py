@@ -15,6 +15,7 @@ import torch
 import provnet
 from provnet.base.errors import DataError, DiskError, IntegrityError, MemoryLimitError, UnsafeFileError, UsageError
 from provnet.cli import app as app_module
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -34,7 +35,7 @@ def test_help_loads_neither_torch_nor_numpy() -> None:
     assert done.stdout.splitlines() == ["0 []"] * (3 + len(COMMANDS)) + ["2 []"]
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("command", COMMANDS)
 def test_help_has_an_example(command: str, call: Call) -> None:
     found = call(command, "--help")
     assert found.code == 0
@@ -56,7 +57,7 @@ def test_version(call: Call) -> None:
     assert call("--version").out == f"provnet {provnet.__version__}\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (["nonsense"], "No such command"),
@@ -94,7 +95,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("error", "code"),
     [
         (UsageError("x"), 2),
@@ -126,7 +127,7 @@ def test_exit_codes(error: BaseException, code: int, call: Call, run: Path, monk
         assert "internal error: ZeroDivisionError: oh; run with --debug" in found.err
 
 
-@pytest.mark.parametrize("command", ["train", "generate", "audit", "map", "add", "explain", "evaluate", "info"])
+@cases("command", ["train", "generate", "audit", "map", "add", "explain", "evaluate", "info"])
 def test_advice_on_memory_names_options_that_the_command_has(
     command: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

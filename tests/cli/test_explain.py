@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from provnet.runs.log import verify_chain
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -81,7 +82,7 @@ def test_the_log_chains_every_decision(run: Path, data: Path, tmp_path: Path, ca
     assert not (tmp_path / "page.html").exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "code", "words"),
     [
         ("test:8", 2, "the test split has 8 samples"),

@@ -12,6 +12,7 @@ from provnet.answers import attributor
 from provnet.answers.queries import as_batch
 from provnet.base.errors import DataError
 from provnet.data.open import open_data
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -22,7 +23,7 @@ def pictures(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("shape", "options"),
     [
         ((8, 12, 14, 3), ["--size", "8"]),

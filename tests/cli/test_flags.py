@@ -14,6 +14,7 @@ from provnet.base.options import Leaf, Options, RunOptions, Train, leaves
 from provnet.base.words import to_argv
 from provnet.cli.app import COMMANDS
 from provnet.cli.flags import callback, made
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -50,7 +51,7 @@ def needed(kind: type[Options]) -> dict[str, Any]:
     return {one.name: value_of(one) for one in leaves(kind) if one.default is MISSING}
 
 
-@pytest.mark.parametrize("name", KINDS)
+@cases("name", KINDS)
 def test_the_words_of_a_command_ask_for_the_same(name: str) -> None:
     kind = KINDS[name]
     assert parsed(kind, to_argv(made(kind, needed(kind)))) == made(kind, needed(kind))
@@ -78,7 +79,7 @@ def test_help_shows_what_most_runs_need_and_help_all_the_rest(call: Call) -> Non
     assert again == few  # what one call has shown another hides again
 
 
-@pytest.mark.parametrize(
+@cases(
     ("argv", "words"),
     [
         (["debug", "run", "--out", "d", "--threshold", "0"], "--threshold must lie above 0"),

@@ -12,6 +12,7 @@ import pytest
 
 from provnet import ProvenanceClassifier
 from provnet.runs.run import read_run
+from tests.cases import cases
 from tests.cli.conftest import Call
 
 COUNT, WIDTH, SIDE = 24, 16, 4
@@ -48,8 +49,8 @@ COMMANDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("command", COMMANDS)
+@cases("form", FORMS)
+@cases("command", COMMANDS)
 def test_a_command_takes_the_data_as_a_file(command: str, form: str, root: Path, tmp_path: Path, call: Call) -> None:
     words = {"RUN": root / form, "DATA": root / f"{form}.npz", "INPUT": root / f"{form}.npy"}
     words |= {"OUT": tmp_path / "out", "OUT.html": tmp_path / "out.html"}

@@ -14,6 +14,7 @@ from PIL import Image
 
 import provnet
 from provnet.runs.run import read_run
+from tests.cases import cases
 
 from ..report.reading import Page
 from .conftest import CLASSES, PER_CLASS, Call
@@ -128,7 +129,7 @@ def test_without_training_data_there_is_no_map(own_data: Path, tmp_path: Path, c
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
+@cases(
     "more",
     [
         ["--engine", "umap"],

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cases import cases
+
 from .conftest import Call
 
 FAST = ["--epochs", "1", "--batch-size", "8"]
@@ -66,7 +68,7 @@ def test_bad_links_and_rows_name_the_way_out(own_data: Path, tmp_path: Path, cal
     assert found.last_line.endswith("; skip_bad (train --skip-bad) leaves all bad files out")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (["trian", "x"], "Did you mean 'train'? See: provnet --help"),
@@ -124,7 +126,7 @@ LONG_NAMES: dict[str, tuple[object, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", LONG_NAMES)
+@cases("name", LONG_NAMES)
 def test_a_name_that_no_file_may_have_is_a_wrong_argument(name: str, run: Path, data: Path, call: Call) -> None:
     found = call(*({"RUN": run, "DATA": data}.get(str(word), word) for word in LONG_NAMES[name]))
     assert found.code == 2
@@ -142,8 +144,8 @@ def test_samples_and_classes_may_have_long_names(own_data: Path, tmp_path: Path,
     assert call("debug", tmp_path / "run", "--out", tmp_path / "out", "--threshold", 1).code == 0
 
 
-@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"])
-@pytest.mark.parametrize("value", ["abc", "", "-1", "1e3", "9" * 5_000])
+@cases("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK"])
+@cases("value", ["abc", "", "-1", "1e3", "9" * 5_000])
 def test_garbage_in_place_of_the_number_of_a_process_is_a_wrong_argument(
     name: str, value: str, data: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +181,7 @@ def test_the_number_of_a_process_that_is_none_of_them_is_refused_before_data_are
     assert f"the environment variable {count}" in call("train", tmp_path / "bad", "--out", tmp_path / "run").last_line
 
 
-@pytest.mark.parametrize("width", ["0", "1", "19", "0" * 5_000 + "1", "-3", "wide", ""])
+@cases("width", ["0", "1", "19", "0" * 5_000 + "1", "-3", "wide", ""])
 def test_a_width_that_is_none_is_ignored(width: str, run: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", width)
     assert call("info", "nowhere").err == "error: no run at nowhere: there is no such folder\n"

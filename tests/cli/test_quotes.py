@@ -23,6 +23,7 @@ from provnet.cli.train import resumed
 from provnet.runs.run import read_run
 from provnet.samples.csvfile import quoted, unquoted
 from provnet.samples.decisions import Decision, decisions_csv, read_decisions
+from tests.cases import cases
 from tests.data.made import pictures, write_folder
 
 from .conftest import Call
@@ -105,9 +106,7 @@ def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path
         assert after.class_names[int(after.labels[j])] == wanted.get(name, label)
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "a\nb", "it's\n\\x", "-\t\x1b[2J1", "\u202e\U000e0001é", os.fsdecode(b"caf\xe9")]
-)
+@cases("name", ["a b", "a\nb", "it's\n\\x", "-\t\x1b[2J1", "\u202e\U000e0001é", os.fsdecode(b"caf\xe9")])
 def test_a_suggested_command_can_be_pasted(name: str) -> None:
     """What is shown on one line is taken for the same name by the shell."""
     again = resumed(Train(data="d", out=Path(name)))

@@ -9,6 +9,7 @@ import pytest
 
 from provnet.base.errors import UsageError
 from provnet.cli.targets import PAGE, SHEET, check_outputs
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -129,7 +130,7 @@ def test_long_work_is_not_begun_where_its_page_cannot_be_written(
     assert held(tmp_path) == {"report.html": b"mine"}
 
 
-@pytest.mark.parametrize("command", ["audit", "check", "debug", "demo", "generate", "map", "robustness", "train"])
+@cases("command", ["audit", "check", "debug", "demo", "generate", "map", "robustness", "train"])
 def test_an_empty_name_is_not_the_folder_that_one_is_in(
     command: str, run: Path, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

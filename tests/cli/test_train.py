@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from provnet.runs.run import read_run
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -196,7 +197,7 @@ def test_a_run_beside_the_pictures_or_hidden_among_them_is_fine(own_data: Path, 
         assert call("train", own_data, "--out", out, *QUICK).code == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wish", "said"),
     [
         (("--network", "singel"), 'unknown network "singel"'),

@@ -10,6 +10,7 @@ import pytest
 from provnet.base.options import Debug
 from provnet.cli.debug import debug
 from provnet.runs.run import read_run
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -118,7 +119,7 @@ def test_features_of_a_given_run(run: Path, data: Path, tmp_path: Path, call: Ca
     assert about["features"] == "a given run, class-independent, backbone small"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wishes", "words"),
     [
         (("--select", "diverse"), "--select is for --index-subset"),

@@ -10,6 +10,7 @@ import pytest
 from provnet.base.atomic import refuse_unwritable
 from provnet.base.errors import DiskError
 from tests.bad.made import plain_user, small_files
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -89,7 +90,7 @@ def test_a_folder_below_one_that_may_not_be_entered(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "shut") == ["in"]  # noqa: PTH208
 
 
-@pytest.mark.parametrize("command", ["audit", "robustness", "check", "map", "debug", "credit", "attribute"])
+@cases("command", ["audit", "robustness", "check", "map", "debug", "credit", "attribute"])
 def test_an_output_below_a_file_is_refused_before_long_work(
     command: str, tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import provnet
 from provnet.base.errors import UsageError
 from provnet.cli import main
 from provnet.training.config import TrainConfig, train_config
+from tests.cases import cases
 
 from .conftest import Call
 
@@ -30,7 +31,7 @@ GREY, COLOUR = np.zeros((9, 9), np.uint8), np.zeros((9, 9, 3), np.uint8)
 FLOATS, LARGE = np.zeros((9, 9), np.float32), np.zeros((12, 9), np.uint8)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pictures", "given", "words"),
     [
         ([(GREY, "png"), (LARGE, "png")], [], "pass size (train --size)"),

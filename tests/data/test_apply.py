@@ -18,6 +18,7 @@ from provnet.data.apply import apply_decisions, apply_recorded, decision_words
 from provnet.data.dataset import DataSpec, ImageData
 from provnet.data.select import holdout
 from provnet.samples.decisions import Decision, decisions_csv, read_decisions
+from tests.cases import cases
 
 
 def data() -> ImageData:
@@ -184,7 +185,7 @@ def test_a_record_of_a_later_form_is_refused() -> None:
         apply_recorded(replace(old, spec=replace(old.spec, options={DECISIONS: {"form": 3}})))
 
 
-@pytest.mark.parametrize(
+@cases(
     "record",
     [
         None,
@@ -243,7 +244,7 @@ def test_reading_what_was_written(tmp_path: Path) -> None:
 HEAD, GOOD = "sample_id,sha256,decision,new_label\n", "ab" * 32
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         ("", "row 1: the header must name"),

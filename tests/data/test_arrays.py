@@ -13,12 +13,13 @@ from torch.utils.data import Dataset
 
 from provnet import open_data
 from provnet.base.errors import DataError, NonFiniteError, UsageError
+from tests.cases import cases
 from tests.data.made import noise
 
 LABELS = [0, 1, 0, 1]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("shape", "expected"),
     [((4, 6, 5), (1, 6, 5)), ((4, 6, 5, 3), (3, 6, 5)), ((4, 3, 6, 5), (3, 6, 5)), ((4, 6, 5, 1), (1, 6, 5)),
      ((4, 1, 6, 5), (1, 6, 5)), ((4, 3, 3, 3), (3, 3, 3)), ((4, 1, 1), (1, 1, 1))],
@@ -46,7 +47,7 @@ FLOAT_FORMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("values", FLOAT_FORMS.values(), ids=FLOAT_FORMS)
+@cases("values", FLOAT_FORMS.values(), ids=FLOAT_FORMS)
 def test_floats_become_float32(values: Any) -> None:
     data = open_data(values, LABELS)
     assert data.images.dtype == torch.float32
@@ -54,7 +55,7 @@ def test_floats_become_float32(values: Any) -> None:
     assert np.allclose(data.images[:, 0].numpy(), FLOATS, atol=0.02)
 
 
-@pytest.mark.parametrize("shape", [(4, 4, 8, 8), (4, 16, 4, 4), (4, 2, 5, 6), (4, 4, 4, 4), (4, 8, 2, 8), (4, 6, 5, 7)])
+@cases("shape", [(4, 4, 8, 8), (4, 16, 4, 4), (4, 2, 5, 6), (4, 4, 4, 4), (4, 8, 2, 8), (4, 6, 5, 7)])
 def test_floats_with_channels_first_may_have_any_number_of_them(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     assert (open_data(values, LABELS).images.numpy() == values).all()
@@ -112,7 +113,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("values", "words"), REFUSED.values(), ids=REFUSED)
+@cases(("values", "words"), REFUSED.values(), ids=REFUSED)
 def test_refused_in_words(values: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         open_data(values, LABELS)
@@ -127,7 +128,7 @@ def test_non_finite_values_are_refused(bad: float, words: str) -> None:
         open_data(values, LABELS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "names", "encoded"),
     [
         (["b", "a", "b", "nan"], ("a", "b", "nan"), [1, 0, 1, 2]),
@@ -146,7 +147,7 @@ def test_labels(labels: Any, names: tuple[str, ...], encoded: list[int]) -> None
     assert data.labels.tolist() == encoded
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "words"),
     [
         ([0, 1, 0], "4 images but 3 labels"),

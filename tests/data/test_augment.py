@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provnet.data.modalities.augment import POLICIES, Policy, augment
+from tests.cases import cases
 from tests.data.augmented import EVERYTHING, alike, made, pictures
 
 
@@ -43,8 +44,8 @@ def test_another_seed_epoch_or_index_gives_another_copy(name: str) -> None:
         assert (here != other).flatten(1).any(1).float().mean() > 0.98
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (3, 17, 40), (1, 16, 16)])
-@pytest.mark.parametrize("name", ["digits", "photos"])
+@cases("shape", [(1, 28, 28), (3, 32, 32), (3, 17, 40), (1, 16, 16)])
+@cases("name", ["digits", "photos"])
 def test_bytes_in_and_bytes_out(shape: tuple[int, ...], name: str) -> None:
     images = pictures(50, *shape)
     before = images.clone()

@@ -16,11 +16,12 @@ from provnet.base.errors import DataError, MemoryLimitError, UnsafeFileError, Us
 from provnet.base.files import DataWarning
 from provnet.data.open import has_split
 from provnet.data.sources.binary import FASHION_NAMES
+from tests.cases import cases
 from tests.data.made import idx_bytes, noise, write_cifar10, write_cifar100, write_idx
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gz"])
-@pytest.mark.parametrize("place", ["MNIST/raw", "mnist", "."])
+@cases("packed", [False, True], ids=["plain", "gz"])
+@cases("place", ["MNIST/raw", "mnist", "."])
 def test_idx_by_name(tmp_path: Path, packed: bool, place: str) -> None:
     made = write_idx(tmp_path / place, packed=packed)
     data = open_data("mnist", data_dir=tmp_path)
@@ -91,7 +92,7 @@ IDX_DAMAGE: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("damage", "words"), IDX_DAMAGE.values(), ids=IDX_DAMAGE)
+@cases(("damage", "words"), IDX_DAMAGE.values(), ids=IDX_DAMAGE)
 def test_damaged_idx_is_refused_by_name(tmp_path: Path, damage: Any, words: str) -> None:
     write_idx(tmp_path)
     path = tmp_path / "train-images-idx3-ubyte"
@@ -193,7 +194,7 @@ NPZ_REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize(("arrays", "words"), NPZ_REFUSED.values(), ids=NPZ_REFUSED)
+@cases(("arrays", "words"), NPZ_REFUSED.values(), ids=NPZ_REFUSED)
 def test_npz_refused(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
     np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(DataError, match=rf"x\.npz: .*{words}"):

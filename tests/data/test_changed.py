@@ -19,6 +19,7 @@ from provnet.runs import bank
 from provnet.runs.run import read_run, write_run
 from provnet.samples.identity import FLAGS
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 
@@ -27,7 +28,7 @@ def opened() -> ImageData:
     return provnet.open_data(chance.integers(0, 256, (12, 6, 6), dtype=np.uint8), np.arange(12) % 3)
 
 
-@pytest.mark.parametrize("name", ["labels", "sha256", "pixel_sha256", *FLAGS])
+@cases("name", ["labels", "sha256", "pixel_sha256", *FLAGS])
 def test_a_table_that_data_and_their_run_share_cannot_be_written_to(name: str) -> None:
     data = opened()
     for table in (data.samples, data.select([3, 1]).samples):

@@ -14,6 +14,7 @@ from PIL import Image
 from provnet import ImageData, open_data
 from provnet.data.compare import Comparison, compare, held
 from provnet.data.evidence import evidence
+from tests.cases import cases
 from tests.data.made import encode, noise, pictures, write_folder
 
 NAMES = tuple(f"{c}/{i}.png" for c in "ab" for i in range(4))
@@ -174,7 +175,7 @@ def equal_ones(rows: np.ndarray, labels: np.ndarray) -> ImageData:
     return open_data(noise((8, 6, 6))[rows], labels, class_names=["0", "1", "2"])
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_another_order_of_equal_pictures_with_different_labels(seed: int) -> None:
     chance = np.random.default_rng(seed)
     rows, labels = chance.integers(0, 8, 16), chance.integers(0, 3, 16)

@@ -18,6 +18,7 @@ from provnet.base.batches import keyed_generator
 from provnet.base.errors import UsageError
 from provnet.data.modalities import distort
 from provnet.data.modalities.distort import add_noise, jpeg, perturbations, shift, spread_of
+from tests.cases import cases
 from tests.models.made import LAWS
 
 KINDS: dict[str, Callable[[Tensor, int], Tensor]] = {
@@ -154,11 +155,9 @@ def test_what_cannot_be_distorted_is_refused() -> None:
             jpeg(images)
 
 
-@pytest.mark.parametrize("most", [16, 40, 2**20])
-@pytest.mark.parametrize(
-    "shape", [(1, 1, 1, 3), (3, 1, 1, 5), (16, 1, 1, 1), (1, 1, 1, 17), (5, 3, 5, 3), (7, 1, 8, 8)]
-)
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@cases("most", [16, 40, 2**20])
+@cases("shape", [(1, 1, 1, 3), (3, 1, 1, 5), (16, 1, 1, 1), (1, 1, 1, 17), (5, 3, 5, 3), (7, 1, 8, 8)])
+@cases("dtype", [torch.uint8, torch.float32])
 def test_noise_drawn_in_parts_is_that_drawn_at_once(
     shape: tuple[int, ...], most: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from provnet.base.errors import DataError, MemoryLimitError, UsageError
 from provnet.base.files import DataWarning
 from provnet.data.open import has_split
 from provnet.data.sources import folder as picture_files
+from tests.cases import cases
 from tests.data.made import encode, noise, pictures, write_folder
 
 
@@ -246,7 +247,7 @@ LAYOUTS = {
 BOXES = {"xml": b"<annotation><object><name>a</name></object></annotation>", "txt": b"0 0.5 0.5 0.25 1\n3 0 0 1 1e-2\n"}
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@cases("name", LAYOUTS)
 def test_sets_of_masks_and_boxes_are_refused_by_name(name: str, tmp_path: Path) -> None:
     """Their folders would become classes: pictures would be told from masks."""
     given = enumerate(LAYOUTS[name])

@@ -15,6 +15,7 @@ from provnet import open_data
 from provnet.base import files
 from provnet.base.errors import DataError
 from provnet.base.files import DataWarning
+from tests.cases import cases
 from tests.data.made import encode, noise, pictures, write_folder
 
 ODD = [
@@ -73,7 +74,7 @@ def test_links_inside_are_followed(tmp_path: Path) -> None:
     assert len(np.unique(data.samples.groups)) == 2
 
 
-@pytest.mark.parametrize("what", ["file", "folder", "dangling", "circle", "itself"])
+@cases("what", ["file", "folder", "dangling", "circle", "itself"])
 def test_bad_links_are_refused_by_name_or_counted(tmp_path: Path, what: str) -> None:
     root = write_folder(tmp_path / "root", pictures("a/1.png"))
     outside = write_folder(tmp_path / "outside", pictures("x.png"))

@@ -18,6 +18,7 @@ from provnet.cli import main
 from provnet.data.compare import compare
 from provnet.runs.run import read_run
 from provnet.tools.credit.compute import read_contributors
+from tests.cases import cases
 from tests.data.made import noise
 
 IMAGES, LABELS = noise((4, 6, 5)), [0, 1, 0, 1]
@@ -32,7 +33,7 @@ FORMS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("ids", FORMS.values(), ids=FORMS)
+@cases("ids", FORMS.values(), ids=FORMS)
 def test_ids_of_arrays(ids: Any) -> None:
     data = open_data(IMAGES, LABELS, ids=ids, sources=SOURCES)
     assert data.samples.sample_ids == tuple(IDS)
@@ -78,13 +79,13 @@ BAD_IDS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("ids", "words"), BAD_IDS.values(), ids=BAD_IDS)
+@cases(("ids", "words"), BAD_IDS.values(), ids=BAD_IDS)
 def test_ids_refused(ids: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         open_data(IMAGES, LABELS, ids=ids)
 
 
-@pytest.mark.parametrize("why", ["count", "twice", "empty", "fraction", "bytes"])
+@cases("why", ["count", "twice", "empty", "fraction", "bytes"])
 def test_ids_of_npz_refused(why: str, tmp_path: Path) -> None:
     ids, words = BAD_IDS[why]
     np.savez(tmp_path / "x.npz", images=IMAGES, labels=LABELS, ids=ids)
@@ -157,7 +158,7 @@ LABELS_WITH_NUL: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("labels", LABELS_WITH_NUL.values(), ids=LABELS_WITH_NUL)
+@cases("labels", LABELS_WITH_NUL.values(), ids=LABELS_WITH_NUL)
 def test_labels_that_numpy_would_make_one_class_are_refused(labels: Any) -> None:
     values = IMAGES.reshape(4, -1).astype(np.float32)
     for use in (open_data, provnet.ProvenanceClassifier(epochs=1).fit):

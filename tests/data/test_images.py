@@ -12,6 +12,7 @@ from PIL import Image, ImageFile
 from provnet.base.errors import DataError, UsageError
 from provnet.data.modalities.decode import check_pixels, decode, decode_frame
 from provnet.data.rules import DecodeRule, make_options
+from tests.cases import cases
 from tests.data.made import chunk, encode, noise, png
 
 RULE = DecodeRule()
@@ -59,7 +60,7 @@ GOLDEN = {
 }
 
 
-@pytest.mark.parametrize(("blob", "pixel"), GOLDEN.values(), ids=GOLDEN)
+@cases(("blob", "pixel"), GOLDEN.values(), ids=GOLDEN)
 def test_golden_pixels(blob: bytes, pixel: list[int]) -> None:
     assert first(blob) == pixel
 
@@ -155,7 +156,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("blob", WHOLE.values(), ids=WHOLE)
+@cases("blob", WHOLE.values(), ids=WHOLE)
 def test_a_file_cut_anywhere_is_refused(blob: bytes) -> None:
     decode(blob, "whole", rule=RULE)
     for cut in (1, 2, 4, 20, len(blob) // 2, len(blob) - 5):
@@ -180,7 +181,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize(("name", "blob"), FOREIGN.items(), ids=FOREIGN)
+@cases(("name", "blob"), FOREIGN.items(), ids=FOREIGN)
 def test_other_formats_are_refused_whatever_their_name(name: str, blob: bytes) -> None:
     words = "is empty" if name == "nothing" else "format is not in the list"
     with pytest.raises(DataError, match=words):
@@ -220,7 +221,7 @@ def test_no_pixels() -> None:
 BOMB = zlib.compress(bytes(100_000_000))
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         chunk(b"zTXt", b"k\x00\x00" + BOMB),
@@ -231,7 +232,7 @@ BOMB = zlib.compress(bytes(100_000_000))
     ],
     ids=["zTXt", "packed iTXt", "iCCP", "tEXt", "iTXt"],
 )
-@pytest.mark.parametrize("place", ["before", "after"])
+@cases("place", ["before", "after"])
 def test_large_texts_in_a_png_are_refused(text: bytes, place: str) -> None:
     with pytest.raises(DataError, match="more than 1 MiB of text"):
         decode(png(5, 5, **{place: text}), "x", rule=RULE)
@@ -247,7 +248,7 @@ def test_unsupported_modes_are_named() -> None:
         decode(encode(Image.new("LAB", (2, 2)), "TIFF"), "x", rule=RULE)
 
 
-@pytest.mark.parametrize(
+@cases(
     "options",
     [
         {"size": 0},

@@ -11,16 +11,17 @@ import torch
 
 from provnet.base.errors import UsageError
 from provnet.data.modalities.augment import POLICIES, Policy, augment, auto_policy
+from tests.cases import cases
 from tests.data.augmented import EVERYTHING, made, pictures
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (3, 4, 4), (1, 1, 100), (3, 224, 224)])
+@cases("shape", [(1, 28, 28), (3, 32, 32), (1, 8, 8), (3, 4, 4), (1, 1, 100), (3, 224, 224)])
 def test_the_policy_chosen_fits_the_shape(shape: tuple[int, ...]) -> None:
     images = pictures(4, *shape)
     assert not torch.equal(made(images, replace(POLICIES[auto_policy(shape)], keep=0.0)), images)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "words"),
     [
         ({"shift": -1}, "shift must be a whole number"),
@@ -59,6 +60,6 @@ def test_what_cannot_be_augmented_is_refused() -> None:
             augment(bad, rows, policy, seed=0, epoch=0)
 
 
-@pytest.mark.parametrize("policy", [*POLICIES.values(), EVERYTHING])
+@cases("policy", [*POLICIES.values(), EVERYTHING])
 def test_a_policy_goes_through_json(policy: Policy) -> None:
     assert Policy(**json.loads(json.dumps(policy.to_json()))) == policy

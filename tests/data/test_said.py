@@ -14,6 +14,7 @@ from provnet import open_data
 from provnet.base.errors import DataError, ProvnetError
 from provnet.base.files import DataWarning
 from provnet.data.sources.folder import unique_names
+from tests.cases import cases
 from tests.data.made import noise, pictures, write_folder
 
 
@@ -50,7 +51,7 @@ def test_pictures_beside_the_classes_of_a_split(tmp_path: Path) -> None:
     assert told(tmp_path, split="test") == [words + "z.png, test/y.png"]
 
 
-@pytest.mark.parametrize("hidden", ["a/.b.png", ".c.png", ".d/1.png", "a/.e/1.png", "a/._1.png"])
+@cases("hidden", ["a/.b.png", ".c.png", ".d/1.png", "a/.e/1.png", "a/._1.png"])
 def test_hidden_pictures(tmp_path: Path, hidden: str) -> None:
     write_folder(tmp_path, pictures("a/1.png", hidden))
     shown = hidden.removesuffix("/1.png")

@@ -15,6 +15,7 @@ from provnet.base.errors import IntegrityError, UnsafeFileError, UsageError
 from provnet.data.open import data_root, has_split, reopen
 from provnet.data.sources import known as embedded
 from provnet.data.sources.known import NAMES
+from tests.cases import cases
 from tests.data.made import encode, noise, pictures, write_cifar10, write_folder, write_idx
 
 
@@ -51,7 +52,7 @@ def test_digits() -> None:
     assert not set(train.samples.places) & set(test.samples.places)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if NAMES[name].places])
+@cases("name", [name for name in NAMES if NAMES[name].places])
 def test_missing_files_are_told_with_folder_files_and_origin(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError) as caught:
         open_data(name, data_dir=tmp_path)
@@ -96,7 +97,7 @@ def test_image_data_comes_back_as_it_is() -> None:
     assert has_split(data, "test")
 
 
-@pytest.mark.parametrize("kind", ["embedded", "digits", "idx", "cifar10", "folder", "csv", "npz"])
+@cases("kind", ["embedded", "digits", "idx", "cifar10", "folder", "csv", "npz"])
 def test_a_spec_opens_the_same_data_again(tmp_path: Path, kind: str) -> None:
     options: dict[str, object] = {"limit": 7, "size": (6, 9), "mode": "rgb", "background": "black"}
     source: object = kind

@@ -12,6 +12,7 @@ import torch
 from provnet import open_data
 from provnet.base.errors import DataError, UsageError
 from provnet.data.rules import encode_labels
+from tests.cases import cases
 
 MASK = [True, False, False, True, True, False]
 
@@ -35,7 +36,7 @@ def test_whole_numbers_are_positions(rows: Any) -> None:
     assert len(made().select([])) == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rows", "words"),
     [
         (MASK[:5], "one value a sample, 6; got shape"),
@@ -71,7 +72,7 @@ def test_writing_to_labels_changes_no_sample() -> None:
     assert data.samples.labels[0] == data.labels[0] == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("labels", "name"),
     [
         (np.array([1e300, 1e200, 0.0]), r"1e\+300"),

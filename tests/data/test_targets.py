@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 from provnet.base.errors import UsageError
 from provnet.heads.index_map import IndexMap, TargetSampler
+from tests.cases import cases
 from tests.models.made import LAWS, Labels, uneven_labels
 
 SIZES = (1, 2, 3, 40, 954, 1000)  # 1,999 samples have another one of their class
@@ -42,8 +43,8 @@ def test_alpha_0_is_the_sample_itself_and_alpha_1_never(made: Labels, seed: int,
     assert (TargetSampler(made.index_map, 1.0).draw(seed, epoch).numpy() != own)[others].all()
 
 
-@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.3, 0.5, 0.9, 0.99])
-@pytest.mark.parametrize("seed", [0, 1, 2**62])
+@cases("alpha", [0.01, 0.1, 0.3, 0.5, 0.9, 0.99])
+@cases("seed", [0, 1, 2**62])
 def test_the_target_is_another_as_often_as_alpha_says(alpha: float, seed: int) -> None:
     """P(target = self) = 1 - alpha, over all samples and within a class of two, classes of one aside."""
     sampler, own, epochs = TargetSampler(IndexMap(LABELS), alpha), np.arange(len(LABELS)), 60

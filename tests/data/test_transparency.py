@@ -14,11 +14,12 @@ from provnet.base.errors import DataError
 from provnet.data.modalities import decode as images
 from provnet.data.modalities.decode import _inflated, decode, picture_array
 from provnet.data.rules import DecodeRule
+from tests.cases import cases
 from tests.data.made import encode, noise, png
 
 
-@pytest.mark.parametrize("shape", [(7, 5), (7, 5, 3), (1, 1), (3, 300), (300, 2, 3)])
-@pytest.mark.parametrize("background", [(0, 0, 0), (255, 255, 255), (10, 200, 255)])
+@cases("shape", [(7, 5), (7, 5, 3), (1, 1), (3, 300), (300, 2, 3)])
+@cases("background", [(0, 0, 0), (255, 255, 255), (10, 200, 255)])
 def test_blending_is_exact(shape: tuple[int, ...], background: tuple[int, int, int]) -> None:
     draw = np.random.default_rng(1)
     colours = draw.choice(np.array([0, 1, 127, 254, 255, *range(0, 256, 5)], np.uint8), shape)
@@ -46,8 +47,8 @@ PICTURES = {
 CLEAR: dict[str, Any] = {"P": bytes(range(0, 180, 20)), "RGB": (1, 2, 3), "I;16": 514}
 
 
-@pytest.mark.parametrize("clear", [False, True])
-@pytest.mark.parametrize("mode", PICTURES)
+@cases("clear", [False, True])
+@cases("mode", PICTURES)
 def test_bands_are_converted_as_the_whole_is(mode: str, clear: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = PICTURES[mode].copy()
     if clear and mode in CLEAR:

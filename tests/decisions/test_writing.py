@@ -13,10 +13,11 @@ import pytest
 from provnet.base.errors import DataError, DiskError, NonFiniteError, ProvnetError, UsageError
 from provnet.runs import log as decisions
 from provnet.runs.log import append_decision, append_decisions, verify_chain
+from tests.cases import cases
 from tests.counts import count, grows
 
 
-@pytest.mark.parametrize(
+@cases(
     "content",
     [
         b"hello\n",
@@ -47,7 +48,7 @@ def test_empty_file_is_a_log_of_nothing(tmp_path):
     assert verify_chain(path) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("record", "error"),
     [
         ({"hash": "x"}, UsageError),

@@ -36,6 +36,7 @@ from provnet.tools.robustness.compute import is_isolated, measure
 from provnet.tools.subsets import index_subset, look
 from provnet.tools.trust.checks import abstention, class_calibration, dependence, index_calibration, support_of
 from provnet.tools.trust.compute import LeftOut, check
+from tests.cases import cases
 from tests.estimator.made import small
 
 FACES = {"cli", "__main__"}  # read their runs themselves
@@ -59,6 +60,9 @@ INNER = {  # called by those below alone, with the run itself
 }
 
 
+ADAPTERS = ("huggingface", "lightning")  # of libraries that these tests do without
+
+
 def functions_of_a_run() -> dict[str, Callable[..., Any]]:
     """All public functions with a parameter whose type names Run, by module and name."""
     found = {}
@@ -66,6 +70,8 @@ def functions_of_a_run() -> dict[str, Callable[..., Any]]:
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
         if parts[0] in FACES or parts[-1] == "__init__" or (parts[0] == "tools" and parts[-1] in DRAWN):
+            continue
+        if parts[0] == "attached" and parts[-1] in ADAPTERS:
             continue
         module = importlib.import_module(".".join(("provnet", *parts)))
         for name, value in vars(module).items():
@@ -155,24 +161,22 @@ def test_every_function_of_a_run_is_listed() -> None:
     assert set(OF_A_RUN) == known | {"runs.inputs.run_of", "runs.run.write_run"}
 
 
-@pytest.mark.parametrize("call", BOTH.values(), ids=BOTH)
+@cases("call", BOTH.values(), ids=BOTH)
 def test_a_classifier_is_as_good_as_its_run(
     call: Callable[[Any, ImageData], Any], data: ImageData, model: ProvenanceClassifier
 ) -> None:
     assert call(model, data) == call(model.run_, data)
 
 
-@pytest.mark.parametrize("call", MADE.values(), ids=MADE)
+@cases("call", MADE.values(), ids=MADE)
 def test_a_loaded_generator_is_as_good_as_its_run(
     call: Callable[[Any, ImageData], Any], data: ImageData, painter: ProvenanceClassifier
 ) -> None:
     assert call(painter, data) == call(painter.run_, data)
 
 
-@pytest.mark.parametrize("given", ["runs/digits", Path("runs/digits"), 3, ProvenanceClassifier()])
-@pytest.mark.parametrize(
-    "name", [name for name in OF_A_RUN if name not in ("runs.inputs.run_of", "runs.run.write_run")]
-)
+@cases("given", ["runs/digits", Path("runs/digits"), 3, ProvenanceClassifier()])
+@cases("name", [name for name in OF_A_RUN if name not in ("runs.inputs.run_of", "runs.run.write_run")])
 def test_what_is_no_run_is_refused_as_such(name: str, given: Any) -> None:
     parameters = inspect.signature(OF_A_RUN[name]).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]

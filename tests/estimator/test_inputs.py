@@ -15,10 +15,11 @@ from provnet import ProvenanceClassifier
 from provnet.base.errors import DataError
 from provnet.models.network import NetworkConfig
 from provnet.runs.inputs import to_input
+from tests.cases import cases
 from tests.estimator.made import pictures, small
 
 
-@pytest.mark.parametrize(
+@cases(
     ("trained", "given"),
     [
         ("uint8", lambda x: x / 255),
@@ -94,7 +95,7 @@ def test_raw_values_stay_what_they_are() -> None:
     assert to_input(FLOATS, x > 127).max() == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("bad", "words"),
     [
         (np.array(3.0), "Expected 2D array"),

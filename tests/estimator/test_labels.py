@@ -13,11 +13,12 @@ from sklearn.exceptions import DataConversionWarning
 import provnet
 from provnet.base.errors import DataError
 from provnet.data.compare import compare
+from tests.cases import cases
 from tests.estimator.made import pictures, small
 
 
-@pytest.mark.parametrize("missing", [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT])
-@pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+@cases("missing", [None, float("nan"), np.float64("nan"), pd.NA, pd.NaT])
+@cases("kind", [list, np.array, pd.Series])
 def test_missing_labels_are_no_class(missing: object, kind: Callable[..., object]) -> None:
     x, y = pictures()
     names: list[object] = [f"class {label}" for label in y]
@@ -27,7 +28,7 @@ def test_missing_labels_are_no_class(missing: object, kind: Callable[..., object
         small().fit(x, labels)
 
 
-@pytest.mark.parametrize(
+@cases(
     "labels",
     [
         np.array(["cat", "dog", "an owl"]),

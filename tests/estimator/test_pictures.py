@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 import provnet
 from provnet import ProvenanceClassifier
 from provnet.base.errors import DataError, UsageError
+from tests.cases import cases
 from tests.estimator.made import pictures, small
 
 
@@ -43,7 +44,7 @@ def test_fit_twice_gives_the_same(fitted: ProvenanceClassifier) -> None:
     np.testing.assert_array_equal(again.run_.history, fitted.run_.history)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", ">f4", "uint8", "int64", "bool"])
+@cases("dtype", ["float16", "float32", "float64", ">f4", "uint8", "int64", "bool"])
 def test_types_of_pictures(dtype: str) -> None:
     x, y = pictures(dtype="uint8" if np.dtype(dtype).kind == "i" else "float64" if dtype == "bool" else dtype)
     x = (x > 0.5) if dtype == "bool" else x.astype(dtype)
@@ -123,7 +124,7 @@ def test_grey_pictures_of_three_dimensions() -> None:
     assert model.score(torch.from_numpy(x[:, 0]), torch.from_numpy(y)) > 0.9
 
 
-@pytest.mark.parametrize("shape", [(6, 8), (126,), "6x7", (6, 7, 0), (3.0, 42.0)])
+@cases("shape", [(6, 8), (126,), "6x7", (6, 7, 0), (3.0, 42.0)])
 def test_image_shape_that_cannot_be(shape: Any) -> None:
     x, y = pictures()
     with pytest.raises(UsageError, match="image_shape"):

@@ -20,6 +20,7 @@ from provnet.api.estimator import classes_of, feature_names_of
 from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.runs.inputs import to_input
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.estimator.made import pictures, same, small
 from tests.fitting import fit
 
@@ -61,7 +62,7 @@ def test_load_with_a_backbone_given_as_object(tmp_path: Path) -> None:
         provnet.load(tmp_path / "run")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "read"),
     [
         ({"labels": "int64"}, classes_of),
@@ -116,7 +117,7 @@ def test_joint_weights_are_those_of_the_function() -> None:
         model.explain(x, weights="heavy")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "said"),
     [
         ({"lr": "x"}, "lr must be a finite number above 0, got 'x'"),

@@ -21,6 +21,7 @@ from torch import nn
 
 from provnet import ProvenanceClassifier
 from provnet.base.errors import UsageError
+from tests.cases import cases
 from tests.counts import SOAK
 from tests.estimator.made import pictures, small
 
@@ -90,9 +91,7 @@ def test_random_state() -> None:
     np.testing.assert_array_equal(small(random_state=None).fit(x, y).predict_proba(x), loose)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"epochs": 0}, {"network": "clas"}, {"preset": "slow"}, {"lr": -1.0}, {"alpha": 2}, {"device": "tpu"}]
-)
+@cases("wrong", [{"epochs": 0}, {"network": "clas"}, {"preset": "slow"}, {"lr": -1.0}, {"alpha": 2}, {"device": "tpu"}])
 def test_parameters_are_checked_in_fit(wrong: dict[str, Any]) -> None:
     model = small(**wrong)
     with pytest.raises(UsageError):

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from provnet.cli import main
+from tests.cases import cases
 from tests.cli.conftest import Call, call, write_digits  # noqa: F401
 
 TRAIN = ("--task", "generate", "--generator", "faces", "--epochs", "2", "--batch-size", "8")
@@ -96,7 +97,7 @@ def test_evaluate_and_info_tell_what_a_generator_is_worth(place: Path, call: Cal
     assert call("verify", place / "run").code == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "words"),
     [
         (

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from provnet.heads.losses import index_cross_entropy
+from tests.cases import cases
 from tests.counts import count, grows
 from tests.index_loss.made import RTOL, SCALE, WEIGHT, Case, assert_near, make, ours, plain, with_gradients
 
@@ -47,9 +48,9 @@ def test_equals_plain_cross_entropy(chunk: int, **drawn: Any) -> None:
     assert_equal(make(**drawn), chunk)
 
 
-@pytest.mark.parametrize("dtype", RTOL)
-@pytest.mark.parametrize("span", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@cases("dtype", RTOL)
+@cases("span", [False, True])
+@cases("smoothing", [0.0, 0.1])
 def test_equals_plain_cross_entropy_in_a_real_size(dtype: torch.dtype, span: bool, smoothing: float) -> None:
     case = make(64, 3000, 32, dtype=dtype, span=span, smoothing=smoothing)
     got, wanted = with_gradients(lambda c: ours(c, 700), case), with_gradients(plain, case)
@@ -57,9 +58,9 @@ def test_equals_plain_cross_entropy_in_a_real_size(dtype: torch.dtype, span: boo
     assert torch.equal(got[0].hit, wanted[0].hit)
 
 
-@pytest.mark.parametrize("chunk", [1, 4, 11, 100])
-@pytest.mark.parametrize("span", [False, True])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@cases("chunk", [1, 4, 11, 100])
+@cases("span", [False, True])
+@cases("smoothing", [0.0, 0.1])
 def test_gradients_are_those_of_the_loss(smoothing: float, span: bool, chunk: int) -> None:
     case = make(span=span, smoothing=smoothing)
 

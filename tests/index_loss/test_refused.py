@@ -13,6 +13,7 @@ import torch
 from provnet.base.errors import UsageError
 from provnet.heads import losses as index_loss
 from provnet.heads import losses as sampled_loss
+from tests.cases import cases
 from tests.index_loss.made import make, ours, sampled
 
 
@@ -88,7 +89,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [  # what, how it is chan
 ]
 
 
-@pytest.mark.parametrize(("name", "change", "words"), REFUSED)
+@cases(("name", "change", "words"), REFUSED)
 def test_what_cannot_be_is_refused_in_words(name: str, change: Callable[[Any], Any], words: str) -> None:
     case = make(span=True)
     with pytest.raises(UsageError, match=words):

@@ -24,4 +24,4 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(good: Path, tmp_path: Path) -> Iterator[Path]:
     shutil.copytree(good, tmp_path / "run")
     yield tmp_path / "run"
-    assert not (tmp_path / "ran").exists(), "the file ran code"
+    assert not list(tmp_path.rglob("ran")), "the file ran code"

@@ -13,6 +13,7 @@ import pytest
 
 from provnet.base.errors import DiskError, UsageError
 from provnet.runs.run import Run, has_run, prepare_run_folder, read_run, write_run
+from tests.cases import cases
 from tests.counts import count, grows
 from tests.modelfile.steps import names, steps_of
 
@@ -233,7 +234,7 @@ def test_files_of_somebody_else_are_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "my project"
 
 
-@pytest.mark.parametrize(
+@cases(
     "files",
     [
         ["manifest.json"],

@@ -10,6 +10,7 @@ import pytest
 
 from provnet.base import atomic
 from provnet.base.errors import DiskError, ProvnetError, UsageError
+from tests.cases import cases
 from tests.modelfile.steps import names, steps_of
 
 from .faults import Faults, KilledError
@@ -125,7 +126,7 @@ def test_sweep_leaves_a_temporary_that_is_being_written(tmp_path: Path) -> None:
     assert names(tmp_path / "f") == ["a"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("number", "kind", "code", "words"),
     [
         (errno.ENOSPC, DiskError, 4, r"disk full writing .*: needs 3 B, [\d,.]+ [kMG]B free"),

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from provnet.runs.card import audit_figures, bank_state, escape, model_card
 from provnet.runs.run import Run, read_run, write_run
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.audit import audit
+from tests.cases import cases
 from tests.digits import trained, training, unseen
 
 from .made import make_run
@@ -55,7 +55,7 @@ def test_the_card_warns_says_what_it_is_and_how_sure(tmp_path: Path) -> None:
     assert "provnet.load(" in card
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@cases("name", HOSTILE)
 def test_no_name_becomes_markup(name: str) -> None:
     run = make_run()
     names = (name, *run.samples.class_names[1:])

@@ -11,6 +11,7 @@ import pytest
 
 from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError
 from provnet.runs.run import read_run, verify_files, write_run
+from tests.cases import cases
 from tests.counts import count, grows
 
 from .made import make_run
@@ -67,14 +68,14 @@ def test_a_truncated_file_is_refused(whole: Path, seed: int) -> None:
     refused(whole, name, original[:kept], original)
 
 
-@pytest.mark.parametrize("name", FILES)
+@cases("name", FILES)
 def test_trailing_bytes_are_refused(whole: Path, name: str) -> None:
     original = (whole / name).read_bytes()
     for extra in (b"\0", b"\n", original):
         refused(whole, name, original + extra, original)
 
 
-@pytest.mark.parametrize("name", FILES)
+@cases("name", FILES)
 def test_a_missing_file_is_refused_by_name(whole: Path, tmp_path: Path, name: str) -> None:
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)

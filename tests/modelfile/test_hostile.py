@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.cases import cases
 from tests.modelfile.hostile import Touch, container, entry, refused
 
 from .made import remake_manifest
 
 
-@pytest.mark.parametrize("protocol", range(6))
-@pytest.mark.parametrize("name", ["model.safetensors", "samples.safetensors", "history.safetensors", "config.json"])
+@cases("protocol", range(6))
+@cases("name", ["model.safetensors", "samples.safetensors", "history.safetensors", "config.json"])
 def test_a_renamed_pickle_is_refused_by_content(run: Path, tmp_path: Path, protocol: int, name: str) -> None:
     (run / name).write_bytes(pickle.dumps({"weight": Touch(tmp_path / "ran")}, protocol))
     refused(run, 7, name, "pickle")
@@ -23,7 +24,7 @@ def test_a_renamed_pickle_is_refused_by_content(run: Path, tmp_path: Path, proto
     refused(run, 7, name, "pickle")
 
 
-@pytest.mark.parametrize("protocol", range(6))
+@cases("protocol", range(6))
 def test_a_pickle_in_place_of_the_manifest_is_refused(run: Path, tmp_path: Path, protocol: int) -> None:
     (run / "manifest.json").write_bytes(pickle.dumps([Touch(tmp_path / "ran")], protocol))
     refused(run, 7, "manifest.json", "pickle")
@@ -41,7 +42,7 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
+@cases("kind", FOREIGN)
 def test_other_foreign_files_are_refused_by_content(run: Path, kind: str) -> None:
     (run / "model.safetensors").write_bytes(FOREIGN[kind])
     remake_manifest(run)
@@ -110,8 +111,8 @@ CONTAINERS: dict[str, tuple[bytes, int | tuple[int, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CONTAINERS)
-@pytest.mark.parametrize("name", ["model.safetensors", "samples.safetensors", "history.safetensors"])
+@cases("case", CONTAINERS)
+@cases("name", ["model.safetensors", "samples.safetensors", "history.safetensors"])
 def test_a_hostile_container_is_refused(run: Path, case: str, name: str) -> None:
     raw, code, words = CONTAINERS[case]
     (run / name).write_bytes(raw)

@@ -14,6 +14,7 @@ import pytest
 from provnet.base.errors import ProvnetError, UnsafeFileError
 from provnet.runs.run import read_run
 from provnet.runs.safe import read_json
+from tests.cases import cases
 from tests.counts import count, grows
 from tests.modelfile.hostile import Touch, change_config, refused
 
@@ -50,7 +51,7 @@ CONFIGS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CONFIGS)
+@cases("case", CONFIGS)
 def test_a_config_outside_the_closed_tables_is_refused(run: Path, case: str) -> None:
     change, words = CONFIGS[case]
     change_config(run, change)
@@ -72,8 +73,8 @@ TEXTS: dict[str, tuple[bytes, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", TEXTS)
-@pytest.mark.parametrize("name", ["config.json", "manifest.json"])
+@cases("case", TEXTS)
+@cases("name", ["config.json", "manifest.json"])
 def test_hostile_json_is_refused(run: Path, case: str, name: str) -> None:
     raw, code, words = TEXTS[case]
     (run / name).write_bytes(raw)
@@ -119,7 +120,7 @@ MANIFESTS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", MANIFESTS)
+@cases("case", MANIFESTS)
 def test_a_hostile_manifest_is_refused(run: Path, case: str) -> None:
     change, words = MANIFESTS[case]
     remake_manifest(run, change)

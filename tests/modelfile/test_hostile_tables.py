@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from provnet.runs.run import write_run
+from tests.cases import cases
 from tests.modelfile.hostile import change_config, change_tensors, refused
 
 from .made import make_run, remake_manifest
@@ -35,7 +36,7 @@ WEIGHTS: dict[str, tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", WEIGHTS)
+@cases("case", WEIGHTS)
 def test_weights_that_contradict_the_config_are_refused(run: Path, case: str) -> None:
     change, words = WEIGHTS[case]
     change_tensors(run / "model.safetensors", change)
@@ -83,7 +84,7 @@ SAMPLES: dict[str, tuple[Callable[[dict[str, torch.Tensor]], Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", SAMPLES)
+@cases("case", SAMPLES)
 def test_a_hostile_sample_table_is_refused(run: Path, case: str) -> None:
     change, words = SAMPLES[case]
     change_tensors(run / "samples.safetensors", change)

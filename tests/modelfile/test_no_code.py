@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import provnet
 from provnet.runs.run import write_run
+from tests.cases import cases
 
 from .made import NETWORKS, make_run
 
@@ -55,7 +54,7 @@ def test_the_source_uses_nothing_that_runs_code_from_files() -> None:
     assert found == ALLOWED
 
 
-@pytest.mark.parametrize(
+@cases(
     "source",
     [
         "import pickle", "import pickle as p", "from pickle import loads", "import joblib", "import marshal",

@@ -20,6 +20,7 @@ from provnet.runs import fileset
 from provnet.runs.files import rebuild
 from provnet.runs.run import Run, RunConfig, has_run, read_run, read_samples, verify_files, write_run
 from provnet.runs.safe import open_checked, read_json, read_tensors, sha256_file, write_json
+from tests.cases import cases
 
 from .made import NETWORKS, make_run, sample_table, weights_digest
 
@@ -38,8 +39,8 @@ def assert_same(one: Run, other: Run) -> None:
         assert np.array_equal(one.history, other.history)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize(("backbone", "shape"), [("mlp", (4,)), ("small", (1, 8, 8))])
+@cases("network", NETWORKS)
+@cases(("backbone", "shape"), [("mlp", (4,)), ("small", (1, 8, 8))])
 def test_a_network_comes_back_bit_equal(tmp_path: Path, network: str, backbone: str, shape: tuple[int, ...]) -> None:
     run = make_run(network, backbone=backbone, shape=shape, mean=(0.3,), std=(0.7,), scale=255.0)
     write_run(run, tmp_path)

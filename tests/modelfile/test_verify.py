@@ -22,6 +22,7 @@ from provnet.samples.identity import SampleTable
 from provnet.tools.copies.compute import attribute_generated
 from provnet.training.config import train_config
 from provnet.training.subset import IndexSubset
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import make_run, remake_manifest, sample_table
@@ -86,7 +87,7 @@ def changed(kind: str) -> SampleTable:
     return table
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "code"),
     [("same", 0), ("re-ordered", 0), ("moved", 0), ("decoded differently", 6), ("edited", 6), ("other", 6)],
 )

@@ -14,6 +14,7 @@ from provnet.heads.exemplar import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
 from provnet.heads.losses import index_loss
+from tests.cases import cases
 
 LABELS = [2, 0, 1, 2, 2, 1, 0, 2, 4]
 WIDTH = 5
@@ -49,8 +50,8 @@ def test_the_samples_of_a_class_are_one_slice(labels: list[int]) -> None:
     assert torch.equal(head.order[head.rows], torch.arange(len(labels)))
 
 
-@pytest.mark.parametrize("conditional", [False, True])
-@pytest.mark.parametrize("k", [1, 3, len(LABELS)])
+@cases("conditional", [False, True])
+@cases("k", [1, 3, len(LABELS)])
 def test_the_best_are_those_of_a_plain_softmax(conditional: bool, k: int) -> None:
     head, features = head_of(conditional=conditional), queries()
     classes = torch.tensor([0, 1, 2, 4, 2, 1, 0])
@@ -136,8 +137,8 @@ def test_trained_keys_get_gradients_and_are_not_moved_by_observing() -> None:
     assert not head.keys.requires_grad
 
 
-@pytest.mark.parametrize(("stored", "tolerance"), [("fp32", 1e-6), ("bf16", 2e-2), ("int8", 2e-2)])
-@pytest.mark.parametrize("conditional", [False, True])
+@cases(("stored", "tolerance"), [("fp32", 1e-6), ("bf16", 2e-2), ("int8", 2e-2)])
+@cases("conditional", [False, True])
 def test_stored_keys_name_the_same_samples(stored: str, tolerance: float, conditional: bool) -> None:
     exact, head = head_of(conditional=conditional), head_of(conditional=conditional, stored=stored)
     again = ExemplarHead(WIDTH, IndexMap(LABELS), conditional=conditional, stored=stored)

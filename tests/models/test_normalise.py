@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from provnet.base.errors import UsageError
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, Normalise, build
+from tests.cases import cases
 
 from .made import LAWS, NETWORKS, UNEVEN
 
@@ -58,8 +59,8 @@ def test_the_input_is_left_as_it_was() -> None:
     assert torch.equal(values, torch.ones(2, 3))
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("shape", [(2, 1, 8, 7), (2, 3, 8, 8), (8, 8), (2, 64), (2, 1, 1, 8, 8), (2,)])
+@cases("network", NETWORKS)
+@cases("shape", [(2, 1, 8, 7), (2, 3, 8, 8), (8, 8), (2, 64), (2, 1, 1, 8, 8), (2,)])
 def test_another_shape_is_refused_in_words(network: str, shape: tuple[int, ...]) -> None:
     net = build(NetworkConfig(network, "small", (1, 8, 8), 3), IndexMap(UNEVEN)).eval()
     with pytest.raises(UsageError) as error:
@@ -78,7 +79,7 @@ def test_an_axis_that_is_missing_or_last_is_no_other_size(channels: int) -> None
     net(torch.from_numpy(images[:, None] if channels == 1 else np.moveaxis(images, -1, 1)))  # what it says
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "said"),
     [
         ({"mean": (0.0, 0.0)}, "need one value or 3, got 2"),

@@ -19,6 +19,7 @@ from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, build
 from provnet.runs.run import read_run
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import NETWORKS, UNEVEN, scores_of
@@ -64,8 +65,8 @@ def config(network: str) -> NetworkConfig:
     return NetworkConfig(network, "custom", SHAPE, classes=3, mean=(0.5,), std=(0.25,), scale=255.0)
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("name", OWN)
+@cases("network", NETWORKS)
+@cases("name", OWN)
 def test_its_features_are_the_networks(name: str, network: str) -> None:
     module = OWN[name]()
     before = {key: value.clone() for key, value in module.state_dict().items()}
@@ -152,7 +153,7 @@ def test_a_backbone_may_say_what_the_class_branch_is(layers: tuple[Any, ...], tm
     assert torch.equal(again.network(some(0).images).logits, run.network.cpu().eval()(some(0).images).logits)
 
 
-@pytest.mark.parametrize("layers", [256, ((0, 0.1),), ((256, 1.0),), ("wide",), None])
+@cases("layers", [256, ((0, 0.1),), ((256, 1.0),), ("wide",), None])
 def test_layers_that_are_none_are_refused(layers: Any) -> None:
     module = Viewing()
     module.task_layers = layers
@@ -196,7 +197,7 @@ WRONG: dict[str, tuple[Callable[[Tensor], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@cases("name", WRONG)
 def test_what_gives_no_features_is_refused_in_words(name: str) -> None:
     make, said = WRONG[name]
     module = Giving(make)

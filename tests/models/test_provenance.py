@@ -14,16 +14,15 @@ from provnet.base.errors import UsageError
 from provnet.heads.heads import FlatHead
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, build
+from tests.cases import cases
 
 from .made import LAWS, NETWORKS, UNEVEN, Labels, around, members, scores_of, uneven_labels, vectors
 
 SLOTS = {"single": 9, "class-independent": 9, "class-conditional": 5, "class-conditional-heads": 5}
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize(
-    ("backbone", "shape", "width"), [("mlp", (4,), 128), ("small", (1, 9, 7), 256), ("residual", (3, 8, 8), 512)]
-)
+@cases("network", NETWORKS)
+@cases(("backbone", "shape", "width"), [("mlp", (4,), 128), ("small", (1, 9, 7), 256), ("residual", (3, 8, 8), 512)])
 def test_shapes(network: str, backbone: str, shape: tuple[int, ...], width: int) -> None:
     net = build(NetworkConfig(network, backbone, shape, classes=3), IndexMap(UNEVEN)).eval()
     with torch.no_grad():
@@ -73,8 +72,8 @@ def test_only_class_scores_of_a_branch_of_their_own_carry_a_gradient(network: st
     assert output.logits.requires_grad == (network != "single")
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("conditional", [True, False])
+@cases("network", NETWORKS)
+@cases("conditional", [True, False])
 def test_the_class_given_reaches_the_index_branch_only_where_it_is_concatenated(
     network: str, conditional: bool
 ) -> None:
@@ -119,8 +118,8 @@ def test_an_empty_class_is_never_predicted(network: str) -> None:
     assert float(probabilities[:, [0, 2, 3]].min()) > 0
 
 
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize(("backbone", "shape"), [("mlp", (4,)), ("small", (1, 8, 8))])
+@cases("network", NETWORKS)
+@cases(("backbone", "shape"), [("mlp", (4,)), ("small", (1, 8, 8))])
 def test_weights_put_into_another_network_give_the_same_answers(
     network: str, backbone: str, shape: tuple[int, ...]
 ) -> None:

@@ -17,6 +17,7 @@ from provnet.models.backbones import LEVELS, SHARING, PooledConv, cut_at
 from provnet.models.network import NetworkConfig, ProvenanceNet, build, parameter_count
 from provnet.runs.run import read_run
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import UNEVEN, scores_of
@@ -37,8 +38,8 @@ def cnn_parameters(channels: tuple[int, int, int, int], side: int) -> list[int]:
     return [9 * a + a, 9 * a * b + b, 9 * b * c + c, c * last * last * hidden + hidden]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("size", SHARING)
+@cases("level", LEVELS)
+@cases("size", SHARING)
 def test_the_layers_before_the_cut_are_shared(size: str, level: int) -> None:
     with torch.device("meta"):  # shapes alone
         cut = cut_at(size, (1, 28, 28), level)
@@ -50,8 +51,8 @@ def test_the_layers_before_the_cut_are_shared(size: str, level: int) -> None:
     assert not [part for part in cut.shared.modules() if isinstance(part, nn.BatchNorm2d)]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("size", SHARING)
+@cases("level", LEVELS)
+@cases("size", SHARING)
 def test_outputs(size: str, level: int) -> None:
     net = make(size, level).eval()
     with torch.no_grad():
@@ -68,8 +69,8 @@ def test_outputs(size: str, level: int) -> None:
     assert net.support.mean.shape == (3, hidden)
 
 
-@pytest.mark.parametrize("network", OFF)
-@pytest.mark.parametrize("level", LEVELS)
+@cases("network", OFF)
+@cases("level", LEVELS)
 def test_a_loss_reaches_the_shared_layers_and_its_own_branch_only(network: str, level: int) -> None:
     classes = torch.tensor([0, 2, 2, 0])
     for branch in ("task", "index"):
@@ -141,8 +142,8 @@ def test_what_cannot_be_is_refused() -> None:
         build(config, IndexMap(UNEVEN))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("size", "key_width", "keys"), [("sharing-xlarge", 0, 128), ("sharing-small", 16, 16)])
+@cases("level", LEVELS)
+@cases(("size", "key_width", "keys"), [("sharing-xlarge", 0, 128), ("sharing-small", 16, 16)])
 def test_keys_narrower_than_the_features(size: str, key_width: int, keys: int, level: int, tmp_path: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (8, 4, 4), dtype=np.uint8)
     data = provnet.open_data(images, np.arange(8) % 2)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import mahalanobis
 
 from provnet.heads.support import ALONE, DIM, FLOOR, LOOKS, MANY, RANK, Support, held_out, looks_of, place_in_class
+from tests.cases import cases
 
 from .made import LAWS
 
@@ -112,7 +113,7 @@ def test_the_farther_the_lower(seed: int, width: int, classes: int) -> None:
         assert bool((found <= 0).all())
 
 
-@pytest.mark.parametrize(
+@cases(
     ("x", "labels", "classes"),
     [
         ([[3.0, -1.0, 2.0]], [0], 1),

@@ -12,6 +12,7 @@ from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.judge import CONFIRMED, NOT_TESTED, TESTS, claims, decided
 from provnet_paper.measures import Known, apart, known, less, of_paper, paired, with_luck
 from provnet_paper.records import SCALES, Figure, Results
+from tests.cases import cases
 
 from .made import found, real, verdict_of, with_figures, with_told
 
@@ -102,7 +103,7 @@ def test_areas_are_judged_by_their_intervals() -> None:
     assert TESTS["separates less"]([higher, area], ())[0] == [-1]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@cases("name", EXPERIMENTS)
 def test_every_row_asks_cells_that_are_run_and_decides_nothing_without_them(name: str) -> None:
     cells = {other: {cell.name for cell in EXPERIMENTS[other].cells(SCALES["full"])} for other in EXPERIMENTS}
     asked: set[str] = set()
@@ -125,7 +126,7 @@ def test_every_row_asks_cells_that_are_run_and_decides_nothing_without_them(name
     assert asked or name == "none"
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@cases("name", EXPERIMENTS)
 def test_a_sentence_without_its_cells_is_not_tested_and_one_with_some_is_so_far(name: str) -> None:
     results = real(name)
     few = {cell: seeds for cell, seeds in results.cells.items() if cell.startswith("fashion-mnist")}

@@ -18,6 +18,7 @@ from provnet_paper.networks import DATA, FIGURES, SETTINGS
 from provnet_paper.page import alone, draw, main
 from provnet_paper.records import SCALES, Printed, Results, printed, remarks
 from provnet_paper.store import _text
+from tests.cases import cases
 
 from .made import ROOT, real, with_figures
 
@@ -77,7 +78,7 @@ def test_without_results_every_experiment_and_every_number_of_the_paper_is_there
         assert "get it from there" in alone(experiment, nothing, tmp_path)
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@cases("name", EXPERIMENTS)
 def test_a_page_has_every_figure_with_its_interval_and_nothing_is_judged_below_full_scale(name: str) -> None:
     results, experiment = real(name), EXPERIMENTS[name]
     text = alone(experiment, results, ROOT / "results")
@@ -139,7 +140,7 @@ def test_remarks_speak_of_numbers_that_exist() -> None:
         assert said and all(row["data"] in ("*", one.data) for one in said), row
 
 
-@pytest.mark.parametrize("name", ["table2", "cost", "mixing", "subsets", "instance"])
+@cases("name", ["table2", "cost", "mixing", "subsets", "instance"])
 def test_figures_are_drawn_of_what_there_is(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra plots")
     experiment, results = EXPERIMENTS[name], real(name)

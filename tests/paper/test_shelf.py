@@ -14,6 +14,7 @@ from provnet_paper import store as shelf
 from provnet_paper.frame import Plan, reproduce
 from provnet_paper.records import SCALES, Job
 from provnet_paper.store import trained_or_taken
+from tests.cases import cases
 
 CONFIG = train_config("fast", epochs=1)
 
@@ -30,7 +31,7 @@ def test_a_taken_network_has_the_same_weights(tmp_path: Path) -> None:
     assert again.samples.sample_ids == first.samples.sample_ids
 
 
-@pytest.mark.parametrize("what", ["samples", "seed", "recipe", "network", "source"])
+@cases("what", ["samples", "seed", "recipe", "network", "source"])
 def test_whatever_differs_is_trained(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, job = provnet.open_data("embedded", limit=60), Job(SCALES["tiny"], 0, device="cpu", networks=tmp_path)
     trained_or_taken(data, CONFIG, job, lambda row: None, network="single")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import pytest
 
 from provnet.report.records import ExemplarCard, NextStep
 from provnet.tools.debug.page import (
@@ -18,6 +17,7 @@ from provnet.tools.debug.page import (
     Suspect,
     debug_html,
 )
+from tests.cases import cases
 
 EVIL = "<script>alert(1)</script>\"'\u202e\x1b"
 
@@ -75,7 +75,7 @@ def test_the_policy_names_the_only_script() -> None:
     assert "unsafe-inline'" not in policy.replace("style-src 'unsafe-inline'", "")
 
 
-@pytest.mark.parametrize(
+@cases(
     "words",
     ["1,200 training samples", "3 withheld", "2 samples that changed", "39.5", "different labels", "90.0 %", "of 40"],
 )

@@ -7,6 +7,7 @@ import pytest
 from provnet.report.charts import line_chart, steps
 from provnet.report.records import EpochRow, NextStep, evaluation_rows
 from provnet.tools.demo import confusion_cells, demo_html, mixups, training_charts
+from tests.cases import cases
 from tests.report.cards import HOSTILE, card, demo_report, hostile_card
 from tests.report.reading import assert_self_contained
 
@@ -36,7 +37,7 @@ def test_figures_that_are_equal_by_construction_are_named(network, said):
     assert ("by construction" in words) is said
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@cases("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_text_anywhere_stays_text(text):
     report = demo_report(
         **dict.fromkeys(("data", "network", "backbone", "device", "fingerprint", "run"), text),
@@ -97,7 +98,7 @@ def test_curve_goes_where_the_values_are():
     assert indices.path.count("M") == 2  # a gap, not a bridge, where a value is missing
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 7, 80, 1000])
+@cases("epochs", [1, 2, 7, 80, 1000])
 def test_any_number_of_epochs_is_drawn(epochs):
     rows = tuple(EpochRow(n + 1, 1 / (n + 1), 0.5, 0.5) for n in range(epochs))
     assert_self_contained(demo_html(demo_report(epochs=rows)))
@@ -113,7 +114,7 @@ def test_odd_values_stay_in_the_plot(values):
     assert all(chart.frame.top <= mark.y <= chart.frame.bottom for path in chart.paths for mark in path.marks)
 
 
-@pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 0.93), (0, 6.9), (1, 80), (0, 1e-7), (0, 12345)])
+@cases(("low", "high"), [(0, 1), (0, 0.93), (0, 6.9), (1, 80), (0, 1e-7), (0, 12345)])
 def test_steps_cover_the_range_with_few_round_numbers(low, high):
     found = steps(low, high, 5)
     assert found[0] <= low

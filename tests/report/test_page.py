@@ -16,11 +16,12 @@ import provnet.report
 from provnet.report.page import explanation_html
 from provnet.report.records import ExplanationCard
 from provnet.report.text import visible
+from tests.cases import cases
 from tests.report.cards import HOSTILE, card, exemplar, hostile_card, picture
 from tests.report.reading import assert_self_contained
 
 
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@cases("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_names_stay_text(text):
     page = assert_self_contained(explanation_html([hostile_card(text)], title=text, subtitle=text))
     harmless = assert_self_contained(explanation_html([hostile_card("x")], title="x", subtitle="x"))
@@ -123,7 +124,7 @@ def test_long_ids_are_whole_in_title_and_text():
     assert f">{name}</div>" in re.sub(r"</?span[^>]*>", "", source)  # selecting it copies all of it
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "parts"),
     [
         (
@@ -170,8 +171,8 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize(
+@cases("theme", [0, 1], ids=["light", "dark"])
+@cases(
     ("ink", "ground"),
     [
         *[(ink, ground) for ink in ("ink", "soft", "accent") for ground in ("page", "card")],

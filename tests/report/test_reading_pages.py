@@ -17,6 +17,7 @@ from provnet.tools.demo import demo_html
 from provnet.tools.generate.page import LOSSES, SHARES, GenerationReport, animation, course_png, generation_html
 from provnet.tools.map.page import map_html, map_png
 from provnet.tools.membership.page import audit_html
+from tests.cases import cases
 
 from ..app.browser import browser
 from .cards import card, demo_report
@@ -57,7 +58,7 @@ def opened(browser: Browser, tmp_path: Path) -> Open:
     return put
 
 
-@pytest.mark.parametrize("name", PAGES)
+@cases("name", PAGES)
 def test_headings_do_not_jump_and_boxes_that_scroll_have_names(name: str) -> None:
     page = Read(PAGES[name]())
     levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]

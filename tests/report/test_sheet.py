@@ -15,6 +15,7 @@ from provnet.report import sheet as fonts
 from provnet.report.records import ExplanationCard
 from provnet.report.sheet import explanation_png, undrawn
 from provnet.tools.generate.page import sheet_png
+from tests.cases import cases
 from tests.report.cards import HOSTILE, card, exemplar, hostile_card, picture
 
 
@@ -126,7 +127,7 @@ def test_too_few_or_too_many_are_refused(count):
         explanation_png([card(k=0)] * count)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 500), (500, 1), (32, 32, 3), (28, 28, 1), (250, 100, 3)])
+@cases("shape", [(1, 1), (1, 500), (500, 1), (32, 32, 3), (28, 28, 1), (250, 100, 3)])
 def test_any_shape_fits_its_box(shape):
     explanation_png(
         [ExplanationCard(picture(1, shape), "a", "7", 0.5, True, (exemplar(1, picture=picture(2, shape)),))]

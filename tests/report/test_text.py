@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from provnet.report.text import percent, visible, width
+from tests.cases import cases
 
 
 def test_visible_leaves_no_character_that_a_page_or_terminal_obeys():
@@ -17,14 +18,12 @@ def test_visible_leaves_no_character_that_a_page_or_terminal_obeys():
     assert not set(shown) & set("\u202e\u2066\u2028\u2029\ufffe")
 
 
-@pytest.mark.parametrize(
-    "name", ["Schäferhund", "🐶👩‍👩‍👧", "כלב", "犬", "e\u0301", "<script>", "a\xa0b", "=cmd|' /C calc'!A0"]
-)
+@cases("name", ["Schäferhund", "🐶👩‍👩‍👧", "כלב", "犬", "e\u0301", "<script>", "a\xa0b", "=cmd|' /C calc'!A0"])
 def test_visible_keeps_printable_names(name):
     assert visible(name) == name
 
 
-@pytest.mark.parametrize("share", [1e-9, 0.0004, 0.0005, 0.5, 0.9994, 0.9995, 0.99999, 1 - 1e-7])
+@cases("share", [1e-9, 0.0004, 0.0005, 0.5, 0.9994, 0.9995, 0.99999, 1 - 1e-7])
 def test_percent_never_claims_all_or_none(share):
     written = percent(share)
     if 5e-9 < share < 1 - 5e-9:

@@ -10,6 +10,7 @@ from provnet.base.errors import NonFiniteError
 from provnet.heads import retrieval
 from provnet.heads.keys import multiply, pack
 from provnet.heads.retrieval import TopK, rank_rows, recall, top_k, top_k_within
+from tests.cases import cases
 from tests.retrieval.made import brute_force, drawn, same, same_bits
 
 
@@ -20,8 +21,8 @@ def coarse(queries: Tensor, keys: Tensor, out: Tensor) -> None:
         out.copy_((out / 4).round() * 4)
 
 
-@pytest.mark.parametrize("b", [1, 5, 40])
-@pytest.mark.parametrize("kind", ["spread", "near ties"])
+@cases("b", [1, 5, 40])
+@cases("kind", ["spread", "near ties"])
 def test_products_of_few_digits_do_not_change_the_answer(monkeypatch: pytest.MonkeyPatch, b: int, kind: str) -> None:
     queries, keys = drawn(kind, b, 3000, 32, 1)
     wanted = top_k(queries, keys, 10)
@@ -53,8 +54,8 @@ def test_other_precisions_are_those_of_their_numbers() -> None:
     same_bits(top_k(queries, keys.t().contiguous().t(), 5), top_k(queries, keys, 5))  # any strides
 
 
-@pytest.mark.parametrize("b", [1, 30])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16", "int8"])
+@cases("b", [1, 30])
+@cases("dtype", ["fp32", "bf16", "int8"])
 def test_packed_keys_scored_again_name_the_exact_rows(dtype: str, b: int) -> None:
     keys = torch.nn.functional.normalize(torch.randn(3000, 64, generator=torch.Generator().manual_seed(4)))
     queries = keys[:b] + 0.02 * torch.randn(b, 64, generator=torch.Generator().manual_seed(5))

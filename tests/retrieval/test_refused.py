@@ -8,13 +8,14 @@ import torch
 from provnet.base.errors import NonFiniteError, ProvnetError, UsageError
 from provnet.heads.keys import pack
 from provnet.heads.retrieval import merge, recall, top_k, top_k_within
+from tests.cases import cases
 from tests.retrieval.made import drawn
 
 BAD = [torch.nan, torch.inf, -torch.inf]
 
 
-@pytest.mark.parametrize("value", BAD)
-@pytest.mark.parametrize(("b", "bad"), [(1, 0), (3, 2), (40, 17), (1100, 1050)])
+@cases("value", BAD)
+@cases(("b", "bad"), [(1, 0), (3, 2), (40, 17), (1100, 1050)])
 def test_a_query_that_is_not_finite_is_named(value: float, b: int, bad: int) -> None:
     queries, keys = drawn("spread", b, 300, 4, 8)
     queries[bad, 1] = value
@@ -24,9 +25,9 @@ def test_a_query_that_is_not_finite_is_named(value: float, b: int, bad: int) -> 
         top_k_within(queries, keys, torch.tensor([0, 200]), torch.tensor([200, 100]), torch.arange(b) % 2, 3)
 
 
-@pytest.mark.parametrize("value", BAD)
-@pytest.mark.parametrize("b", [1, 5, 40])
-@pytest.mark.parametrize("chunk", [None, 64])
+@cases("value", BAD)
+@cases("b", [1, 5, 40])
+@cases("chunk", [None, 64])
 def test_a_key_that_is_not_finite_is_named(value: float, b: int, chunk: int | None) -> None:
     queries, keys = drawn("zero rows", b, 300, 4, 9)
     keys[250, 3] = value
@@ -82,7 +83,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@cases("name", WRONG)
 def test_what_cannot_be_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"must|but there are|give lists|at most") as caught:
         WRONG[name]()

@@ -21,6 +21,7 @@ from provnet.tools.robustness.conditions import (
     distort,
     named,
 )
+from tests.cases import cases
 
 KEYS = torch.arange(40)
 
@@ -58,8 +59,8 @@ def test_they_are_the_papers_fourteen_and_the_clean_one() -> None:
     assert list(CONDITIONS) == [one.name for one in CONDITIONS.values()]
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
-@pytest.mark.parametrize("channels", [1, 3])
+@cases("name", CONDITIONS)
+@cases("channels", [1, 3])
 def test_a_picture_is_distorted_alike_in_every_batch_and_order(name: str, channels: int) -> None:
     pictures, keys = noisy(6, channels), torch.tensor([5, -7, 2**62, 0, 9, 11])
     whole = distort(pictures, keys, name, seed=3)
@@ -73,7 +74,7 @@ def test_a_picture_is_distorted_alike_in_every_batch_and_order(name: str, channe
     assert torch.equal(distort(pictures, keys, name, seed=4), whole) != drawn
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@cases("name", CONDITIONS)
 def test_floats_are_distorted_as_bytes_are(name: str) -> None:
     pictures = noisy()
     bytes_ = distort(pictures, KEYS[:6], name).float() / 255
@@ -181,7 +182,7 @@ def test_lengths_grow_with_the_picture() -> None:
     assert int((small == 0).sum()) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     ("pictures", "keys", "condition", "words"),
     [
         (torch.zeros(2, 9), torch.arange(2), "blur-1", "(2, 9)"),
@@ -218,10 +219,8 @@ def network(kind: str, head: str = "plain") -> ProvenanceNet:
     return build(config, IndexMap([0, 0, 1, 1, 2, 2])).eval()
 
 
-@pytest.mark.parametrize("how", ATTACKS)
-@pytest.mark.parametrize(
-    ("kind", "head"), [("single", "plain"), ("class-independent", "plain"), ("single", "exemplar")]
-)
+@cases("how", ATTACKS)
+@cases(("kind", "head"), [("single", "plain"), ("class-independent", "plain"), ("single", "exemplar")])
 def test_an_attack_stays_within_epsilon_and_raises_the_loss(how: str, kind: str, head: str) -> None:
     net = network(kind, head)
     if head == "exemplar":

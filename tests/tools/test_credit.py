@@ -26,6 +26,7 @@ from provnet.tools.credit.compute import (
     ranked,
     read_contributors,
 )
+from tests.cases import cases
 
 from ..counts import count, grows
 from ..digits import NETWORKS, trained, training, unseen
@@ -57,9 +58,9 @@ def by_explanation(run: Run, weights: str, k: int) -> dict[str, float]:
     return shares
 
 
-@pytest.mark.parametrize("head", ["outputs", "keys"])
-@pytest.mark.parametrize("network", NETWORKS)
-@pytest.mark.parametrize("k", [0, 4])
+@cases("head", ["outputs", "keys"])
+@cases("network", NETWORKS)
+@cases("k", [0, 4])
 def test_shares_are_those_of_explanations(head: str, network: str, k: int) -> None:
     run, one = found(head, network, k=k)
     expected = by_explanation(run, "plain", k or 62)
@@ -152,7 +153,7 @@ def test_one_query_has_no_interval_to_speak_of() -> None:
     assert (one.ranking[0].rank_low, one.ranking[0].rank_high) == (1, 4)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("images", "who", "more", "words"),
     [
         (torch.zeros(2, 1, 28, 28), WHO[:5], {}, "5 contributors for 62 samples"),
@@ -213,7 +214,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "words"),
     [
         ("", "row 1: the header must name sample_id, contributor"),

@@ -19,6 +19,7 @@ from provnet.tools.membership.redrawn import cascade, feature_scores, index_scor
 from provnet.tools.trust.checks import Dependence, Step, abstention, dependence, spearman
 from provnet.tools.trust.compute import check, verdicts
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from ..digits import NETWORKS, trained, training, unseen
@@ -52,7 +53,7 @@ def test_spearman_is_the_correlation_of_ranks() -> None:
     assert spearman(one, other) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("head", "network"), EVERY)
+@cases(("head", "network"), EVERY)
 def test_the_cascade_draws_layer_after_layer_anew_and_leaves_the_network_alone(head: str, network: str) -> None:
     net = run_of(head, network).network
     before = {name: value.clone() for name, value in net.state_dict().items()}
@@ -87,7 +88,7 @@ def test_the_cascade_depends_on_the_seed_alone() -> None:
     assert not torch.equal(first, last(2))
 
 
-@pytest.mark.parametrize(("head", "network"), EVERY)
+@cases(("head", "network"), EVERY)
 def test_other_weights_give_other_rankings(head: str, network: str) -> None:
     found = depends(head, network)
     assert found.control.spearman.value == found.control.overlap.value == 1

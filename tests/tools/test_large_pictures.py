@@ -31,6 +31,7 @@ from provnet.tools.membership.redrawn import feature_scores, pixel_scores
 from provnet.tools.robustness.compute import measure
 from provnet.tools.subsets import look
 from provnet.tools.trust.checks import abstention, dependence, support_of
+from tests.cases import cases
 
 from ..digits import training
 from ..test_chunks import FEW, LARGE, Counting, samples, trained
@@ -71,7 +72,7 @@ def large() -> tuple[Run, ImageData]:
     return trained(data, LARGE), data
 
 
-@pytest.mark.parametrize("name", ASKED)
+@cases("name", ASKED)
 def test_few_large_pictures_go_through_the_network_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, data = large()
     seen: list[int] = []
@@ -81,7 +82,7 @@ def test_few_large_pictures_go_through_the_network_at_once(name: str, monkeypatc
     assert max(seen) == FEW
 
 
-@pytest.mark.parametrize("name", ASKED)
+@cases("name", ASKED)
 def test_parts_give_what_the_whole_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     run, data = keyed("class-conditional"), training()
     whole = ASKED[name](run, data)

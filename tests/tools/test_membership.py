@@ -21,6 +21,7 @@ from provnet.heads.scores import NEXT, spread_of
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.tools.membership.compute import SCORES, blank_network, decides, member_scores, scores_by
 from tests import banked, digits
+from tests.cases import cases
 from tests.models.made import LAWS, NETWORKS
 
 HEADS = ("plain", "exemplar")
@@ -40,8 +41,8 @@ def slow_scores(net: ProvenanceNet, output: ProvenanceOutput) -> list[Tensor]:
     return [row[labels == c] if within else row for row, c in zip(every, output.classes, strict=True)]
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("network", NETWORKS)
+@cases("head", HEADS)
+@cases("network", NETWORKS)
 def test_confidence_entropy_and_match_by_plain_arithmetic(
     network: str, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from provnet.answers.curves import auc
 from provnet.tools.debug.mislabels import course_level, mislabels, regressed
 from provnet.tools.debug.signals import Neighbours, others, votes
+from tests.cases import cases
 
 N, C = 600, 5
 
@@ -109,7 +110,7 @@ def test_wrong_labels_are_found_beside_hard_pictures(seed: int) -> None:
     assert flagged[wrong].mean() > 0.9
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5])
+@cases("seed", [0, 1, 2, 3, 4, 5])
 def test_votes_at_random_flag_no_label(seed: int) -> None:
     labels, _, logits, _, course = between(0, seed)
     chance = torch.Generator().manual_seed(seed)

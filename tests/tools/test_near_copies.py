@@ -20,6 +20,7 @@ from provnet.tools.copies.near_copies import (
     moved,
     reduced,
 )
+from tests.cases import cases
 
 DIGITS = provnet.open_data("embedded", limit=1000).images
 TRAIN, HELD, FRESH = DIGITS[:300], DIGITS[500:650], DIGITS[800:900]
@@ -35,7 +36,7 @@ def calibration() -> Calibration:
     return calibrate_copies(TRAIN, HELD, false_alarms=0.01)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "copies"),
     [
         ("same", SOME),

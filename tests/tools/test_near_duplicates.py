@@ -11,6 +11,7 @@ import provnet
 from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.tools.debug.compute import Duplicates, _around_one, duplicates
 from provnet.tools.debug.signals import others
+from tests.cases import cases
 
 
 def grouped(images: torch.Tensor, labels: np.ndarray) -> Duplicates:
@@ -31,7 +32,7 @@ def test_different_digits_are_no_duplicates() -> None:
     assert not found.conflict.any()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("copy", "exact", "least"),
     [
         (lambda images: images, True, 12),

@@ -21,6 +21,7 @@ from provnet.tools.membership.compute import member_scores, scores_by
 from provnet.tools.membership.member import memberships
 from provnet.tools.trust.checks import abstention, support_of
 from provnet.tools.trust.compute import check
+from tests.cases import cases
 
 from ..banked import banked_run
 from ..digits import trained, training, unseen
@@ -45,7 +46,7 @@ TYPES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKED)
+@cases("name", CHECKED)
 def test_values_of_another_range_get_a_warning(name: str) -> None:
     with pytest.warns(UserWarning, match=r"the values lie in 0..1, this run was trained on 0..255") as told:
         CHECKED[name](unseen().images[:4].float() / 255)
@@ -57,7 +58,7 @@ def test_what_was_looked_at_before_gets_no_second_warning(name: str) -> None:
     ASK[name](unseen().images[:4].float() / 255, warn=False)  # a warning would be an error
 
 
-@pytest.mark.parametrize("name", [*CHECKED, "support_of", "scores_by"])
+@cases("name", [*CHECKED, "support_of", "scores_by"])
 def test_text_nan_and_nothing_are_refused(name: str) -> None:
     ask = (
         CHECKED.get(name)
@@ -122,7 +123,7 @@ def test_what_is_no_hash_is_refused(text: str) -> None:
         memberships(trained(), unseen().images[:1], [text])
 
 
-@pytest.mark.parametrize("name", TYPES)
+@cases("name", TYPES)
 def test_bytes_given_as_another_type_get_the_same_answers(name: str) -> None:
     run, data, change = trained(), training(), TYPES[name]
     images = torch.cat([data.images[3:5], unseen().images[:2]])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import provnet
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.tools.subsets import QUICK, SELECTIONS, choose_rows, index_subset, look, per_class, quick_run
+from tests.cases import cases
 from tests.counts import count
 
 LABELS = np.array([0] * 12 + [1] * 6 + [3] * 2)
@@ -87,7 +88,7 @@ def test_a_percentage_is_rounded_down_within_a_class_as_in_the_paper() -> None:
     assert [int(per_class(text, labels, 10).sum()) for text in ("10%", "30%", "100%")] == [5996, 17995, 60000]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("asked", "words"),
     [
         ("0%", "above 0%"),

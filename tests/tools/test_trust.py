@@ -24,6 +24,7 @@ from provnet.runs.run import Run, read_run, write_run
 from provnet.tools.trust.checks import abstention, calibrated, index_calibration
 from provnet.tools.trust.compute import LeftOut, Trust, check, letters, strangers
 from provnet.training.config import train_config
+from tests.cases import cases
 from tests.fitting import fit
 
 from ..digits import trained, training, unseen
@@ -210,7 +211,7 @@ def test_the_card_tells_the_outcome_and_belongs_to_this_state_of_the_samples(tmp
     assert "| pass |" in (tmp_path / "README.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize(
+@cases(
     "outcomes",
     [None, "x", [7, None], [{"words": "<b>|x", "passed": "yes", "figure": {"value": "<i>", "low": [], "n": {}}}], [{}]],
 )

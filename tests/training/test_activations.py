@@ -15,6 +15,7 @@ from provnet.models.backbones import StandIn
 from provnet.models.network import ProvenanceNet, build, parameter_count
 from provnet.training import setup
 from provnet.training.setup import kept_bytes, plan
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import NETWORKS, pictures, recipe
@@ -69,8 +70,8 @@ def really_saved(net: ProvenanceNet, n: int) -> int:
     return sum(value.untyped_storage().nbytes() for place, value in found.items() if place not in own)
 
 
-@pytest.mark.parametrize("backbone", BACKBONES)
-@pytest.mark.parametrize("network", ["single", "class-conditional-heads"])
+@cases("backbone", BACKBONES)
+@cases("network", ["single", "class-conditional-heads"])
 def test_what_is_told_is_what_is_kept(network: str, backbone: str) -> None:
     told = kept_bytes(without_numbers(backbone, network=network))
     wanted = NetworkOptions(network=network, backbone=backbone)
@@ -79,7 +80,7 @@ def test_what_is_told_is_what_is_kept(network: str, backbone: str) -> None:
     assert told == pytest.approx((more - fewer) / (2 * BATCH), rel=0.02)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@cases("name", NETWORKS)
 def test_every_network_is_counted(name: str) -> None:
     given = {"backbone": "small", **NETWORKS[name]}
     net = without_numbers(given.pop("backbone"), **given)
@@ -117,7 +118,7 @@ def refused(free: int, monkeypatch: pytest.MonkeyPatch, backbone: str | nn.Modul
     return False
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wishes", "samples"),
     [
         ({"batch_size": 20}, 20),

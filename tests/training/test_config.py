@@ -8,6 +8,7 @@ import pytest
 from provnet.base.errors import UsageError
 from provnet.models.backbones import MANY, auto_backbone
 from provnet.training.config import MANY_SAMPLES, PRESETS, TrainConfig, for_samples, train_config
+from tests.cases import cases
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 
@@ -28,7 +29,7 @@ def test_other_presets_do_not(preset: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", sorted(MANY_SAMPLES["photos"]))
+@cases("name", sorted(MANY_SAMPLES["photos"]))
 def test_what_was_asked_for_stays_even_where_it_is_the_usual_value(name: str) -> None:
     usual = getattr(PRESETS["robust"], name)
     config = for_samples(train_config("robust", **{name: usual}), MANY, COLOUR)
@@ -57,7 +58,7 @@ def test_many_grey_pictures_take_a_larger_backbone_under_robust_alone() -> None:
     assert auto_backbone(COLOUR, "class-independent", "robust", MANY) == "residual"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("settings", "said"),
     [
         ({"lr": "x"}, "lr must be a finite number above 0, got 'x'"),

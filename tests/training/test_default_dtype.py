@@ -12,6 +12,7 @@ from torch import nn
 import provnet
 from provnet.base.errors import UsageError
 from provnet.runs.run import read_run
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import NETWORKS, pictures, recipe, same_bits
@@ -33,7 +34,7 @@ def body() -> nn.Module:
         return module
 
 
-@pytest.mark.parametrize("name", ["single", "class-conditional", "sharing", "keys", "own"])
+@cases("name", ["single", "class-conditional", "sharing", "keys", "own"])
 def test_a_run_is_the_same_whatever_the_default(name: str, tmp_path: Path) -> None:
     kind = {"head": "exemplar"} if name == "own" else NETWORKS[name]
     settings = {**kind, "conditional": False, "config": recipe(epochs=1)}

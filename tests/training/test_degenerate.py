@@ -17,6 +17,7 @@ from provnet.answers.evaluation import evaluate
 from provnet.base.errors import DataError
 from provnet.data.dataset import ImageData
 from provnet.runs.run import read_run
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import BATCH, NETWORKS, recipe, same_bits
@@ -88,7 +89,7 @@ def test_odd_data_train_are_evaluated_and_explained(tmp_path: Path, name: str, n
     json.dumps(nothing, allow_nan=False)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@cases("name", NETWORKS)
 def test_equal_samples_are_told_apart_by_nothing_and_break_nothing(name: str) -> None:
     images = np.full((10, 1, 8, 8), 7, np.uint8)
     run = fit(provnet.open_data(images, np.arange(10) % 2), config=recipe(), **NETWORKS[name])

@@ -20,6 +20,7 @@ from provnet.models.keys import features_of
 from provnet.models.network import NETWORKS
 from provnet.runs.run import Run, read_run
 from provnet.training import loop as one_step
+from tests.cases import cases
 
 from .made import SAMPLES, STEPS, fit, interrupt, pictures, recipe, same_bits
 
@@ -29,8 +30,8 @@ def head_of(run: Run) -> ExemplarHead:
     return run.network.index_head
 
 
-@pytest.mark.parametrize("head", ["exemplar", "exemplar-trained"])
-@pytest.mark.parametrize("network", NETWORKS)
+@cases("head", ["exemplar", "exemplar-trained"])
+@cases("network", NETWORKS)
 def test_a_training_sample_finds_itself_in_every_network(network: str, head: str) -> None:
     data = pictures()
     run = fit(data, config=recipe(), network=network, head=head)
@@ -50,8 +51,8 @@ def test_refreshed_keys_are_the_features_of_their_own_samples() -> None:
     torch.testing.assert_close(head_of(run).keys[head_of(run).rows], features)
 
 
-@pytest.mark.parametrize("head", ["exemplar", "exemplar-trained"])
-@pytest.mark.parametrize("key_type", ["fp32", "bf16", "int8"])
+@cases("head", ["exemplar", "exemplar-trained"])
+@cases("key_type", ["fp32", "bf16", "int8"])
 def test_equal_samples_have_one_key(key_type: str, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A last piece of another size rounds differently; here by more than a rounding, so that it shows everywhere."""
     made = pictures()

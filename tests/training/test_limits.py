@@ -19,6 +19,7 @@ from provnet.runs.run import has_run
 from provnet.training import fit as fitting
 from provnet.training import setup
 from provnet.training.setup import plan
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import NETWORKS, fit_quietly, interrupt, names, pictures, recipe, same_bits, step_of
@@ -90,8 +91,8 @@ class Large(nn.Module):
         return self.linear(x.flatten(1))
 
 
-@pytest.mark.parametrize("backbone", ["paper-single", "residual", Large()])
-@pytest.mark.parametrize("network", ["single", "class-conditional"])
+@cases("backbone", ["paper-single", "residual", Large()])
+@cases("network", ["single", "class-conditional"])
 def test_a_network_that_does_not_fit_is_refused_with_the_figure_before_it_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: str, backbone: str | nn.Module
 ) -> None:
@@ -104,7 +105,7 @@ def test_a_network_that_does_not_fit_is_refused_with_the_figure_before_it_is_mad
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@cases("name", NETWORKS)
 def test_the_estimate_counts_the_parameters_that_will_be_there(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wishes = {"backbone": "small", **NETWORKS[name]}
     network, chosen = wishes["network"], wishes["backbone"]

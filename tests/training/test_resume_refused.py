@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from provnet.training.config import TrainConfig
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import interrupt, pictures, recipe
@@ -38,7 +39,7 @@ def test_every_setting_has_a_change_here() -> None:
     )  # who asked decides nothing; the network is kept apart
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@cases("name", CHANGED)
 def test_another_setting_does_not_resume(halfway: Path, name: str) -> None:
     settings = {"preset": "fast", "weight_decay": 5e-2, "betas": (0.9, 0.99), "schedule": "one-cycle"}
     config = TrainConfig(**{"epochs": 3, "batch_size": 8, **settings, name: CHANGED[name]})
@@ -50,7 +51,7 @@ def test_another_setting_does_not_resume(halfway: Path, name: str) -> None:
     assert ("2 settings differ: " if name in also else "1 setting differs: ") in text
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wishes", "words"),
     [
         ({"network": "class-conditional-heads"}, ["network.network: class-conditional -> class-conditional-heads"]),

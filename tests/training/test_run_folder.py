@@ -18,6 +18,7 @@ import pytest
 from provnet.base.errors import DiskError, IntegrityError, NonFiniteError, UsageError
 from provnet.runs.run import read_run, write_run
 from provnet.training import session as run_folder
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import interrupt, names, pictures, recipe, same_bits, tensor_hashes
@@ -142,8 +143,8 @@ def test_a_folder_that_holds_a_run_is_refused_unless_told(tmp_path: Path) -> Non
         assert not (out / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("wishes", [{}, {"resume": True}, {"overwrite": True}])
-@pytest.mark.parametrize("thing", ["thesis.tex", "README.md", "config.json", "model.safetensors", ".git"])
+@cases("wishes", [{}, {"resume": True}, {"overwrite": True}])
+@cases("thing", ["thesis.tex", "README.md", "config.json", "model.safetensors", ".git"])
 def test_a_folder_of_something_else_is_refused_and_left_alone(
     tmp_path: Path, thing: str, wishes: dict[str, bool]
 ) -> None:

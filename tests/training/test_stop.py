@@ -22,6 +22,7 @@ from provnet.base.batches import bounds, order
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.runs.run import has_run
 from provnet.training import checkpoint
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import BATCH, NETWORKS, SAMPLES, interrupt, names, pictures, recipe, same_bits, step_of
@@ -56,8 +57,8 @@ def named_samples(step: int, seed: int = 0) -> list[str]:
     return [f"train/{i}" for i in rows.tolist()]
 
 
-@pytest.mark.parametrize("what", ["loss", "gradient"])
-@pytest.mark.parametrize("step", [0, 1, 5, 8])
+@cases("what", ["loss", "gradient"])
+@cases("step", [0, 1, 5, 8])
 def test_a_loss_or_gradient_that_is_no_number_names_its_step_and_samples(tmp_path: Path, step: int, what: str) -> None:
     out = tmp_path / "run"
     with pytest.raises(NonFiniteError) as error:
@@ -223,7 +224,7 @@ def test_the_command_stops_with_130_and_goes_on_with_resume(tmp_path: Path) -> N
             child.wait()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "value"),
     [
         *(("epochs", v) for v in (0, -1, 100_001, 2**40, 1.5)),

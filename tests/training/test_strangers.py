@@ -18,6 +18,7 @@ from provnet.runs.run import read_run
 from provnet.training import session as run_folder
 from provnet.training.checkpoint import save_checkpoint
 from provnet.training.loop import fresh_state
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import interrupt, names, pictures, recipe, same_bits
@@ -58,7 +59,7 @@ def refused(out: Path, **wishes: Any) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("kind", LIKE_OTHERS)
+@cases("kind", LIKE_OTHERS)
 def test_a_folder_that_only_looks_like_a_run_is_refused_before_training(tmp_path: Path, kind: str) -> None:
     before = put(tmp_path, LIKE_OTHERS[kind])
     for wishes in FLAGS:

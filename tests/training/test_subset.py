@@ -20,6 +20,7 @@ from provnet.runs.run import read_run, write_run
 from provnet.runs.verify import verify
 from provnet.training.session import refuse_differences
 from provnet.training.subset import IndexSubset, indexed_among, narrowed
+from tests.cases import cases
 from tests.fitting import fit
 
 from .made import NETWORKS, SAMPLES, pictures, recipe, same_bits
@@ -28,7 +29,7 @@ ROWS = np.array([1, 2, 3, 7, 8, 12, 18, 20], dtype=np.int64)  # of 23 samples in
 TWO_BRANCH = {name: wishes for name, wishes in NETWORKS.items() if wishes["network"] != "single"}
 
 
-@pytest.mark.parametrize("name", TWO_BRANCH)
+@cases("name", TWO_BRANCH)
 def test_the_run_names_indexed_samples_alone(name: str) -> None:
     data = pictures()
     run = fit(data, config=recipe(), index_subset=IndexSubset(ROWS), **NETWORKS[name])
@@ -179,7 +180,7 @@ def test_verify_after_erasing(tmp_path: Path) -> None:
     assert verify(tmp_path / "whole", data).verdict == "same"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rows", "classes_on", "network", "words"),
     [
         ([0, 1, 3], "all", "class-conditional", 'no indexed sample, the first "2"'),
