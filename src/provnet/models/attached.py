@@ -150,10 +150,17 @@ class KeySpace(nn.Module):
         """By mean and covariance of the features (N, D), the directions of most spread first."""
         given = features.double()
         self.mean.copy_(given.mean(0))
-        away = given - given.mean(0)
-        size, turned = torch.linalg.eigh(away.t() @ away / len(away))
-        factor = (size.clamp_min(0) + RIDGE * size.mean() + TINY).rsqrt()
-        self.weight.copy_((turned * factor).t().flip(0)[: len(self.weight)].float())
+        away = (given - given.mean(0)) / len(given) ** 0.5
+        if len(away) < away.shape[1]:
+            _, lengths, turned = torch.linalg.svd(away, full_matrices=False)
+            size = lengths.square()
+        else:
+            size, columns = torch.linalg.eigh(away.t() @ away)
+            size, turned = size.clamp_min(0).flip(0), columns.t().flip(0)
+        factor = (size + RIDGE * size.sum() / away.shape[1] + TINY).rsqrt()
+        width = min(len(self.weight), len(turned))  # fewer samples span fewer directions
+        self.weight.zero_()
+        self.weight[:width] = (turned * factor.unsqueeze(1))[:width].float()
 
 
 RIDGE = 0.1  # of the mean variance: directions that hardly any sample spans are not blown up
