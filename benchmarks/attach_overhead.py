@@ -2,8 +2,8 @@
 
     python benchmarks/attach_overhead.py OUT [--seconds 120] [--tiny]
 
-bfloat16 autocast, channels last, 224 px, batch 256. Steps with and without `prov.loss` take turns in one run, and the model
-that is indexed is asked about the same pictures alone; ratios compare neighbours. Needs a GPU but for `--tiny`.
+bfloat16 autocast, channels last, 224 px, batch 256. Steps with and without `prov.loss` take turns in one run, and the
+model that is indexed is asked about the same pictures alone; ratios compare neighbours. Needs a GPU but for `--tiny`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ TURN = 8
 
 
 def conv(inputs: int, outputs: int, side: int, stride: int = 1) -> nn.Sequential:
+    """A convolution and its BatchNorm."""
     layer = nn.Conv2d(inputs, outputs, side, stride, side // 2, bias=False)
     return nn.Sequential(layer, nn.BatchNorm2d(outputs))
 
@@ -60,6 +61,7 @@ def resnet50(classes: int, tiny: bool) -> nn.Sequential:
 
 
 def wait(device: str) -> float:
+    """The time once everything asked for is done."""
     if device == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
@@ -149,6 +151,7 @@ def indexing(device: str, tiny: bool) -> dict[str, Any]:
 
 
 def main() -> None:
+    """Measure both, and write after each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=60)

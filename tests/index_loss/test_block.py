@@ -1,4 +1,4 @@
-"""A block of keys that stands for all: exact where it is all of them, near it on the average, and with that gradient."""
+"""A block of keys that stands for all: exact where it is all of them, near it on the average, with its own gradient."""
 
 from __future__ import annotations
 

@@ -359,7 +359,7 @@ def block_cross_entropy(
 ) -> Tensor:
     """Cross-entropy of `features @ keys.T` as if a block of the keys stood for all others: (B,) losses.
 
-    The block is rows `first` to `end - 1`; the sum over it, without the target, is taken times as many as it leaves out.
+    The block is rows `first` to `end - 1`; the sum over it, without the target, is scaled up to all other keys.
     Keys in an order of chance are needed. Loss and gradient for the features are made in one pass over the block, which
     no other pass follows; keys get no gradient.
 
