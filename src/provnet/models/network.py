@@ -42,7 +42,7 @@ class AttachedModel:
         name: of its class.
         sha256: over its weights.
         module, side, pool: where features are read, see `models.tap.Place`.
-        features: how many.
+        features, width: how many, and how many numbers a key has.
         stored: the type of the stored samples.
         transform: what the function from them to the model's input is called, "" for none.
     """
@@ -53,6 +53,7 @@ class AttachedModel:
     side: str
     pool: str
     features: int
+    width: int
     stored: str
     transform: str = ""
 

@@ -28,6 +28,7 @@ from provnet.models.attached import STORED, Given, build_attached
 from provnet.models.backbones import BACKBONES, SHARING, StandIn
 from provnet.models.network import (
     NETWORKS,
+    WIDEST_KEY,
     AttachedModel,
     NetworkConfig,
     Normalise,
@@ -170,10 +171,12 @@ def _attached(value: Any, backbone: Any) -> None:
         return
     _keys(value, set(AttachedModel.__dataclass_fields__), "network.attached")
     for name in value:
-        fits, words = (_is_count, "a whole number") if name == "features" else (_is_text, "text")
+        fits, words = (_is_count, "a whole number") if name in ("features", "width") else (_is_text, "text")
         _want(fits(value[name]), f"network.attached.{name} must be {words}, got {shown(value[name])}")
     _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {shown(backbone)}')
+    most = min(value["features"], WIDEST_KEY)
     _want(0 < value["features"] <= PIXELS, f"network.attached.features may be 1 to {PIXELS:,}")
+    _want(0 < value["width"] <= most, f"network.attached.width may be 1 to {most:,}")
     _known("side", value["side"], SIDES)
     _known("stored type", value["stored"], STORED)
     _known("pool", value["pool"], ("", "function", *POOLS))
