@@ -191,7 +191,7 @@ def test_the_memory_needed_is_told_before_it_is_taken(tmp_path: Path, monkeypatc
     write_folder(tmp_path, pictures("a/1.png", "b/1.png"))
     monkeypatch.setattr(files, "free_memory", lambda: 50)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-    with pytest.raises(MemoryLimitError, match="take 60 B, more than memory holds, and .* has 10 B left"):
+    with pytest.raises(MemoryLimitError, match=r"take 60 B, more than memory holds, and .* has 10 B left"):
         open_data(tmp_path)
 
 

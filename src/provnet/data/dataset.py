@@ -42,7 +42,7 @@ class DataSpec:
     Attributes:
         source: a known name (`mnist`, `embedded`), an absolute path, or `arrays` for data given as objects.
         kind: the reader that was used (`embedded`, `digits`, `idx`, `cifar10`, `cifar100`, `folder`, `npz`, `csv`,
-            `arrays`).
+            `table`, `tar`, `arrays`).
         split: `train`, `test` or `all`.
         data_dir: the folder that names resolve under, or None.
         options: everything else that changes the pictures (`size`, `fit`, `mode`, `background`, `frame`, `value_range`,

@@ -80,7 +80,7 @@ class OpenOptions:
         return replace(self.rule, mode=None, size=None, fit=None, frame=None)
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON keeps it; what changes no picture, or is not chosen yet, is left out."""
+        """What differs from the defaults, as JSON keeps it; what changes no picture is left out."""
         found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_KEPT}
         found |= {"fit": None} if self.fit == CHOOSE else {}
         kept = {name: value for name, value in found.items() if value != getattr(OpenOptions, name)}
@@ -156,9 +156,8 @@ def _columns(value: Any) -> tuple[tuple[str, str], ...] | None:
     else:
         pairs = [tuple(pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
     whats = [pair[0] for pair in pairs]
-    if any(len(pair) != 2 or not all(pair) or pair[0] not in COLUMNS for pair in pairs) or len(set(whats)) != len(
-        whats
-    ):
+    wrong = any(len(pair) != 2 or not all(pair) or pair[0] not in COLUMNS for pair in pairs)
+    if wrong or len(set(whats)) != len(whats):
         raise UsageError(
             f"columns (--columns) says what the columns of a table hold, of {', '.join(COLUMNS)}, such as "
             f"path=image,label=class; got {value!r:.80}"

@@ -30,7 +30,12 @@ from provnet.runs.files import RunConfig
 from provnet.samples.identity import SampleTable
 
 Place = str | os.PathLike[str]  # a name or path of data
-PICTURES = ("folder", "csv")  # kinds of sources whose samples are picture files; arrays are taken as they are
+PICTURES = (
+    "folder",
+    "csv",
+    "table",
+    "tar",
+)  # sources of picture files; arrays are taken as they are
 NARROWING = ("limit", "holdout")  # options that choose among the samples of a source
 NOWHERE = DataSpec("arrays", "arrays")
 REST = "the other samples, which have no index,"

@@ -255,8 +255,9 @@ def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Wal
     if not has_classes and loose_pictures(root):
         refuse_part(root)
         raise UsageError(
-            f"{shown(str(root))}: the pictures lie in no class folder; {looked}, such as cat/1.png; "
-            "where no label is asked for, one folder of any name around them will do"
+            f"{shown(str(root))}: the pictures have no labels, as they lie in no class folder. To train, put them into "
+            "a folder for each class, such as cat/1.png, or list them in a CSV of path,label; a command that needs no "
+            "labels takes them within one folder of any name"
         )
     bad = f"; left out: {walk.bad[0]}" if walk.bad else ""
     raise UsageError(f"no pictures found under {shown(str(root))}; {looked}{bad}")
