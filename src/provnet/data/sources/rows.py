@@ -71,29 +71,36 @@ def _only(kinds: Mapping[str, str], wanted: Sequence[str], names: Sequence[str])
     return found[0] if len(found) == 1 else None
 
 
-def open_rows(
-    read: Sequence[Callable[[], Any]], labels: Sequence[Any], ids: Any, sources: Any, split: str, options: OpenOptions
-) -> Opened:
-    """Pictures that are read one by one, with labels as text or numbers."""
+@dataclass(frozen=True)
+class Rows:
+    """Pictures that are read one by one, with labels as text or numbers; `names` are all classes, if they are known."""
+
+    read: Sequence[Callable[[], Any]]
+    labels: Sequence[Any]
+    ids: Any = None
+    sources: Any = None
+    names: tuple[str, ...] | None = None
+
+
+def open_rows(rows: Rows, split: str, options: OpenOptions) -> Opened:
+    """The pictures of rows as data; what has no label is refused."""
+    labels = list(rows.labels)
     missing = next((i for i, label in enumerate(labels) if label is None or label == -1), None)
     if missing is not None:
         raise DataError(f"row {missing} has no label; leave such rows out, or give a split that has labels")
-    names = options.class_names
+    names = options.class_names or rows.names
     if all(isinstance(label, str) for label in labels):
-        answers, classes = encode_text(list(labels), names)
+        answers, classes = encode_text(labels, names)
     else:
-        answers, classes = encode_labels(list(labels), names)
-    named, givers = sample_ids(ids, split, len(read)), sample_sources(sources, len(read))
+        answers, classes = encode_labels(labels, names)
+    named, givers = sample_ids(rows.ids, split, len(labels)), sample_sources(rows.sources, len(labels))
     entries = [
         Entry(None, name, name, int(label), source, one)
-        for one, label, name, source in zip(read, answers, named, givers, strict=True)
+        for one, label, name, source in zip(rows.read, answers, named, givers, strict=True)
     ]
     if not entries:
         raise UsageError(f"there are no rows in split {split}; at least one sample is needed")
     return load_pictures(entries, classes, options)
-
-
-# ---- Hugging Face Datasets in memory -------------------------------------------------------------------------------
 
 
 def is_hugging_face(source: Any) -> bool:
@@ -120,8 +127,8 @@ def open_hugging_face(source: Any, split: str, options: OpenOptions) -> Opened:
         if name is not None
     }
     read = [partial(_of_dataset, dataset, chosen.path, i, options) for i in range(len(dataset))]
-    ids = beside.get("id")
-    return open_rows(read, _named(beside["label"], chosen.names), ids, beside.get("source"), split, options)
+    labels = _named(beside["label"], chosen.names)
+    return open_rows(Rows(read, labels, beside.get("id"), beside.get("source"), chosen.names), split, options)
 
 
 def _split_of(source: Mapping[str, Any], split: str) -> Any:
@@ -167,9 +174,6 @@ def _named(labels: Sequence[Any], names: tuple[str, ...] | None) -> list[Any]:
 
 def _feature_kind(name: str) -> str:
     return {"Image": "image", "ClassLabel": "class"}.get(name, name.lower())
-
-
-# ---- parquet and saved folders -------------------------------------------------------------------------------------
 
 
 def find_shards(path: Path) -> dict[str, list[Path]]:
@@ -222,7 +226,7 @@ def open_table(path: Path, split: str, options: OpenOptions) -> Opened:
         for what, column in (("label", chosen.label), ("id", chosen.id), ("source", chosen.source)):
             beside[what] += [] if column is None else table.column(column)
     ids, sources = beside["id"] or None, beside["source"] or None
-    return open_rows(read, _named(beside["label"], chosen.names), ids, sources, split, options)
+    return open_rows(Rows(read, _named(beside["label"], chosen.names), ids, sources, chosen.names), split, options)
 
 
 def _of_table(table: _Parquet | _Arrow, column: str, row: int, options: OpenOptions) -> bytes | np.ndarray:

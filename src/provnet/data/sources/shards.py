@@ -18,7 +18,7 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief, read_file, shown
 from provnet.data.assemble import Opened
 from provnet.data.rules import OpenOptions
-from provnet.data.sources.rows import open_rows
+from provnet.data.sources.rows import Rows, open_rows
 
 
 def find_tars(path: Path) -> dict[str, list[Path]]:
@@ -66,7 +66,7 @@ def open_tars(path: Path, split: str, options: OpenOptions) -> Opened:
         labels = [names[one] if isinstance(one, int) and 0 <= one < len(names) else one for one in labels]
     if len({type(label) for label in labels}) > 1:
         labels = [str(label) for label in labels]
-    return open_rows(read, labels, keys, None, split, options)
+    return open_rows(Rows(read, labels, keys), split, options)
 
 
 def _samples(path: Path) -> Iterator[tuple[str, dict[str, tarfile.TarInfo]]]:
