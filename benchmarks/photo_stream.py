@@ -45,7 +45,8 @@ seconds, busy = time.perf_counter() - start, time.process_time() - busy
 opened = peak("VmHWM")
 for rows in torch.arange(len(data)).split(256):
     data.fetch(rows)
-figures = {"seconds": seconds, "busy": busy, "n": len(data), "rss_before": before, "peak_opening": opened, "peak_all": peak("VmHWM")}
+figures = {"seconds": seconds, "busy": busy, "n": len(data), "rss_before": before}
+figures |= {"peak_opening": opened, "peak_all": peak("VmHWM")}
 print(json.dumps({**figures, "anonymous_after": peak("RssAnon"), "of_file_after": peak("RssFile")}))
 """
 
