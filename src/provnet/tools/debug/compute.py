@@ -27,6 +27,7 @@ from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
+from provnet.tools.debug.mirrored import mirrored_pairs
 from provnet.tools.debug.mislabels import Anomalies, Mislabels, anomalies, mislabels
 from provnet.tools.debug.one_picture import groups_of, of_one_picture
 from provnet.tools.debug.signals import NEIGHBOURS, Neighbours, Signals, others, sample_signals
@@ -49,12 +50,14 @@ class Duplicates:
         exact: (N,) bool, whether another sample has exactly the same pixels.
         conflict: (N,) bool, whether a sample of its group carries another label.
         certain: (N,) bool, whether a sample with exactly the same pixels carries another label.
+        mirrored: (N,) bool, whether another sample is its mirror image.
     """
 
     group: np.ndarray
     exact: np.ndarray
     conflict: np.ndarray
     certain: np.ndarray
+    mirrored: np.ndarray
 
     def members(self, group: int) -> np.ndarray:
         """The rows of a group."""
@@ -83,9 +86,12 @@ def duplicates(
     pairs = [_chained(exact_group)]
     if are_pictures(images, SMALLEST):
         pairs.append(_near_pairs(samples, images, near, torch.device(device)))
+    turned = mirrored_pairs(images) if isinstance(images, Tensor) else pairs[0][:0]
+    mirrored = np.isin(np.arange(n), turned)
+    pairs.append(turned)
     group = _joined(n, np.concatenate(pairs))
     certain = _conflicts(np.where(exact, exact_group, -1), samples.labels)
-    return Duplicates(group, exact, _conflicts(group, samples.labels), certain)
+    return Duplicates(group, exact, _conflicts(group, samples.labels), certain, mirrored)
 
 
 def _chained(groups: np.ndarray) -> np.ndarray:

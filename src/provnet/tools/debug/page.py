@@ -79,10 +79,10 @@ class ClassRow:
 
 @dataclass(frozen=True, eq=False)
 class DuplicateRow:
-    """One group of equal or nearly equal pictures; `count` may be more than are shown."""
+    """One group of equal, nearly equal or mirrored pictures (`kind`); `count` may be more than are shown."""
 
     number: int
-    exact: bool
+    kind: str
     conflict: bool
     count: int
     members: tuple[SampleTile, ...]
@@ -393,11 +393,12 @@ def _groups(result: Debugging, maker: _Tiles) -> tuple[DuplicateRow, ...]:
     group, found = result.duplicates.group, []
     for number in range(int(group.max()) + 1):
         members = result.duplicates.members(number)
-        exact = bool(result.duplicates.exact[members].all())
-        found.append((bool(result.duplicates.conflict[members].any()), exact, len(members), number, members))
+        twice = result.duplicates
+        kind = "exact" if twice.exact[members].all() else "mirrored" if twice.mirrored[members].any() else "near"
+        found.append((bool(twice.conflict[members].any()), kind, len(members), number, members))
     found.sort(key=lambda each: (not each[0], -each[2], each[3]))
     ones = np.ones(len(group))
     return tuple(
-        DuplicateRow(number, exact, conflict, count, maker.tiles(members[:MEMBERS].tolist(), ones))
-        for conflict, exact, count, number, members in found[:GROUPS]
+        DuplicateRow(number, kind, conflict, count, maker.tiles(members[:MEMBERS].tolist(), ones))
+        for conflict, kind, count, number, members in found[:GROUPS]
     )
