@@ -228,7 +228,7 @@ def test_a_backbone_that_was_given_as_an_object_is_not_replaced(
     assert "next:" not in told.out
     why = "the backbone was given as an object, which no command can name; in Python train again with"
     assert f"no command to train again is suggested: {why} {tmp_path / 'd' / 'corrected.csv'}" in told.err
-    assert "train_config("fast", backbone=module)" in told.err
+    assert "train_config(backbone=module)" in told.err
     page = (tmp_path / "d" / "report.html").read_text("utf-8")
     assert why in page
     assert "train again with the suggested labels" not in page

@@ -1,4 +1,4 @@
-"""Pretrained backbones, with the real weights: the published layers, checked weights, features made once, runs alone."""
+"""Pretrained backbones, with the real weights: published layers, checked weights, features made once."""
 
 from __future__ import annotations
 

@@ -380,6 +380,8 @@ def is_folder(backbone: str) -> bool:
 
 def _as_pretrained(data: ImageData, config: NetworkConfig) -> tuple[tuple[float, ...], tuple[float, ...], float]:
     """The normalisation that a pretrained backbone was trained with."""
+    if data.shape[0] != 3 or len(data.shape) != 3:
+        raise UsageError(f"a pretrained backbone takes colour pictures, got {data.shape}; make them rgb (--mode rgb)")
     if data.images.dtype != torch.uint8:
         raise DataError(f"a pretrained backbone takes pictures of bytes (uint8); these data are {data.images.dtype}")
     return own_normalisation(config.backbone, config.architecture)
