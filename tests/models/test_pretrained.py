@@ -177,7 +177,8 @@ def test_a_folder_of_a_hugging_face_model(tmp_path: Path) -> None:
     torch.manual_seed(0)
     transformers.ViTModel(config, add_pooling_layer=False).save_pretrained(tmp_path / "model")
     data = pictures()
-    made = fit(data, config=train_config(epochs=2), backbone=f"{tmp_path}/model", out=tmp_path / "run")
+    how: dict[str, Any] = {"network": "class-independent", "backbone": f"{tmp_path}/model"}
+    made = fit(data, config=train_config(epochs=2), **how, out=tmp_path / "run")
     (tmp_path / "model" / "config.json").unlink()  # the run has the layers, too
     found = Attributor(read_run(tmp_path / "run"))(data.images, 1)
     assert (found.index[:, 0] == np.arange(len(data))).all()
