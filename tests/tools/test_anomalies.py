@@ -28,7 +28,7 @@ def looked_at() -> tuple[Debugging, np.ndarray]:
     for number, row in enumerate(np.flatnonzero(odd)):
         images[row] = chance.integers(0, 256, images[row].shape) if number % 2 else 255 - images[row]
     planted = provnet.open_data(images, data.samples.labels[rows])
-    return debug(fit(planted, config=train_config(epochs=6, batch_size=32)), planted), odd
+    return debug(fit(planted, config=train_config("fast", epochs=6, batch_size=32)), planted), odd
 
 
 def test_oddities_are_found_among_few_samples() -> None:

@@ -35,6 +35,7 @@ from provnet.models.network import (
     ProvenanceNet,
     build,
 )
+from provnet.models.pretrained import FOLDER
 from provnet.models.tap import POOLS, SIDES
 from provnet.models.vae import GENERATORS
 from provnet.runs.safe import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors, shown
@@ -148,7 +149,7 @@ def _network(value: Any) -> NetworkConfig:
     value = {**LATER, **value}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
-    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, CUSTOM))
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, FOLDER, CUSTOM))
     _known("head", value["head"], HEADS)
     _known("key type", value["key_type"], KEY_TYPES)
     for name in ("classes", "level", "key_width"):
@@ -160,6 +161,8 @@ def _network(value: Any) -> NetworkConfig:
         _want(isinstance(seq, list | tuple) and len(seq) > 0 and all(map(fits, seq)), f"{name} must be numbers")
     _want(isinstance(value["conditional"], bool), "conditional must be true or false")
     _attached(value["attached"], value["backbone"])
+    layers = value["architecture"]
+    _want(isinstance(layers, str) and bool(layers) == (value["backbone"] == FOLDER), f"architecture goes with {FOLDER}")
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)
@@ -183,7 +186,14 @@ def _attached(value: Any, backbone: Any) -> None:
 
 
 # Settings that the first runs did not have, with the values that those runs were made with.
-LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32", "attached": None}
+LATER = {
+    "head": "plain",
+    "key_width": 0,
+    "key_scale": 0.0,
+    "key_type": "fp32",
+    "attached": None,
+    "architecture": "",
+}
 
 
 def _spec(value: Any, name: str) -> DataSpec | None:
@@ -598,7 +608,9 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         if backbone is not None:
             with torch.random.fork_rng(devices=[]), float32_default():
                 return build(config, index_map, backbone.to("cpu")).to("cpu")
-        with torch.device("meta"), float32_default():
+        # what a model of a folder computes when it is made is not among its weights: it is made for real
+        where = torch.device("cpu" if config.backbone == FOLDER else "meta")
+        with torch.random.fork_rng(devices=[]), where, float32_default():
             network = build(config, index_map)
     except (UsageError, RuntimeError) as error:
         if backbone is not None:
