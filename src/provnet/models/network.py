@@ -241,6 +241,11 @@ class ProvenanceNet(nn.Module):
         made._know_samples(index_head, index_map)
         return made.train(self.training)
 
+    @property
+    def fixed_features(self) -> bool:
+        """Whether the backbone is frozen: its features were not learned from the labels of this training."""
+        return not any(p.requires_grad for p in self.backbone.parameters())
+
     def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
         """Raw inputs -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
         seen = self.see(inputs)

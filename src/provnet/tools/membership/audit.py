@@ -234,9 +234,7 @@ class _Scores(NamedTuple):
     stored: list[MemberScores] | None
 
 
-def _all_scores(
-    run: Run, null: Run | None, sides: tuple[Any, Any], members: Dataset, asked: AuditOptions
-) -> _Scores:
+def _all_scores(run: Run, null: Run | None, sides: tuple[Any, Any], members: Dataset, asked: AuditOptions) -> _Scores:
     copies = members.modality.copies(sides[0]) if asked.distort else {}
     unseen = null.network if null is not None else blank_network(run.config.network, run.network, asked.seed)
     size = sum(map(len, sides))
