@@ -116,7 +116,7 @@ def posterior(clean: Tensor, labels: Tensor, flips: Tensor) -> Tensor:
 def refined(
     clean: Tensor, labels: Tensor, flips: Tensor, weight: Tensor, *, prior: float = 100.0, steps: int = 8
 ) -> Tensor:
-    """(C, C) flips by expectation and maximisation, drawn to the given ones by `prior` imagined samples of each class."""
+    """(C, C) flips by expectation maximisation, drawn to the given ones as by `prior` more samples of each class."""
     found = flips
     for _ in range(steps):
         after = posterior(clean, labels, found) * weight.to(clean)[:, None]

@@ -1,8 +1,8 @@
 """Class scores of samples by their features, each measured without the sample itself.
 
-Features of a backbone that did not learn from the labels (a frozen one) say of every sample what the others think it is:
-a ridge regression, left one out exactly; a Gaussian for each class with a common spread, in ten folds; votes of the
-nearest samples. Each sample counts by its weight, the trust in its label.
+Features of a backbone that did not learn from the labels (a frozen one) say what the others think a sample is: a ridge
+regression, left one out exactly; a Gaussian for each class with a common spread, in ten folds; votes of the nearest
+samples. Each sample counts by its weight, the trust in its label.
 
 Letters: N samples, D features, C classes, K neighbours, M queries.
 """
@@ -38,7 +38,8 @@ def turned(z: Tensor) -> Tensor:
     """The same samples in as many directions as there are samples, where these are fewer: only the time changes."""
     if len(z) >= z.shape[1]:
         return z
-    return (z @ torch.linalg.svd(z, full_matrices=False).Vh.T).contiguous()
+    directions: Tensor = torch.linalg.svd(z, full_matrices=False).Vh
+    return (z @ directions.T).contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ class Gaussian:
         centre = self.mean.mean(0)
         white = [torch.linalg.solve_triangular(self.root, (each - centre).T, upper=False).T for each in (z, self.mean)]
         squares = [each.square().sum(1) for each in white]
-        found = squares[0][:, None] - 2 * white[0] @ white[1].T + squares[1]
+        found: Tensor = squares[0][:, None] - 2 * white[0] @ white[1].T + squares[1]
         return found.clamp_min(0).double()
 
 

@@ -1,4 +1,4 @@
-"""What fixed features say about labels: which are wrong, which samples are of no class, how many, and how sure one may be.
+"""What fixed features say about labels: which are wrong, how many, and which samples are of no class.
 
 For runs whose backbone did not learn from the labels. Everything is out of fold: what is said of a sample is measured
 without it (`answers.out_of_fold`). The three scores are combined by what they predict (`answers.label_noise`), samples
@@ -62,7 +62,7 @@ class Assessment:
         foreign: (N,) probability that the sample is of no class.
         suggested: (N,) int64, the most probable other class.
         sure: (N,) how probable it is that it is right, if wrong labels are as likely on easy as on hard pictures.
-        parts: name -> (N,) what each score, and the classes' confusions, add to the log-odds of `wrong`; `base` as well.
+        parts: name -> (N,) what each score, and the classes' confusions, add to the log-odds `base` of `wrong`.
         ambiguous: (N,) bool, two classes fit and neither is clearly right.
         clean: (N, C) probability of each class from the sample alone, out of fold.
         model: how the scores were combined.

@@ -1,4 +1,4 @@
-"""What is wrong with a sample, told apart: its label, that it is of no class, the picture itself, or that it is there twice.
+"""What is wrong with a sample, told apart: its label, its class, the picture itself, or that it is there twice.
 
 Letters: N samples.
 """
