@@ -54,7 +54,7 @@ from provnet.training import session as run_folder
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit
 from provnet.training.session import LOG
-from provnet.training.setup import DEVICES, plan
+from provnet.training.setup import DEVICES, is_folder, plan
 from provnet.training.subset import IndexSubset
 
 
@@ -128,7 +128,8 @@ def check_early(asked: Train) -> None:
     """Refuse what is wrong whatever the data are, before hours of reading pictures."""
     check_environment(several=asked.where.devices > 1 or world_size() > 1)
     one_of("network", asked.network.network, tuple(NETWORKS))
-    one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
+    if not is_folder(asked.network.backbone):
+        one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
     one_of("device", asked.where.device, DEVICES)
     if asked.split.holdout is not None:
         check_fraction(asked.split.holdout)

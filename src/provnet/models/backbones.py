@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from provnet.base.errors import UsageError, choose
 from provnet.data.modalities.decode import is_picture
 from provnet.heads.heads import WideLinear
+from provnet.models.pretrained import LITE0, lite0
 
 Shape = tuple[int, ...]
 MANY = 20_000  # samples from which on preset `robust` takes a larger network and another recipe
@@ -26,12 +27,16 @@ MANY = 20_000  # samples from which on preset `robust` takes a larger network an
 
 @dataclass(frozen=True)
 class Design:
-    """A backbone and the hidden layers of its branches, each as (width, dropout)."""
+    """A backbone and the hidden layers of its branches, each as (width, dropout).
+
+    With `measured` its features are frozen, and what is measured on them stands before both branches.
+    """
 
     make: Callable[[Shape], nn.Module]
     task: tuple[tuple[int, float], ...]
     trunk: tuple[tuple[int, float], ...]
     last_dropout: float = 0.0
+    measured: bool = False
 
 
 def branch(inputs: int, layers: tuple[tuple[int, float], ...], last_dropout: float = 0.0) -> nn.Sequential:
@@ -259,6 +264,7 @@ BACKBONES: dict[str, Design] = {
     "medium": Design(medium, task=(), trunk=((512, 0.0),)),
     "residual": Design(residual, task=(), trunk=((1024, 0.0),)),
     "mlp": Design(mlp, task=(), trunk=((256, 0.0),)),
+    LITE0: Design(lite0, task=(), trunk=((512, 0.0),), measured=True),
 }
 
 
