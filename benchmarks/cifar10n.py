@@ -2,10 +2,10 @@
 
     python benchmarks/cifar10n.py FOLDER --out FILE [--samples N]
 
-FOLDER holds cifar10_train_a.npz, cifar10_train_b.npz, cifar10_test.npz (pictures compressed by the median edge predictor)
-and cifar10n_train.npz. Features are those of EfficientNet-Lite0 (`provnet[vision]`), of each picture and its mirror image.
+FOLDER holds cifar10_train_a.npz, cifar10_train_b.npz, cifar10_test.npz (compressed by the median edge predictor) and
+cifar10n_train.npz. Features are those of EfficientNet-Lite0 (`provnet[vision]`), of each picture and its mirror image.
 The settings were chosen on `random2` and `random3` of 5,000 pictures (docs/debugging.md); nothing is chosen here. The
-baselines get the same features; the scores of cleanlab are made by their published formulas, as it may not be installed.
+baselines get the same features; the scores of cleanlab are made by their published formulas: it may not be there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def unpacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
     held = np.load(path, allow_pickle=False)
     n, height, width, _ = (int(side) for side in held["shape"])
     planes = np.frombuffer(lzma.decompress(held["images"].tobytes()), np.uint8).reshape(3, n, height, width)
-    red, green, blue = (_median(plane) for plane in planes)
+    green, red, blue = (_median(plane) for plane in planes)
     half = np.uint8(128)
     return np.stack([red + green - half, green, blue + green - half], -1), held["labels"].astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""What other people find wrong labels with, from the same features: out-of-fold probabilities, their three scores, votes,
+"""What others find wrong labels with, from the same features: out-of-fold probabilities, three scores of them, votes, and
 margins over the course of training; and measures of an order. Whatever is higher is more suspicious.
 
 Letters: N samples, D features, C classes.
@@ -99,7 +99,7 @@ def confident_learning(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def neighbours_votes(z: Tensor, labels: np.ndarray, classes: int, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) how far votes of the ten nearest lead against the label (SimiFeat's voting), and (N,) bool whether they do."""
+    """(N,) how far votes of the ten nearest lead against the label (as SimiFeat does), and (N,) whether they do."""
     near = others(F.normalize(z, dim=1), k)
     votes = np.zeros((len(labels), classes))
     for each in near.row.T:
