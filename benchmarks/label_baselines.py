@@ -1,4 +1,4 @@
-"""What others find wrong labels with, from the same features: out-of-fold probabilities, three scores of them, votes, and
+"""What others find wrong labels with, from the same features: out-of-fold probabilities, scores of them, votes, and
 margins over the course of training; and measures of an order. Whatever is higher is more suspicious.
 
 Letters: N samples, D features, C classes.

@@ -565,6 +565,12 @@ class Debug(Options):
     threshold: float = option(
         "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=probability
     )
+    certainty: float = option(
+        "Labels are replaced in corrected.csv where the suggested one is right with at least this probability.",
+        default=0.9,
+        metavar="P",
+        check=probability,
+    )
     top: int = option("Suspects shown in the report.", default=60, metavar="N", check=at_least(0))
     review: bool = option(f"Write {DECISIONS} too: suggestions to edit, for `provnet train --apply`.", default=False)
     device: str | None = _device()

@@ -28,7 +28,10 @@ NEIGHBOURS = 20
 ROUNDS = 2
 LEAST_TRUST = 0.01
 PER_CLASS = 100  # samples from which classes have confusions of their own; with few, missed foreign ones feign them
-PEOPLE = 2.5  # factor of the odds: people err where pictures are ambiguous; chosen on CIFAR-10N random2 and random3
+PEOPLE, MORE = (
+    2.0,
+    12.0,
+)  # odds times 2 + 12 x rate: people err on ambiguous pictures (CIFAR-10N random2, random3)
 STRUCTURE = 0.12  # relative error of the expected number beyond chance: found on Stanford Dogs, 12 draws
 BIAS = 0.06  # the expected number is low by so much on average there
 OVERLAP = 0.004  # of the samples that are not predicted: what an overlap of classes may hide or feign
@@ -154,7 +157,7 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
     flips = refined(clean, labels, model.flips, known) if n >= PER_CLASS * classes else model.flips
     after = posterior(clean, labels, flips)
     odds = (1 - after[rows, labels]).clamp_min(1e-15).log() - after[rows, labels].clamp_min(1e-15).log()
-    odds = odds + float(np.log(PEOPLE))
+    odds = odds + float(np.log(PEOPLE + MORE * model.rate))
     other = after.index_put((rows, labels), after.new_tensor(-1.0))
     sure, suggested = other.max(1)
     base, parts = _parts(scores, model, labels, suggested, odds)

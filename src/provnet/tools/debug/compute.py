@@ -356,11 +356,11 @@ class Debugging:
         Of one picture under several labels it is the one label that is probably right; where there is none, no sample
         of the picture should be used with the label that it has.
 
-        Where it cannot tell, flags are guesses, and nothing is relabelled. What is certain without them remains: of
-        equal pixels under several labels at least one label is wrong.
+        Where it cannot tell, flags are guesses, and nothing is relabelled. What is known without them remains: of one
+        picture under several labels at least one label is wrong.
         """
         if self.mislabels.cannot_tell:
-            return np.where(self.duplicates.certain, DROP, self.samples.labels)
+            return np.where(self.duplicates.conflict, DROP, self.samples.labels)
         sure = self.flagged(threshold) & (self.mislabels.agreement >= SURE) & self._certain(certainty)
         found = np.where(sure, self.mislabels.suggested, self.samples.labels)
         conflict = self.duplicates.conflict
