@@ -345,10 +345,10 @@ class NetworkOptions(Options):
         "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
     )
     backbone: Any = option(
-        "paper-single, paper, small, medium, residual, mlp, or one of app. 7.6. auto: by shape and preset.",
+        "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
+        "7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
         "auto",
-        metavar="NAME",
-        rare=True,
+        metavar="NAME|DIR/",
     )
     head: str = option(
         "Index head: the paper's output layer, or one key per training sample. auto: by preset.",
@@ -385,10 +385,11 @@ class RecipeOptions(Options):
         metavar="paper|faces|modern",
         rare=True,
     )
-    preset: str | None = option("Recipe. Default: fast.", metavar="fast|paper|robust")
+    preset: str | None = option("Recipe. Default: default.", metavar="default|fast|paper|robust")
     epochs: int | None = option("Default: by preset.")
     batch_size: int | None = option("2 to 1,000,000. Default: by preset.", rare=True)
     lr: float | None = option("Highest learning rate. Default: by preset.", rare=True)
+    finetune: bool = option("Train a pretrained backbone, too. Default: it is frozen.", default=False, rare=True)
     augment: str | None = option(
         "Train on changed copies that keep their index: tiny, digits, photos, noise. Default: by preset.",
         metavar="none|auto|NAME",

@@ -1,4 +1,4 @@
-"""Backbones that come with weights: EfficientNet-Lite0 of the extra `vision`, or a Hugging Face model in a local folder.
+"""Backbones that come with weights: EfficientNet-Lite0 (extra `vision`), or a Hugging Face model in a folder.
 
 A pretrained backbone is frozen unless a recipe asks for fine-tuning, so its features of a picture never change:
 `FeatureMemory` keeps them. A run holds the weights themselves, so nothing that is installed later can change it.
@@ -12,6 +12,7 @@ import copy
 import hashlib
 import io
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, final
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 
 from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.base.files import brief, read_file
-from provnet.base.progress import progress_bar
+from provnet.base.progress import forecast, progress_bar
 from provnet.models.efficientnet import MEAN, SCALE, SIDE, STD, EfficientNetLite0, folded
 from provnet.models.memory import FeatureMemory, cache_folder
 
@@ -242,6 +243,7 @@ def features_of_all(backbone: nn.Module, normalise: nn.Module, images: Tensor, *
     size = AT_ONCE if device.type == "cpu" else 16 * AT_ONCE
     backbone.eval()
     made, done = [], 0
+    forecast(f"making features of {len(images):,} pictures", _seconds(backbone, normalise, images, size), progress)
     with progress_bar("features", len(images), progress) as update:
         for some in torch.split(images, size):
             made.append(backbone(normalise(some.to(device))).cpu())
@@ -250,6 +252,19 @@ def features_of_all(backbone: nn.Module, normalise: nn.Module, images: Tensor, *
     if device.type == "cpu":
         backbone.memory.save()
     return torch.cat(made)
+
+
+def _seconds(backbone: Pretrained, normalise: nn.Module, images: Tensor, size: int) -> float:
+    """How long the features of these pictures will take, by two batches of them; known ones take hardly any time."""
+    device, count = next(backbone.parameters()).device, len(images)
+    if count <= 4 * size:
+        return 0.0
+    times = []
+    for place in (0, count // 2):
+        began = time.perf_counter()
+        backbone(normalise(images[place : place + size].to(device))).cpu()
+        times.append(time.perf_counter() - began)
+    return times[-1] / size * count  # the first one is slower: libraries choose their ways
 
 
 def own_normalisation(name: str, architecture: str) -> Normalisation:

@@ -161,7 +161,7 @@ def _network(value: Any) -> NetworkConfig:
 
 
 # Settings that the first runs did not have, with the values that those runs were made with.
-LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32"}
+LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32", "architecture": ""}
 
 
 def _spec(value: Any, name: str) -> DataSpec | None:

@@ -126,7 +126,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral)
 
 
-def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
+def train_config(preset: str = "default", **changes: Any) -> TrainConfig:
     """A preset with some fields changed, those of the network among them; None leaves a field as the preset has it.
 
     >>> train_config("paper", epochs=40, network="single").batch_size
@@ -149,7 +149,7 @@ def as_config(given: Any) -> TrainConfig:
     """What `fit` was given, or the usual recipe; anything else is refused.
 
     >>> as_config(None).preset
-    'fast'
+    'default'
     """
     if not isinstance(given, TrainConfig | None):
         raise UsageError(f"config must be a TrainConfig, as train_config(...) gives it; got {type(given).__name__}")
@@ -159,7 +159,8 @@ def as_config(given: Any) -> TrainConfig:
 def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainConfig:
     """The recipe for n samples of a shape: a batch size left open becomes about n / 32, from 32 to 512.
 
-    From MANY samples on the preset `robust` takes the values of MANY_SAMPLES for what was not asked for by name.
+    Preset `default` takes EPOCHS for ENOUGH samples and more; from MANY on preset `robust` takes the values of
+    MANY_SAMPLES. Neither replaces what was asked for by name.
 
     >>> for_samples(train_config("fast"), 4_000, (1, 28, 28)).batch_size
     128
@@ -172,6 +173,8 @@ def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainCon
     augment = auto_policy(shape) if config.augment == "auto" else config.augment
     many = MANY_SAMPLES.get(augment, {}) if config.preset == "robust" and n >= MANY else {}
     usual = PRESETS["robust"]
+    if config.preset == "default" and n >= ENOUGH and augment in EPOCHS and "epochs" not in config.asked:
+        config = replace(config, epochs=EPOCHS[augment])
     left = {k: v for k, v in many.items() if k not in config.asked and getattr(config, k) == getattr(usual, k)}
     return replace(config, batch_size=batch, augment=augment, **left)
 
@@ -212,6 +215,7 @@ def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float
 
 
 PRESETS: dict[str, TrainConfig] = {
+    "default": TrainConfig(preset="default", augment="auto"),
     "fast": TrainConfig(),
     "paper": TrainConfig(
         preset="paper",
@@ -226,6 +230,7 @@ PRESETS: dict[str, TrainConfig] = {
     ),
     "robust": TrainConfig(preset="robust", epochs=30, augment="auto"),
 }
+ENOUGH, EPOCHS = 2_000, {"digits": 12}  # by augmentation: so many samples need fewer epochs
 # Behind frozen features a linear layer learns in seconds; its weights need a strong decay, or it learns by heart.
 FROZEN: dict[str, Any] = {"epochs": 20, "lr": 5e-4, "weight_decay": 1.0, "augment": "none", "schedule": "one-cycle"}
 FINETUNED: dict[str, Any] = {"epochs": 5, "lr": 1e-4, "weight_decay": 0.05, "augment": "photos", "batch_size": 32}

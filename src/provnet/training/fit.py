@@ -18,7 +18,7 @@ from provnet.base.batches import bounds, carried, fold
 from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
-from provnet.base.progress import progress_bar
+from provnet.base.progress import forecast, progress_bar
 from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
 from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.models.keys import fill_keys, open_keys, refresh, split_keys, whole_keys
@@ -44,6 +44,7 @@ from provnet.training.setup import (
     load_pretrained,
     make_fabric,
     plan,
+    seconds_of_step,
     settings_of,
     versions,
 )
@@ -192,6 +193,9 @@ def _run(
     if checkpoint is None:
         fill_keys(net, training.samples.images, None if training.indexed is None else training.indexed.rows)
     recorded = session.recorded and cuda and fabric.world_size == 1 and training.samples.resident
+    if session.progress:
+        steps = len(bounds(n, config.batch_size, least=2)) * config.epochs - state.step
+        forecast("training", steps * seconds_of_step(net, training.samples, config.batch_size), enabled=True)
     with _watched(learner, training, config, session, adamw) as (on_step, on_epoch):
         sampler = TargetSampler(net.index_map, config.wanted.alpha)
         train(learner, training, sampler, config, state, on_step=on_step, on_epoch=on_epoch, recorded=recorded)
@@ -214,7 +218,7 @@ def _watched(
     clock = Clock(session.checkpoint_seconds)
     with (
         stop_on_signal(enabled=writes and fabric.world_size == 1) as stop,
-        progress_bar("training", steps, session.progress) as update,
+        progress_bar("training", steps, session.progress, every=steps // config.epochs) as update,
         warnings.catch_warnings(),
     ):
         # the weights of a first layer for one channel have the same memory under both strides that DDP compares

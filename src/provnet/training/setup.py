@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import shutil
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFinit
 from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import ImageData, ResidentData
 from provnet.data.modalities.table import Table
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import StandIn, auto_backbone, check_alone
@@ -42,6 +43,24 @@ from provnet.tasks import TASKS
 from provnet.training.config import TrainConfig
 
 MANY = 1024  # samples gone through: shapes cost nothing, and what does not grow with the batch is lost in the mean
+
+
+def seconds_of_step(net: ProvenanceNet, samples: ResidentData, batch: int) -> float:
+    """About how long a step of training takes here: the backbone of a copy, forward and backward, the second time."""
+    body = copy.deepcopy(net.backbone).train()
+    trained = [p for p in body.parameters() if p.requires_grad]
+    device, seconds = next(net.parameters()).device, 0.0
+    if not trained:
+        return seconds
+    images, _ = samples.batch(torch.arange(min(batch, len(samples)), device=samples.images.device))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
+        for _ in range(2):
+            began = time.perf_counter()
+            torch.autograd.grad(body(net.normalise(images)).float().sum(), trained, allow_unused=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds = time.perf_counter() - began
+    return seconds
 
 
 def kept_bytes(net: ProvenanceNet, custom: nn.Module | None = None) -> int:
@@ -347,7 +366,7 @@ def auto_head(preset: str, backbone: str = "") -> str:
     >>> auto_head("robust"), auto_head("paper"), auto_head("fast", "efficientnet-lite0")
     ('exemplar', 'plain', 'exemplar')
     """
-    return "exemplar" if preset == "robust" or backbone in NAMES else "plain"
+    return "exemplar" if preset in ("default", "robust") or backbone in NAMES else "plain"
 
 
 def is_folder(backbone: str) -> bool:
