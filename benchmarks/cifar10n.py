@@ -92,7 +92,8 @@ def after_fix(
     rows = torch.from_numpy(certain(found.sure, found.foreign, CERTAINTY)).to(z.device)
     better = given.clone()
     better[rows] = torch.from_numpy(found.suggested).to(z.device)[rows]
-    doubtful = torch.from_numpy((found.mislabel >= 0.5) | (found.foreign >= 0.5)).to(z.device) & ~rows
+    doubtful = torch.from_numpy((found.mislabel >= 0.5) | (found.foreign >= 0.5)).to(z.device)
+    doubtful[rows] = False
 
     def accuracy(keep: Tensor, labels: Tensor) -> float:
         weight = softmax_regression(z[keep], labels[keep], CLASSES, penalty)

@@ -14,7 +14,7 @@ from torch import Tensor
 from provnet.answers.out_of_fold import fold_of
 from provnet.tools.debug.signals import others
 
-PENALTIES = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
+PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)
 
 
 def standard(x: Tensor) -> Tensor:
