@@ -599,6 +599,10 @@ class Fix(Options):
         metavar="P",
         check=probability,
     )
+    leave_out: bool = option(
+        "Without decisions: leave out flagged samples whose suggestion is not certain, and those of no class.",
+        default=False,
+    )
     undo: bool = option(
         "RUN is one that fix has made: say which run it came from, and what was changed.", default=False
     )
