@@ -49,7 +49,7 @@ def test_the_size_of_its_class_makes_no_sample_odd() -> None:
 
 def made(labels: np.ndarray, support: np.ndarray, features: torch.Tensor) -> Anomalies:
     n = len(labels)
-    signals = Signals(features, np.zeros((n, 3)), np.zeros(n), support, None)
+    signals = Signals(features, features, np.zeros((n, 3)), np.zeros(n), support, None)
     return anomalies(labels, signals, others(features, 5), np.zeros(n))
 
 

@@ -579,12 +579,51 @@ class Debug(Options):
     threshold: float = option(
         "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=probability
     )
+    certainty: float = option(
+        "Labels are replaced in corrected.csv where the suggested one is right with at least this probability.",
+        default=0.9,
+        metavar="P",
+        check=probability,
+    )
     top: int = option("Suspects shown in the report.", default=60, metavar="N", check=at_least(0))
     review: bool = option(f"Write {DECISIONS} too: suggestions to edit, for `provnet train --apply`.", default=False)
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet debug runs/mnist --out debugged --review"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fix(Options):
+    """Correct wrong labels in the description of a run's data, train again beside the run, and say what changed.
+
+    Your files and the run stay as they are. The new run is trained with the same seed and settings, compared with the
+    old one on the same test samples, and holds a file that says what was changed.
+    """
+
+    run: Path = _run()
+    out: Path | None = _out("Folder of the new run.", metavar="NEW", default=None)
+    decisions: Path | None = option(
+        f"{DECISIONS} of `provnet debug --review`, edited. Default: suggestions that are certain.", metavar="FILE"
+    )
+    certainty: float = option(
+        "Without decisions: labels are replaced where the suggested one is right with at least this probability.",
+        default=0.9,
+        metavar="P",
+        check=probability,
+    )
+    leave_out: bool = option(
+        "Without decisions: leave out flagged samples whose suggestion is not certain, and those of no class.",
+        default=False,
+    )
+    undo: bool = option(
+        "RUN is one that fix has made: say which run it came from, and what was changed.", default=False
+    )
+    data_dir: str | None = _data_dir()
+    device: str | None = _device()
+    json: bool = _json()
+
+    example: ClassVar[str] = "provnet fix runs/pets --out runs/pets-fixed"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -281,6 +281,11 @@ class ProvenanceNet(nn.Module):
         made._know_samples(index_head, index_map)
         return made.train(self.training)
 
+    @property
+    def fixed_features(self) -> bool:
+        """Whether the backbone is frozen: its features were not learned from the labels of this training."""
+        return not any(p.requires_grad for p in self.backbone.parameters())
+
     def on_features(self, width: int) -> Self:
         """The same network without its backbone: its inputs are the features (B, D) that a frozen one makes."""
         made = copy(self)
