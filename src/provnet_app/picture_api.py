@@ -74,7 +74,7 @@ def _sheet(state: State, hashes: list[str], side: int) -> bytes:
         raise ApiError(403, "not_shown", "this run shows no pictures, only ids (exposure ids)")
     rows = -(-len(hashes) // ACROSS)
     across = min(ACROSS, len(hashes))
-    paper = Image.new("RGB", (across * side, rows * side))
+    paper = Image.new("RGBA", (across * side, rows * side))
     shown = []
     for number, key in enumerate(hashes):
         try:
