@@ -10,7 +10,7 @@ const VERDICTS = {
   "cannot say": ["Cannot say", "cannot say", "", "?"],
 };
 const AGREES = {
-  bytes: "every byte", pixels: "every pixel", content: "the content, not every pixel", nothing: "nothing for sure",
+  bytes: "every byte", pixels: "every pixel", content: "the content, not every pixel", nothing: "neither bytes nor pixels",
 };
 
 /** How many were in, and how many were not. */
@@ -53,7 +53,7 @@ function matched({ verdict: found, match }) {
 
 function sure(one) {
   const agrees = `What agrees: ${AGREES[one.agrees] ?? one.agrees}.`;
-  if (one.p_value === null) return `${agrees} No p-value yet: compute the audit below.`;
+  if (one.p_value === null) return `${agrees} No p-value yet: whether it is a changed copy takes the audit above.`;
   const value = one.p_value < 0.001 ? "< 0.001" : `= ${one.p_value.toFixed(one.p_value < 0.1 ? 3 : 2)}`;
   return `${agrees} p ${value} against ${count(one.heldout)} held-out pictures.`;
 }
