@@ -8,7 +8,7 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,12 +16,13 @@ from PIL import Image
 
 from provnet.base.errors import DataError
 from provnet.data.evidence import evidence
-from provnet.data.modalities.decode import BYTES, decode, sniff
+from provnet.data.modalities.decode import BYTES, decode_whole, fit, sniff
 from provnet.data.modalities.image import picture_of, planes
 from provnet.data.rules import DecodeRule, make_options
 from provnet.report.pictures import SMALL, fitted, to_image
 from provnet.runs.inputs import picture_rules
 from provnet.runs.run import Run
+from provnet.samples.identity import SampleTable, hash_pixels
 from provnet_app.limits import FORMATS, KEPT_THUMBS, LARGE, PIXELS, THUMB, TILE, UPLOAD, UPLOADS
 from provnet_app.security import ApiError, unknown
 from provnet_app.served import Served
@@ -38,6 +39,7 @@ class Upload:
         image: (C, H, W) uint8.
         content: SHA-256 of the file that was sent.
         resized_from: its height and width before it was brought to the run's size; None where they are the same.
+        pixels: SHA-256 of its pixels, as the run's table has those of samples.
         whole: the whole picture as a file, no larger than a screen; None where the network receives all of it.
     """
 
@@ -45,6 +47,7 @@ class Upload:
     image: np.ndarray
     content: str
     resized_from: tuple[int, int] | None
+    pixels: str
     whole: bytes | None
 
 
@@ -71,14 +74,16 @@ class Uploads:
         if sniff(blob) not in FORMATS:
             raise ApiError(415, "wrong_type", f"not a picture of a kind that is taken: {', '.join(FORMATS)}")
         try:
-            pixels = decode(blob, "the picture", rule=self.rule)
-            image, size = self._fitted(pixels)
+            whole = decode_whole(blob, "the picture", self.rule).pixels
+            image, size = self._fitted(whole)
         except DataError as error:
             raise ApiError(422, "bad_picture", str(error)) from None
         content = hashlib.sha256(blob).hexdigest()
         key = hmac.new(self._salt, blob, "sha256").hexdigest()
+        pixels = bytes(hash_pixels((image if self.rule.fit is None else planes(whole))[None])[0]).hex()
         is_whole = size == image.shape[1:]
-        made = Upload(key, image, content, None if is_whole else size, None if is_whole else _for_screen(pixels))
+        resized, file = (None, None) if is_whole else (size, _for_screen(whole))
+        made = Upload(key, image, content, resized, pixels, file)
         with self._lock:
             self._kept[key] = made
             self._kept.move_to_end(key)
@@ -87,11 +92,7 @@ class Uploads:
         return made
 
     def _fitted(self, pixels: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-        """The picture at the run's size: cut to the centre and resized, as training data with a size are."""
-        from dataclasses import replace
-
-        from provnet.data.modalities.decode import fit
-
+        """The picture at the run's size, brought there as the training data were."""
         assert self.rule is not None
         height, width = self.run.config.network.input_shape[1:]
         found = fit(pixels, replace(self.rule, size=(height, width)))
@@ -115,13 +116,17 @@ def is_small(blob: bytes) -> bool:
     return width * height <= LITTLE
 
 
+def _pixels(samples: SampleTable, place: int) -> str:
+    return bytes(samples.pixel_sha256[place].tobytes()).hex()
+
+
 def _rule(run: Run) -> DecodeRule | None:
     network = run.config.network
     shape = network.input_shape
     if len(shape) != 3 or shape[0] not in (1, 3) or network.scale != BYTES:
         return None
     rule = make_options(picture_rules(run.config)).rule
-    return DecodeRule(rule.mode, None, rule.background, rule.frame, rule.value_range, PIXELS, UPLOAD)
+    return replace(rule, size=None, max_pixels=PIXELS, max_bytes=UPLOAD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +140,7 @@ class Known:
         content: SHA-256 of its raw content; empty where it has none.
         sample_id, label: of a training or test sample.
         resized_from: height and width of an upload before it was brought to the run's size.
+        pixels: SHA-256 of its pixels as the run's table has those of samples; empty where it is not known.
         place: which training or test sample it is.
     """
 
@@ -145,6 +151,7 @@ class Known:
     sample_id: str | None = None
     label: int | None = None
     resized_from: tuple[int, int] | None = None
+    pixels: str = ""
     place: int = -1
 
 
@@ -202,7 +209,8 @@ class Library:
         """
         upload = self.uploads.find(key)
         if upload is not None:
-            return Known(key, "upload", upload.image, upload.content, resized_from=upload.resized_from)
+            content, size = upload.content, upload.resized_from
+            return Known(key, "upload", upload.image, content, resized_from=size, pixels=upload.pixels)
         places = self.places.get(key, [])
         there = [place for place in places if self.row[place] >= 0]
         if sample_id is not None:
@@ -214,8 +222,8 @@ class Library:
             assert training is not None
             image = training.images[int(self.row[there[0]])].numpy()
             place = there[0] if sample_id is None else places[0]
-            name, label = self.samples.sample_ids[place], int(self.samples.labels[place])
-            return Known(key, "training", image, key, name, label, place=place)
+            names = self.samples.sample_ids[place], int(self.samples.labels[place])
+            return Known(key, "training", image, key, *names, pixels=_pixels(self.samples, place), place=place)
         if sample_id is None and key in self.tests:
             return self.test(self.tests[key])
         if key in self.places:
@@ -230,7 +238,8 @@ class Library:
         table = test.samples
         image = test.images[position].numpy()
         key = table.hex(position)
-        return Known(key, "test", image, key, table.sample_ids[position], int(table.labels[position]), place=position)
+        names = table.sample_ids[position], int(table.labels[position])
+        return Known(key, "test", image, key, *names, pixels=_pixels(table, position), place=position)
 
     def is_shown(self, index: int) -> bool:
         """Whether the picture of a training sample may be seen and is there."""

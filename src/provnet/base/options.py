@@ -297,7 +297,16 @@ class DataOptions(Options):
 
     panel: ClassVar[str | None] = "Data"
 
-    size: Any = option("Cut pictures to the centre and resize, such as 64 or 64x48.", metavar="N|HxW", check=sides)
+    size: Any = option(
+        "Size of the network's view, such as 64 or 64x48. Default: as found; 224 or 64 where sizes differ.",
+        metavar="N|HxW",
+        check=sides,
+    )
+    fit: str | None = option(
+        "How a picture of another shape becomes that size. Default: stretch, which cuts nothing.",
+        metavar="stretch|pad|crop",
+        rare=True,
+    )
     mode: str | None = option("Default: as found.", metavar="grey|rgb", rare=True)
     background: str | None = option("Behind transparency. Default: white.", metavar="COLOUR", rare=True)
     frame: int | None = option("Which picture of animated or multi-page files.", rare=True)
@@ -313,7 +322,11 @@ class DataOptions(Options):
         "Keep decoded pictures for the next opening. Default: $PROVNET_CACHE, else none.", metavar="DIR", rare=True
     )
     limit: int | None = option("At most so many samples of each split, evenly by class.", rare=True)
+    columns: Any = option(
+        "Which columns of a table hold what, such as path=image,label=class.", metavar="WHAT=NAME,...", rare=True
+    )
     class_names: Any = None  # the classes and their order
+    default_size: int | None = None  # of the network's view where sizes differ and none is asked for
     progress: bool = False
 
 

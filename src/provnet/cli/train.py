@@ -141,6 +141,8 @@ def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
     refuse_unwritable(out)
     found = open_data(data, options=asked, progress=is_first_process())
     _refuse_inside(found.spec, out)
+    for line in found.notes:
+        note(line)
     return found
 
 

@@ -20,7 +20,7 @@ from provnet.data.modalities.decode import sniff
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import is_frame
-from provnet.data.rules import OpenOptions, make_options
+from provnet.data.rules import CHOOSE, OpenOptions, make_options
 from provnet.data.select import apply_holdout
 from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_frame, open_items, open_npz
 from provnet.data.sources.binary import (
@@ -73,8 +73,9 @@ def open_data(
         modality: what the samples in a list are, where they are neither pictures nor rows of a table.
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
-            `data_dir`, the folder that names resolve under; `size`, to which pictures are cut and resized; `mode`,
-            `grey` or `rgb`; `background`; `frame`; `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
+            `data_dir`, the folder that names resolve under; `size` of what the network sees of a picture; `fit`,
+            `stretch`, `pad` or `crop`; `mode`, `grey` or `rgb`; `columns` of a table of files; `background`; `frame`;
+            `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
 
     Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
 
@@ -97,6 +98,8 @@ def open_data(
     one_of("split", split, ("train", "test", "all"))
     given = {one.name: getattr(asked, one.name) for one in fields(asked) if one.name != "data_dir"}
     given |= {"size": parse_size(asked.size, "size")} if isinstance(asked.size, str) else {}
+    given["fit"] = asked.fit or CHOOSE
+    given["manifest_columns"] = given.pop("columns")  # a table keeps how its columns become inputs under that name
     checked = make_options(given)
     if isinstance(source, str | os.PathLike):
         if labels is not None:
@@ -273,8 +276,9 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
 
 def _wrap(opened: Opened, spec: DataSpec) -> Dataset:
     own = opened.modality or modality_of(opened.images.shape[1:])
-    spec = replace(spec, options={**spec.options, **own.to_json()})
-    return Dataset(opened.images, opened.samples, spec, opened.skipped, opened.items, own)
+    spec = replace(spec, options={**spec.options, **opened.options, **own.to_json()})
+    found = opened.items, own, opened.originals, opened.notes
+    return Dataset(opened.images, opened.samples, spec, opened.skipped, *found)
 
 
 READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {

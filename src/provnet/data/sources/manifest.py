@@ -14,8 +14,8 @@ from typing import NamedTuple
 from provnet.base.errors import DataError
 from provnet.base.files import DataWarning, read_file, shown
 from provnet.data.assemble import Opened
+from provnet.data.pictures import SKIP, Entry, load_pictures
 from provnet.data.rules import OpenOptions, encode_text
-from provnet.data.sources.folder import SKIP, Entry, load_pictures
 from provnet.samples.csvfile import commas, refuse_nul_byte, unquoted
 
 
