@@ -27,12 +27,22 @@ from provnet_app.security import ApiError, not_ready
 from provnet_app.state import State
 
 
+class Cell(BaseModel):
+    """How many test samples of a class are given another."""
+
+    class_: Annotated[int, Field(alias="class")]
+    predicted: int
+    samples: int
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
 class Confusion(BaseModel):
-    """How often test samples of one class are given another: [class, predicted class, samples], most frequent first."""
+    """Which classes are taken for which, the most frequent first; cells that are not there are empty."""
 
     n: int
     right: int
-    cells: list[tuple[int, int, int]]
+    cells: list[Cell]
 
 
 class AnswersWanted(Paging):
@@ -112,7 +122,7 @@ def answer_routes(state: State) -> APIRouter:
         n = len(state.served.run.samples.class_names)
         pairs, counts = np.unique(truth * n + found.predicted, return_counts=True)
         order = np.argsort(-counts, kind="stable")
-        cells = [(int(pairs[i] // n), int(pairs[i] % n), int(counts[i])) for i in order]
+        cells = [Cell(class_=int(pairs[i] // n), predicted=int(pairs[i] % n), samples=int(counts[i])) for i in order]
         return Confusion(n=len(truth), right=int((truth == found.predicted).sum()), cells=cells)
 
     @routes.get("/answers", responses=gives(409))

@@ -96,6 +96,16 @@ class ClassIssues(Label):
     decided: int
 
 
+class Suggestions(BaseModel):
+    """How many labels of a class look like another."""
+
+    class_: Annotated[int, Field(alias="class")]
+    suggested: int
+    samples: int
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
 class Summary(BaseModel):
     """What was found in all; nothing where the scores are not computed."""
 
@@ -110,7 +120,7 @@ class Summary(BaseModel):
     conflicts: int | None = None
     histograms: Histograms | None = None
     classes: list[ClassIssues] = []
-    suggestions: list[tuple[int, int, int]] = []  # given class, suggested class, how many; the most frequent first
+    suggestions: list[Suggestions] = []
 
 
 class TestRecord(Label):
@@ -226,12 +236,13 @@ def _issues(state: State) -> list[ClassIssues]:
     ]
 
 
-def _suggestions(state: State, scores: Scores) -> list[tuple[int, int, int]]:
+def _suggestions(state: State, scores: Scores) -> list[Suggestions]:
+    """The most frequent first."""
     labels = state.served.run.samples.labels
     fits = flagged(state, "mislabel") & ~state.served.run.samples.withheld
     fits &= (scores.suggested >= 0) & (scores.suggested != labels) & (not scores.cannot_tell)
     found = Counter(zip(labels[fits].tolist(), scores.suggested[fits].tolist(), strict=True))
-    return [(given, other, n) for (given, other), n in found.most_common(PAIRS)]
+    return [Suggestions(class_=given, suggested=other, samples=n) for (given, other), n in found.most_common(PAIRS)]
 
 
 def _histogram(values: np.ndarray) -> list[int]:

@@ -21,6 +21,6 @@ export function issues(context, { classes, suggestions }) {
           COLUMNS.map(([name, words]) => el("td", { class: "num" }, link(one[name], of(one, name), `${one.label}: ${count(one[name])} ${words}`),
             name === "mislabel" && one.mislabel ? el("span", { class: "muted small" }, ` ${percent(one.mislabel / one.samples, 0)}`) : null))))))),
       suggestions.length ? el("div", { class: "stack tight" }, el("h3", {}, "Labelled as … , looks like …"),
-        el("ul", { class: "pairs" }, suggestions.slice(0, 12).map(([given, other, n]) => el("li", {},
+        el("ul", { class: "pairs" }, suggestions.slice(0, 12).map(({ class: given, suggested: other, samples: n }) => el("li", {},
           el("a", { href: context.link("data", { sort: "mislabel", order: "desc", class: given, suggested: other }) }, named(label(given), "flow"), " → ", named(label(other), "flow")), el("span", { class: "num muted" }, count(n)))))) : null));
 }

@@ -24,9 +24,9 @@ export async function show(root, context, query) {
 
 function drawn(place, context, query, found, both) {
   const { run, link } = context, label = (number) => run.classes[number]?.label ?? `class ${number}`;
-  const wrong = found.cells.filter(([truth, predicted]) => truth !== predicted);
+  const wrong = found.cells.filter((one) => one.class !== one.predicted);
   const list = answerList(context, query);
-  const pairs = el("ul", { class: "pairs" }, wrong.slice(0, PAIRS).map(([truth, predicted, n]) => el("li", {},
+  const pairs = el("ul", { class: "pairs" }, wrong.slice(0, PAIRS).map(({ class: truth, predicted, samples: n }) => el("li", {},
     el("a", { href: link("answers", { class: truth, predicted }) }, named(label(truth), "flow"), " → ", named(label(predicted), "flow")), el("span", { class: "num muted" }, count(n)))));
   place.append(
     both ? compared(context, both) : null,
@@ -42,7 +42,7 @@ function drawn(place, context, query, found, both) {
 
 /** The table: a row for each true class, a column for each predicted one. */
 function matrix({ run, link }, { cells }) {
-  const n = run.classes.length, counts = new Map(cells.map(([truth, predicted, many]) => [truth * n + predicted, many]));
+  const n = run.classes.length, counts = new Map(cells.map((one) => [one.class * n + one.predicted, one.samples]));
   const rows = Array.from({ length: n }, (_, truth) => Array.from({ length: n }, (_, predicted) => counts.get(truth * n + predicted) ?? 0));
   const most = rows.map((row) => Math.max(1, row.reduce((a, b) => a + b, 0)));
   const cell = (many, truth, predicted) => el("td", { class: truth === predicted ? "diagonal" : null, style: { "--share": String(many / most[truth]) } },
