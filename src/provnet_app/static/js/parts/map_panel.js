@@ -1,6 +1,7 @@
 // Beside the map: the selection and what can be done with it, the legend, and the sample that was pointed at.
 import { el, clear, named, count, percent, short } from "../dom.js";
 import { palette, rampCss } from "./colours.js";
+import { zoomable } from "./zoom.js";
 import { save, selectionJson } from "./map_data.js";
 
 export const COLOURS = [["class", "class"], ["cluster", "group within its class"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"]];
@@ -89,7 +90,8 @@ export function pointCard(context) {
   let turn = 0;
 
   function frame(over, hash, title, ...rest) {
-    clear(node).append(el("div", { class: "point-head" }, picture(hash), el("div", { class: "stack tight" }, el("span", { class: "over" }, over), title, ...rest)));
+    const shown = run.exposure !== "ids" && run.input.picture;
+    clear(node).append(el("div", { class: "point-head" }, shown ? zoomable(context, { sha256: hash }, { size: 192 }) : picture(hash), el("div", { class: "stack tight" }, el("span", { class: "over" }, over), title, ...rest)));
   }
 
   async function sample(hash, label, index) {

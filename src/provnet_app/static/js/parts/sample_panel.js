@@ -79,7 +79,7 @@ export function samplePanel(context, decide, tags, chosen) {
       if (signal.aborted || shown?.sample_id !== item.sample_id) return;
       clear(named_).append(el("h2", {}, "Most similar, says the model"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
         el("a", { href: context.link("data", { id: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
-          one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 64 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
+          one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 160 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
           el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, `${one.sample_id === item.sample_id ? "itself " : one.sha256 === item.sha256 ? "equal " : ""}${percent(one.weight, 0)}`)))))),
         el("p", { class: "small muted" }, "Its own answer: ", named(found.predicted.label, "flow"), ` (${percent(found.confidence)}).`));
     } catch (error) {

@@ -1,5 +1,6 @@
 // The verdict on a picture: was it in, how sure, which sample, what agrees.
 import { count, el, named } from "../dom.js";
+import { zoomable } from "./zoom.js";
 
 /** What the server calls a verdict: the words for it, the words in a count, the colour. */
 const VERDICTS = {
@@ -58,9 +59,9 @@ function sure(one) {
   return `${agrees} p ${value} against ${count(one.heldout)} held-out pictures.`;
 }
 
-function face({ run, api }, hash, shown, words) {
-  if (!shown || !run.input.picture) return el("span", { class: "picture none" }, "not shown");
-  return el("span", { class: "picture" }, el("img", { src: api.picture(hash), alt: words, loading: "lazy" }));
+function face(context, hash, shown, words) {
+  if (!shown || !context.run.input.picture) return el("span", { class: "picture none" }, "not shown");
+  return zoomable(context, { sha256: hash }, { size: 160, alt: words });
 }
 
 function sentence(words) {
