@@ -29,6 +29,7 @@ from provnet.data.modalities.decode import are_pictures, decode_whole, fit, is_p
 from provnet.data.modalities.image import converter, picture_of, planes
 from provnet.data.rules import make_options
 from provnet.data.sources.arrays import check_array
+from provnet.report.pictures import no_larger, pictures_of
 from provnet.report.records import ExplanationCard
 from provnet.runs.inputs import Fitted, as_trained, picture_rules, range_problem, raw_tensor, run_of
 from provnet.runs.run import Run
@@ -256,7 +257,7 @@ LARGEST = 2 * 2**30  # bytes of an array file
 def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
     """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
     wanted = np.unique(explanation.index[explanation.index >= 0])
-    return dict(zip(wanted.tolist(), evidence(explanation.samples, data, wanted), strict=True))
+    return dict(zip(wanted.tolist(), pictures_of(explanation.samples, data, wanted), strict=True))
 
 
 def explanation_cards(
@@ -268,7 +269,7 @@ def explanation_cards(
         exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
         cards.append(
             ExplanationCard(
-                query=query.shown,
+                query=None if query.shown is None else no_larger(query.shown),
                 name=query.name,
                 predicted=one.predicted,
                 confidence=one.confidence,

@@ -1005,6 +1005,7 @@ class App(Options):
         metavar="ids|thumb|full",
     )
     no_browser: bool = option("Print the address, open nothing.", default=False)
+    beside: Path | None = option("Another run of the same data, to compare the answers of both.", metavar="RUN")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
