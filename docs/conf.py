@@ -1,7 +1,7 @@
 """The documentation site: `make docs` builds it from the Markdown of this folder.
 
-The pages are written to be read as they are. What only the site needs, its tree of pages, is made here from the tables
-and lists of index.md: each second heading there is a part of the tree, and the pages it links to are its pages, in order.
+The pages are written to be read as they are. What only the site needs, its tree of pages, is made here from index.md:
+each second heading there is a part of the tree, and the pages that it links to are its pages, in order.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def trees(text: str) -> str:
 
 
 def prepare(app: Sphinx, name: str, content: list[str]) -> None:
-    """Put the tree of pages at the end of the first page; name the files outside of this folder instead of linking them."""
+    """Add the tree of pages to the first page; name files outside of this folder instead of linking to them."""
     if name == "index":
         content[0] += "\n" + trees(content[0])
     here = (Path(app.srcdir) / name).parent
