@@ -7,7 +7,7 @@ export SCIPY_ARRAY_API := 1
 export OMP_NUM_THREADS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test docs soak lint types unit browser wheel clean
+.PHONY: help setup demo test docs soak integrations lint types unit browser wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,13 @@ browser: $(STAMP) ## a browser for the tests of the page, where none is there
 
 soak: $(STAMP) ## the long counts: kills, bit flips, random data changes (about an hour)
 	PROVNET_SOAK=1 OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "soak"
+
+INTEGRATIONS := build/integrations
+integrations: ## Trainer, Lightning, Accelerate, peft and skorch themselves, in an environment of their own
+	@test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
+	$(INTEGRATIONS)/bin/python -m pip install -q -c constraints.txt hatchling editables
+	$(INTEGRATIONS)/bin/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[integrations]' pytest hypothesis
+	OMP_NUM_THREADS=1 $(INTEGRATIONS)/bin/python -m pytest -q -o addopts= -W default tests/integrations
 
 wheel: $(STAMP) ## build the wheel, install it apart from the source tree, use it once
 	rm -rf build/wheel build/installed

@@ -15,21 +15,26 @@ _EXPORTS = {
     "Explanation": "provnet.answers.explanation",
     "ImageData": "provnet.data.dataset",
     "IndexMap": "provnet.heads.index_map",
+    "Provenance": "provnet.attached.provenance",
     "ProvenanceClassifier": "provnet.api.estimator",
     "ProvenanceNet": "provnet.models.network",
     "ProvenanceVAE": "provnet.models.network",
     "SampleTable": "provnet.samples.identity",
+    "attach": "provnet.attached.provenance",
     "evaluate": "provnet.answers.evaluation",
     "explain": "provnet.answers.attributor",
+    "index": "provnet.attached.provenance",
     "load": "provnet.api.estimator",
     "open_data": "provnet.data.open",
+    "scores": "provnet.answers.attributor",
 }
 
 if TYPE_CHECKING:
-    from provnet.answers.attributor import explain
+    from provnet.answers.attributor import explain, scores
     from provnet.answers.evaluation import evaluate
     from provnet.answers.explanation import Explanation
     from provnet.api.estimator import ProvenanceClassifier, load
+    from provnet.attached.provenance import Provenance, attach, index
     from provnet.data.dataset import Dataset, DataSpec, ImageData
     from provnet.data.open import open_data
     from provnet.heads.index_map import IndexMap
@@ -42,15 +47,19 @@ __all__ = [
     "Explanation",
     "ImageData",
     "IndexMap",
+    "Provenance",
     "ProvenanceClassifier",
     "ProvenanceNet",
     "ProvenanceVAE",
     "SampleTable",
     "__version__",
+    "attach",
     "evaluate",
     "explain",
+    "index",
     "load",
     "open_data",
+    "scores",
 ]
 
 

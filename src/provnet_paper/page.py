@@ -40,19 +40,18 @@ ONE_SEED = """Every network was trained once: the luck of one training is not in
 HEAD = f"""# Results: the paper's tables, reproduced
 
 Made by `{COMMAND}` from the files in `results`; no figure here is typed. An experiment is one command,
-`provnet reproduce NAME`. Each section begins with the verdict and names everything that did not hold; the page that it
-links to has every number beside the paper's, the evidence for each sentence, the recipe, the machine and the time.
+`provnet reproduce NAME`. Each section begins with the verdict and names everything that did not hold; the evidence that
+it links to has every number beside the paper's, the recipe, the machine and the time.
 """
 TERMS = """## How to read the verdicts
 
 A *number* is the mean over seeds. It is **met** at or above the paper's number, **within the interval** below it by no
-more than the half-width of the 95 % Wilson interval of the paper's number, else **missed**. A *sentence* is tested in
-cases that are surely so, surely not, or too near to say. It is **confirmed** where more than half are surely so and
-none surely not (of a sentence about most cases: more than half; about some: any, and fewer surely not), **holds in
-part** where too few are surely so, **undecided** where all are too near to say, **not confirmed** where some are surely
-not, **contradicted** where more than half are surely not and none surely so. Cases that were not run do not count (*so
-far*). Rates are in per cent, with 95 % intervals. *Any of k*: one of the k named training samples has the right class.
-*Own index*: a training sample finds itself, which features of an untrained network reach, too.
+more than the half-width of the 95 % Wilson interval of the paper's number, else **missed**. The cases of a *sentence*
+are surely so, surely not, or too near to say. It is **confirmed** where more than half are surely so and none surely
+not (about most cases: more than half; about some: any, and fewer surely not), **holds in part** where too few are
+surely so, **undecided** where all are too near to say, **not confirmed** where some are surely not, **contradicted**
+where more than half are surely not and none surely so. Only cases that were run count (*so far*). Rates are in per
+cent, with 95 % intervals. *Own index*: a training sample finds itself, also by features of an untrained network.
 """
 
 
@@ -119,14 +118,15 @@ def tally(numbers: dict[Printed, Known | None]) -> str:
 
 def verdicts(found: Sequence[Finding]) -> str:
     """What became of sentences, in numbers."""
-    count = Counter(one.verdict for one in found)
-    return ", ".join(f"{count[name]} {name}" for name in ORDER if count[name])
+    count, part = Counter(one.verdict for one in found), Counter(one.verdict for one in found if one.so_far)
+    words = {name: f" ({part[name]} so far)" if part[name] else "" for name in ORDER}
+    return ", ".join(f"{count[name]} {name}{words[name]}" for name in ORDER if count[name])
 
 
 def verdict_of(told: Told, link: str = "") -> str:
     """The verdict on an experiment in a sentence or two."""
     numbers, papers, ours = _columns(told)
-    parts = {"the paper's numbers": numbers, "its sentences": papers, "our questions": ours}
+    parts = {"the paper's numbers": numbers, "the paper's sentences": papers, "our questions": ours}
     return f"**Verdict{link}.** {_upper('; '.join(f'{name}: {text}' for name, text in parts.items() if text))}."
 
 
@@ -161,7 +161,7 @@ def name_of(experiment: Experiment, one: Printed) -> str:
 def story(results: Path, out: Path) -> str:
     """The page of all experiments; `out` is where it will lie, for its links."""
     every = [Told(one, there(name, results, "full"), results) for name, one in EXPERIMENTS.items()]
-    head = ("experiment", "cells run", "seeds", "the paper's numbers", "its sentences", "our questions")
+    head = ("experiment", "cells run", "seeds", "the paper's numbers", "the paper's sentences", "our questions")
     parts = [HEAD, *table(head, [_glance(told) for told in every], left=len(head)), ""]
     for told in every:
         parts += _section(told, results_file(results, told.experiment.name, "full"), out.parent)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 import pandas as pd
@@ -15,16 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provnet
-from provnet.answers.evaluation import evaluate
-from provnet.base.batches import Fields, split
+from provnet.answers.evaluation import evaluate, trained_rows
+from provnet.base.batches import Fields, keyed_generator, split
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.base.files import DataWarning
 from provnet.data.compare import compare
 from provnet.data.dataset import Dataset, hash_inputs, refuse_changed
 from provnet.data.evidence import evidence
+from provnet.data.modalities.modality import Perturb
+from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.run import Run, read_run, write_run
+from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
+from provnet.tools.membership.audit import audit
 from provnet.tools.membership.member import memberships
+from provnet.training.calibration import calibrate
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests.data.toy_text import ToyText
@@ -251,3 +258,57 @@ def test_inputs_may_lie_in_a_file(tmp_path: Path) -> None:
     batch = data.fetch(torch.tensor([4, 2]))
     assert batch.target is not None
     assert batch.target.tolist() == source.labels[[4, 2]].tolist()
+
+
+@final
+class Tokens(ToyText):
+    """The same texts as two tensors."""
+
+    name = "toy tokens"
+
+    def batch(self, items: Sequence[Any]) -> Fields:  # type: ignore[override]
+        """Counts, and a mask of ones."""
+        counts = super().batch(items)
+        return Fields({"input_ids": counts, "attention_mask": torch.ones_like(counts)})
+
+    def perturbed(self, inputs: Any) -> Mapping[str, Perturb]:
+        """One count in ten is masked."""
+
+        def masked(fields: Fields, seed: int) -> Fields:
+            kept = torch.rand(fields.shape, generator=keyed_generator(seed, 1)) > 0.1
+            return Fields({"input_ids": fields["input_ids"], "attention_mask": fields["attention_mask"] * kept})
+
+        return {"masked": masked}
+
+
+class Reader(ProvenanceNet):
+    """A network that takes several tensors."""
+
+    def forward(self, images: Any, classes: torch.Tensor | None = None) -> ProvenanceOutput:
+        """As that of one tensor."""
+        return super().forward(images["input_ids"] * images["attention_mask"], classes)
+
+
+def test_a_network_that_takes_fields_is_asked_by_every_tool() -> None:
+    labels = [text.split()[0] for text in texts()]
+    data = provnet.open_data(texts(), labels, modality=ToyText())
+    other = provnet.open_data(texts(), labels, modality=Tokens())
+    run = fit(data, train_config(epochs=2, head="exemplar"))
+    spec = replace(data.spec, options={"modality": "toy tokens"})
+    network = copy.deepcopy(run.network)
+    network.__class__ = Reader
+    kind = replace(run.config.network, backbone="custom")
+    reader = replace(run, network=network, config=replace(run.config, data=spec, network=kind))
+    assert np.array_equal(provnet.explain(reader, other, k=3).index, provnet.explain(run, data, k=3).index)
+    assert np.array_equal(provnet.explain(reader, other.inputs, k=3).weight, provnet.explain(run, data, k=3).weight)
+    figures = evaluate(reader, test=other, train=other)
+    assert figures.index_accuracy == evaluate(run, test=data, train=data).index_accuracy
+    assert set(figures.index_accuracy_perturbed) == {"masked"}
+    assert np.array_equal(debug(reader, other).mislabels.score, debug(run, data).mislabels.score)
+    assert calibrate(network, other.inputs, 0, modality=Tokens())["n"] > 0
+    unseen = provnet.open_data([f"{text}?" for text in texts()], labels, modality=Tokens())
+    counted = audit(reader, other, unseen, null=reader)  # one that saw neither cannot be made of a network of others
+    assert (counted.members, counted.nonmembers) == (60, 60)
+    assert memberships(reader, other.select([3]))[0].agrees == "pixels"
+    assert credit(reader, other, labels).to_json()
+    assert trained_rows(reader, other.select([5, 2])).tolist() == [5, 2]

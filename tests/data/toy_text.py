@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +16,6 @@ from provnet.data.modalities.modality import Modality, Perturb, Preview
 WIDTH = 64
 
 
-@final
 class ToyText(Modality):
     """Texts in Unicode: named by their bytes in NFC, perturbed by grams that go missing."""
 

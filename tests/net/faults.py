@@ -46,8 +46,8 @@ FAULTS = (
     ),
     fault(
         "the fingerprint leaves labels out",
-        'for part in (self.sha256, self.pixel_sha256, self.labels.astype("<i8")):',
-        "for part in (self.sha256, self.pixel_sha256):",
+        'labels = [] if self.grouping is None else [self.labels.astype("<i8")]',
+        "labels: list[np.ndarray] = []",
         "a_golden_run_says_what_it_said",
     ),
     fault(
@@ -63,9 +63,27 @@ FAULTS = (
         "a_golden_run_says_what_it_said",
     ),
     fault(
+        "rows are read by another frame's columns",
+        "return replace(data, inputs=own.batch(data.items), modality=own)",
+        "return data",
+        "a_run_of_a_frame_reads_new_rows",
+    ),
+    fault(
+        "the rows of a frame are shown unhashed",
+        "seen = data.modality.show(item) if same else Preview()",
+        "seen = data.modality.show(item)",
+        "a_changed_row_is_not_shown_and_not_trained_on",
+    ),
+    fault(
+        "inputs that differ from their rows are trained on",
+        "changed |= (hash_inputs(made) != hash_inputs(data.inputs[rows])).any(1)",
+        "made = made[:0]",
+        "a_changed_row_is_not_shown_and_not_trained_on",
+    ),
+    fault(
         "a run's own data keep the order of now",
-        "data.images[torch.from_numpy(places)], samples.select(index)",
-        "data.images[torch.from_numpy(np.sort(places))], samples.select(index)",
+        "data if in_place else data.select(places), samples=samples.select(index)",
+        "data if in_place else data.select(np.sort(places)), samples=samples.select(index)",
         "renamed_and_reordered_files_come_in_the_order_of_training",
     ),
     fault(
@@ -88,8 +106,8 @@ FAULTS = (
     ),
     fault(
         "two samples may have one id",
-        "if len(set(self.sample_ids)) != n:",
-        "if len(set(self.sample_ids)) > n:",
+        "if len(set(sample_ids)) != n:",
+        "if len(set(sample_ids)) > n:",
         "a_hostile_sample_table_is_refused",
     ),
     fault(
@@ -106,8 +124,8 @@ FAULTS = (
     ),
     fault(
         "the hash of pixels leaves out type and shape",
-        "header = f\"{images.dtype.name} {'x'.join(str(side) for side in images.shape[1:])}\\n\"",
-        'header = "\\n"',
+        'return f"{dtype.name} {\'x\'.join(map(str, shape))}\\n".encode("ascii")',
+        'return b"\\n"',
         "the_hash_of_a_picture_covers_its_type_and_shape",
     ),
     fault(
@@ -411,15 +429,15 @@ FAULTS = (
     ),
     fault(
         "classes given are those of the first batch",
-        "given = [None] * len(parts) if classes is None else torch.split(classes, size)",
+        "given = [None] * len(parts) if classes is None else split(classes, size)",
         "given = [None] * len(parts) if classes is None else [classes[: len(part)] for part in parts]",
         "classes_given",
         "the_batch_does_not_matter",
     ),
     fault(
         "an input that is not finite is explained",
-        "queries = raw_tensor(images)\n    if queries.is_floating_point() and not bool(torch.isfinite(queries).all()):",
-        "queries = raw_tensor(images)\n    if queries.is_floating_point() and not len(queries):",
+        "queries = inputs_of(run.config, images)\n    if not all_finite(queries):",
+        "queries = inputs_of(run.config, images)\n    if not len(queries):",
         "what_cannot_be_explained_is_refused",
     ),
     fault(

@@ -315,8 +315,29 @@ def explain(
     return replace(found, images=queries.clone() if small else None)  # the caller may reuse its tensor
 
 
+def scores(run: Run | Fitted, inputs: Any, weights: str = "plain") -> np.ndarray:
+    """(Q, N) the weight of every training sample for each input; column j is the sample with index j, 0 if withheld.
+
+    >>> import provnet
+    >>> from provnet.training.config import train_config
+    >>> from provnet.training.fit import fit
+    >>> data = provnet.open_data("embedded", limit=40)
+    >>> scores(fit(data, train_config(epochs=1)), data.images[:3]).shape
+    (3, 40)
+    """
+    run = run_of(run)
+    queries = _queries(run, inputs)
+    ask = Attributor(run, weights)
+    every = torch.arange(ask.count, device=ask.device).unsqueeze(0)
+
+    def read(answered: Answered) -> Columns:
+        return {"weight": answered.weight(every.expand(len(answered.logits), -1)).cpu()}
+
+    return np.asarray(ask.each(queries, read)["weight"].numpy())
+
+
 def _queries(run: Run, images: Any) -> Any:
-    queries = inputs_of(run.config, images)
+    queries = inputs_of(run.config, images, getattr(run.network.normalise, "modality", None))
     if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if 0 in queries.shape:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
@@ -29,9 +29,12 @@ from provnet.base.files import as_path
 from provnet.base.options import RunOptions
 from provnet.data.dataset import DataSpec, ImageData
 from provnet.data.modalities.decode import is_picture, picture_array
+from provnet.data.modalities.modality import Modality
 from provnet.data.open import open_data
 from provnet.data.rules import DecodeRule, check_labels
 from provnet.data.sources.arrays import to_numpy
+from provnet.models.attached import Given, Transform
+from provnet.models.tap import Reader
 from provnet.runs.inputs import picture_rule, row_shape, to_input
 from provnet.runs.run import Run, read_run, write_run
 from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
@@ -464,13 +467,39 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return replace(data, inputs=to_input(self.run_, data))
 
 
-def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier:
-    """The fitted classifier of a run folder, whether `save` or `provnet train` wrote it; its Run is `.run_`.
+@overload
+def load(folder: str | Path, backbone: nn.Module | None = None) -> ProvenanceClassifier: ...
+@overload
+def load(
+    folder: str | Path,
+    *,
+    model: nn.Module,
+    at: Reader | None = None,
+    pool: Reader | None = None,
+    transform: Transform | None = None,
+    modality: Modality | None = None,
+) -> Run: ...
+def load(
+    folder: str | Path,
+    backbone: nn.Module | None = None,
+    *,
+    model: nn.Module | None = None,
+    at: Reader | None = None,
+    pool: Reader | None = None,
+    transform: Transform | None = None,
+    modality: Modality | None = None,
+) -> ProvenanceClassifier | Run:
+    """What a run folder holds: the Run of a model that was attached or indexed, else a fitted classifier.
 
-    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take the classifier, too.
-    Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A run
-    whose backbone was given as object needs it again.
+    The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take either; the classifier's Run is
+    `.run_`. Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A
+    run whose backbone was given as object needs it again; a run that was attached to a model needs that `model`, with
+    the weights of then, and what among `at`, `pool`, `transform` and `modality` is a function or holds a tokenizer.
     """
+    if model is not None:
+        if backbone is not None:
+            raise UsageError("give the model of an attached run (model=) or the backbone of a trained one, not both")
+        return read_run(folder, Given(model, at, pool, transform, modality))
     run = read_run(folder, copy.deepcopy(backbone))
     network, recipe = run.config.network, recipe_of(run)
     given_shape = run.config.data is not None and "sample_shape" in run.config.data.options

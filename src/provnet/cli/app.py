@@ -54,10 +54,18 @@ def _provnet(
     pass
 
 
-def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None,
+    *,
+    backbone: nn.Module | None = None,
+    at: Callable[[Any], Any] | None = None,
+    pool: Callable[[Any], Any] | None = None,
+    transform: Callable[[Any], Any] | None = None,
+) -> int:
     """Run the command line and return its exit code.
 
-    `backbone` is the module of runs that were trained with one given as an object: commands cannot build it.
+    `backbone` is the module of runs that were trained with one given as an object, or the model of runs that are
+    attached to one: commands cannot build it. The latter may also need the functions that they were attached with.
 
     >>> main(["--version"])  # doctest: +ELLIPSIS
     provnet ...
@@ -72,7 +80,7 @@ def main(argv: Sequence[str] | None = None, *, backbone: nn.Module | None = None
         words = "in Python fit(data, train_config(backbone=module)) of provnet.training takes one"
         error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
         return UsageError.exit_code
-    before = BACKBONE.set(backbone)
+    before = BACKBONE.set(None if backbone is None else (backbone, at, pool, transform))
     try:
         with _plain_warnings():
             code = _run(arguments or ["--help"], debug)

@@ -16,7 +16,7 @@ from provnet.cli.evaluate import NAME, figures_table, generator_table
 from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import backbone_for, open_run, with_state
 from provnet.data.apply import spec_name
-from provnet.models.network import parameter_count
+from provnet.models.network import NetworkConfig, parameter_count
 from provnet.runs.files import CUSTOM, check_figures
 from provnet.runs.run import RunConfig, read_samples
 from provnet.runs.safe import LIMIT, read_json
@@ -75,6 +75,12 @@ def _parameters(folder: Path, config: RunConfig) -> int | None:
     return None if missing else parameter_count(open_run(folder).network)
 
 
+def _body(network: NetworkConfig) -> str:
+    """The backbone, or the model that the run is attached to."""
+    about = network.attached
+    return f"backbone {network.backbone}" if about is None else f"attached to {about.name} at {about.place}"
+
+
 def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> list[tuple[str, str]]:
     network = config.network
     names = ", ".join(map(brief, samples.class_names[:12])) + (", ..." if len(samples.class_names) > 12 else "")
@@ -82,7 +88,7 @@ def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> li
     shape = " x ".join(str(side) for side in network.input_shape)
     rows = [
         ("run", record["run"]),
-        ("network", f"{network.network}, backbone {network.backbone}, input {shape}"),
+        ("network", f"{network.network}, {_body(network)}, input {shape}"),
         ("parameters", "unknown (the backbone was given as an object)" if count is None else f"{count:,}"),
         ("samples", count_words(bank_counts(config, samples))),
         ("classes", f"{len(samples.class_names):,}: {names}"),

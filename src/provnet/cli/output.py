@@ -19,7 +19,7 @@ from provnet.base.files import shown
 from provnet.base.processes import rank
 from provnet.report.text import percent
 
-BACKBONE: ContextVar[Any] = ContextVar("backbone", default=None)  # the module that `main` was given
+BACKBONE: ContextVar[Any] = ContextVar("backbone", default=None)  # the module that `main` was given, and functions
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
-from torch import nn
-
 from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.cli.output import BACKBONE, note, refuse_file
 from provnet.cli.targets import PAGE, check_outputs
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
+from provnet.models.attached import Given
 from provnet.report.sheet import undrawn
 from provnet.runs.data import Found, find_data, open_spec, other_spec
 from provnet.runs.files import CUSTOM
@@ -24,10 +23,11 @@ from provnet.training.setup import pick_device
 Read = TypeVar("Read")
 
 
-def backbone_for(folder: Path) -> nn.Module | None:
+def backbone_for(folder: Path) -> Given | None:
     """The module that `main` was given, where the run in a folder needs one; a command may open others beside it."""
     given = BACKBONE.get()
-    return given if given is not None and read_samples(folder)[0].network.backbone == CUSTOM else None
+    needed = given is not None and read_samples(folder)[0].network.backbone == CUSTOM
+    return Given(*given) if needed else None
 
 
 def open_run(folder: Path) -> Run:

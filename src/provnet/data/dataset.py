@@ -177,6 +177,14 @@ class Dataset:
             return hash_items(self.modality, [self.items[i] for i in rows.tolist()])
         return hash_inputs(self.inputs[rows])
 
+    def changed(self, rows: Tensor) -> np.ndarray:
+        """(n,) bool: which of some samples are no longer what they were when they were opened."""
+        found = (self.hashes(rows) != self.samples.pixel_sha256[rows.numpy()]).any(1)
+        if self.items is not None:  # what a network receives is made of them
+            made = self.modality.batch([self.items[i] for i in rows.tolist()])
+            found |= (hash_inputs(made) != hash_inputs(self.inputs[rows])).any(1)
+        return np.asarray(found)
+
 
 ImageData = Dataset  # its name while all samples were pictures
 
@@ -226,10 +234,7 @@ def refuse_changed(what: str, data: Dataset) -> None:
     """
     size = data.inputs.nbytes
     for rows in torch.split(torch.arange(0, len(data), max(1, -(-size // HASHED))), AT_ONCE):
-        changed = (data.hashes(rows) != data.samples.pixel_sha256[rows.numpy()]).any(1)
-        if data.items is not None:  # what is trained on is made of them
-            made = data.modality.batch([data.items[i] for i in rows.tolist()])
-            changed |= (hash_inputs(made) != hash_inputs(data.inputs[rows])).any(1)
+        changed = data.changed(rows)
         if changed.any():
             name = shown(data.samples.sample_ids[int(rows[np.flatnonzero(changed)[0]])])
             raise DataError(

@@ -33,6 +33,7 @@ from provnet.data.sources.binary import (
     open_cifar100,
     open_idx,
 )
+from provnet.data.sources.columns import is_columns, open_columns
 from provnet.data.sources.folder import folder_has_test, open_folder
 from provnet.data.sources.known import NAMES, data_folder, locate, open_digits, open_embedded
 from provnet.data.sources.layouts import refuse_coco
@@ -65,7 +66,8 @@ def open_data(
     Args:
         source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
             a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
-            a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
+            a map-style torch Dataset, a `datasets.Dataset` of Hugging Face, a DataSpec (opened as it says), or a
+            Dataset (returned as it is).
         labels: one a sample, where `source` is an array.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
         ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
@@ -103,6 +105,8 @@ def open_data(
             raise UsageError("labels are only for arrays; a data set by name or path has its own")
         return _open_spec(_spec(source, split, asked.data_dir, checked.to_json()), checked)
     spec = DataSpec("arrays", "arrays", split, None, checked.to_json())
+    if is_columns(source):
+        return _wrap(open_columns(source, labels, modality, split, checked, ids, sources), spec)
     if modality is not None:
         return _wrap(open_items(source, labels, modality, split, checked, ids, sources), spec)
     if is_frame(source):

@@ -57,7 +57,7 @@ def output_shape(module: nn.Module, shape: Shape) -> Shape:
     """
     given = torch.zeros(1, *shape, device=_device(module))
     try:
-        with _only_asked(module):
+        with only_asked(module):
             out = module(given)
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
         raise UsageError(
@@ -97,7 +97,7 @@ def check_alone(module: nn.Module, inputs: Tensor) -> None:
     >>> check_alone(nn.Flatten(), torch.rand(2, 1, 4, 4))
     """
     given = inputs.to(_device(module))
-    with _only_asked(module):
+    with only_asked(module):
         alone = module(given[:1].clone())
         try:
             together = module(given.clone())
@@ -124,7 +124,7 @@ def _device(module: nn.Module) -> torch.device:
 
 
 @contextmanager
-def _only_asked(module: nn.Module) -> Iterator[None]:
+def only_asked(module: nn.Module) -> Iterator[None]:
     """In evaluation mode, without gradients; every part is left in the mode that it came in."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()

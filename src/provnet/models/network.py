@@ -27,10 +27,39 @@ from provnet.heads.losses import IndexLoss
 from provnet.heads.scores import Equal, Scores
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, branch, custom_design, cut_at, output_shape
+from provnet.models.tap import Place
 from provnet.models.vae import GENERATORS, VAE, sample
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class AttachedModel:
+    """What a run keeps of a model that it is attached to; its weights stay its owner's.
+
+    Attributes:
+        name: of its class.
+        sha256: over its weights.
+        module, side, pool: where features are read, see `models.tap.Place`.
+        features: how many.
+        stored: the type of the stored samples.
+        transform: what the function from them to the model's input is called, "" for none.
+    """
+
+    name: str
+    sha256: str
+    module: str
+    side: str
+    pool: str
+    features: int
+    stored: str
+    transform: str = ""
+
+    @property
+    def place(self) -> Place:
+        """Where features are read."""
+        return Place(self.module, self.side, self.pool)
 
 
 @dataclass(frozen=True)
@@ -50,6 +79,7 @@ class NetworkConfig:
         head: a name in HEADS; `plain` is the paper's output layer.
         key_width, key_scale, key_type: of an exemplar head: features of a key (0: the backbone's own, or 128 of them
             where those are more than 512), factor of the cosine (0: learned), how keys are stored (fp32, bf16, int8).
+        attached: the model of somebody else around which the network is, or None; the backbone is `custom` then.
     """
 
     network: str
@@ -66,6 +96,7 @@ class NetworkConfig:
     key_width: int = 0
     key_scale: float = 0.0
     key_type: str = "fp32"
+    attached: AttachedModel | None = None
 
     def __post_init__(self) -> None:
         check_network(self)
@@ -88,7 +119,10 @@ class NetworkConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary for config.json."""
-        return asdict(self)
+        plain = asdict(self)
+        if self.attached is None:
+            del plain["attached"]
+        return plain
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> NetworkConfig:
@@ -99,6 +133,8 @@ class NetworkConfig:
         True
         """
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
+        if plain.get("attached") is not None:
+            plain["attached"] = AttachedModel(**plain["attached"])
         return cls(**plain)
 
 
@@ -258,6 +294,10 @@ class ProvenanceNet(nn.Module):
         """Those that `see` sees, alone."""
         found: Tensor = self.backbone(self.normalise(inputs))
         return found
+
+    def graded_scores(self, inputs: Inputs) -> Tensor | None:
+        """(B, C) of the class branch, with a gradient for the inputs; None without such a branch."""
+        return None if self.task_head is None else self.task_head(self.features(inputs))
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """(B, C) of the class branch, (B, D) -> logits; None without one."""

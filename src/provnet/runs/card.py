@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from provnet.data.modalities.decode import is_picture
-from provnet.models.network import NetworkConfig
+from provnet.models.network import AttachedModel, NetworkConfig
 from provnet.runs.files import RunConfig
 from provnet.samples.identity import SampleTable
 
@@ -43,7 +43,7 @@ def model_card(config: RunConfig, parameters: int, samples: SampleTable) -> str:
         _audit(config.audit, samples),
         _settings("Training", config.training),
         _settings("Versions", config.versions),
-        _USE,
+        _USE if network.attached is None else _USE.replace('this/folder")', 'this/folder", model=model)'),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -108,6 +108,17 @@ def audit_figures(found: Mapping[str, Any], samples: SampleTable) -> dict[str, A
     return {"samples": bank_state(samples), **sizes, "figures": figures}
 
 
+def _attached(about: AttachedModel | None) -> dict[str, str]:
+    """The model that a run is attached to; its weights are not part of the run."""
+    if about is None:
+        return {}
+    return {
+        "attached to": f"{escape(about.name)}, not part of this folder, at {escape(about.place)}",
+        "its weights": f"SHA-256 {about.sha256}",
+        "transform": escape(about.transform) if about.transform else "none",
+    }
+
+
 def _network(network: NetworkConfig, parameters: int) -> str:
     shape = " x ".join(map(str, network.input_shape))
     rows = {
@@ -117,6 +128,7 @@ def _network(network: NetworkConfig, parameters: int) -> str:
         "classes": f"{network.classes:,}",
         "alpha (label mixing)": f"{network.alpha:g}",
         "parameters": f"{parameters:,}",
+        **_attached(network.attached),
     }
     return "## Network\n\n" + _table(("what", "value"), rows)
 

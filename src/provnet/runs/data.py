@@ -24,6 +24,7 @@ from provnet.data.dataset import DECODING, Dataset, DataSpec
 from provnet.data.modalities.decode import BYTES, picture_mode
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.text import Text
 from provnet.data.open import has_split, relocated, reopen
 from provnet.data.select import Combined, combine, with_classes
 from provnet.runs.files import RunConfig
@@ -199,7 +200,7 @@ def in_terms_of(config: RunConfig, data: Dataset) -> Dataset:
     if json.loads(json.dumps(same)) == {name: _listed(options.get(name)) for name in same}:
         return data
     own = modality_for(config)
-    if own.name != data.modality.name or own.name != options.get("modality"):
+    if isinstance(own, Text) or own.name != data.modality.name or own.name != options.get("modality"):
         raise UsageError(
             f"the run takes samples of modality {options.get('modality', own.name)}, these data are of modality "
             f"{data.modality.name}, or were opened with other settings of it; open them as those that were trained on"

@@ -24,14 +24,17 @@ from provnet.data.rules import OpenOptions, make_options
 from provnet.data.sources.known import NAMES
 from provnet.heads.index_map import IndexMap
 from provnet.heads.support import LOOKS, Support
+from provnet.models.attached import STORED, Given, build_attached
 from provnet.models.backbones import BACKBONES, SHARING, StandIn
 from provnet.models.network import (
     NETWORKS,
+    AttachedModel,
     NetworkConfig,
     Normalise,
     ProvenanceNet,
     build,
 )
+from provnet.models.tap import POOLS, SIDES
 from provnet.models.vae import GENERATORS
 from provnet.runs.safe import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors, shown
 from provnet.samples.identity import FLAGS, Groups, SampleTable
@@ -155,13 +158,29 @@ def _network(value: Any) -> NetworkConfig:
         seq = value[name]
         _want(isinstance(seq, list | tuple) and len(seq) > 0 and all(map(fits, seq)), f"{name} must be numbers")
     _want(isinstance(value["conditional"], bool), "conditional must be true or false")
+    _attached(value["attached"], value["backbone"])
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)
 
 
+def _attached(value: Any, backbone: Any) -> None:
+    """What is kept of a model of somebody else."""
+    if value is None:
+        return
+    _keys(value, set(AttachedModel.__dataclass_fields__), "network.attached")
+    for name in value:
+        fits, words = (_is_count, "a whole number") if name == "features" else (_is_text, "text")
+        _want(fits(value[name]), f"network.attached.{name} must be {words}, got {shown(value[name])}")
+    _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {shown(backbone)}')
+    _want(0 < value["features"] <= PIXELS, f"network.attached.features may be 1 to {PIXELS:,}")
+    _known("side", value["side"], SIDES)
+    _known("stored type", value["stored"], STORED)
+    _known("pool", value["pool"], ("", "function", *POOLS))
+
+
 # Settings that the first runs did not have, with the values that those runs were made with.
-LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32"}
+LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32", "attached": None}
 
 
 def _spec(value: Any, name: str) -> DataSpec | None:
@@ -418,12 +437,16 @@ TABLE = 1 << 27  # entries of the index map's table, or of the single branch's c
 
 
 def rebuild(
-    config: NetworkConfig, samples: SampleTable, file: io.BufferedReader, backbone: nn.Module | None = None
+    config: NetworkConfig, samples: SampleTable, file: io.BufferedReader, backbone: nn.Module | Given | None = None
 ) -> ProvenanceNet:
     """Build the network that the config names and load its weights; in evaluation mode, on the CPU.
 
-    A backbone given as object is copied: two networks never share its weights.
+    A backbone given as object is copied: two networks never share its weights. A model that the run is attached to is
+    not: it stays its owner's, where it lies.
     """
+    if config.attached is not None:
+        return _attach_again(config, samples, file, backbone)
+    backbone = backbone.model if isinstance(backbone, Given) else backbone
     if config.backbone == CUSTOM and backbone is None:
         raise UsageError(
             "this run was trained with a backbone given as object; give it again, in Python: provnet.load(folder, "
@@ -447,6 +470,28 @@ def rebuild(
     network.load_state_dict(weights, strict=True, assign=backbone is None)
     if backbone is None:
         _check_answer(network.eval(), config, file.name)
+    return network.eval()
+
+
+def _attach_again(
+    config: NetworkConfig, samples: SampleTable, file: io.BufferedReader, given: nn.Module | Given | None
+) -> ProvenanceNet:
+    """The network of a run around the model that is given again."""
+    assert config.attached is not None
+    if given is None:
+        raise UsageError(
+            f"this run is attached to a {config.attached.name}, whose weights are not part of it; give the model "
+            'again: provnet.load(folder, model=model), or for any command provnet.cli.main(["explain", ...], '
+            "backbone=model)"
+        )
+    given = given if isinstance(given, Given) else Given(given)
+    network = build_attached(config, _index_map(config, samples), given)
+    found = read_layouts(file)
+    _open_looks(network, found)
+    expected = layouts_of(network.state_dict())
+    _compare_head(found, expected, len(samples), file.name)
+    network.load_state_dict(read_tensors(file, expected), strict=False, assign=True)
+    network.to(next(network.tap.model.parameters()).device).freeze(config.attached.sha256)
     return network.eval()
 
 
@@ -503,7 +548,7 @@ def float32_default() -> Iterator[None]:
 def check_state(config: NetworkConfig, samples: SampleTable, state: Mapping[str, Tensor], backbone: nn.Module) -> None:
     """See that a network can be read back from what will be written of it; `backbone` is its own."""
     found, given = layouts_of(state), None
-    if config.backbone == CUSTOM:  # reading gives the same module again, around which all else is built
+    if config.backbone == CUSTOM and config.attached is None:  # reading gives the same module again
         given = StandIn(backbone, config.input_shape)
         found = {name: one for name, one in found.items() if not name.startswith("backbone.")}
     network = _build(config, samples, given)
@@ -543,16 +588,10 @@ def check_table(config: RunConfig, samples: SampleTable, name: str) -> None:
 
 def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | None) -> ProvenanceNet:
     """Named networks are built without memory for weights; one with a given backbone for real, but reproducibly."""
-    classes = len(samples.class_names)
-    if config.classes != classes:
-        raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
-    largest = int(torch.bincount(torch.tensor(samples.labels)).max()) if len(samples) else 0
-    by_class = config.network == "single" and config.head == "plain"
-    wide = max(classes * largest, classes * len(samples) if by_class else 0)
-    if wide > TABLE:
-        raise UnsafeFileError(f"{len(samples):,} samples in {classes:,} classes need a table past the limit {TABLE:,}")
+    if config.attached is not None:
+        return build_attached(config, _index_map(config, samples), None)
     try:
-        index_map = IndexMap(samples.labels, classes)
+        index_map = _index_map(config, samples)
         if backbone is not None:
             with torch.random.fork_rng(devices=[]), float32_default():
                 return build(config, index_map, backbone.to("cpu")).to("cpu")
@@ -564,6 +603,19 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         raise IntegrityError(f"config.json describes a network that cannot be built: {error}") from None
     network.normalise = Normalise(config)  # small, and not among the weights: real values
     return network
+
+
+def _index_map(config: NetworkConfig, samples: SampleTable) -> IndexMap:
+    """The map of a run's samples, which no table larger than TABLE is made for."""
+    classes = len(samples.class_names)
+    if config.classes != classes:
+        raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
+    largest = int(torch.bincount(torch.tensor(samples.labels)).max()) if len(samples) else 0
+    by_class = config.network == "single" and config.head == "plain"
+    wide = max(classes * largest, classes * len(samples) if by_class else 0)
+    if wide > TABLE:
+        raise UnsafeFileError(f"{len(samples):,} samples in {classes:,} classes need a table past the limit {TABLE:,}")
+    return IndexMap(samples.labels, classes)
 
 
 def _open_looks(network: ProvenanceNet, found: Mapping[str, Layout]) -> None:

@@ -9,6 +9,7 @@ import math
 import numbers
 import operator
 import warnings
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,9 +21,12 @@ from provnet.base.errors import DataError, IntegrityError, NonFiniteError, Usage
 from provnet.data.dataset import Dataset, hash_inputs, hash_items
 from provnet.data.modalities.decode import BYTES, is_picture, picture_mode
 from provnet.data.modalities.image import arranged
+from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import Table, is_frame
+from provnet.data.modalities.text import Text
 from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
+from provnet.models.attached import OWN
 from provnet.models.network import NetworkConfig
 from provnet.runs.data import in_terms_of, modality_for
 from provnet.runs.run import Run, RunConfig
@@ -103,14 +107,29 @@ def raw_tensor(values: Any) -> Any:
     return given.reshape(1) if given.ndim == 0 else given
 
 
-def inputs_of(config: RunConfig, given: Any) -> Any:
-    """What a run's network receives of samples as people give them: data, frames of its columns, fields, numbers."""
+def inputs_of(config: RunConfig, given: Any, own: Modality | None = None) -> Any:
+    """What a run's network receives of samples as people give them: data, frames of its columns, texts, numbers.
+
+    `own` is the modality with what a run does not hold, such as a tokenizer.
+    """
     if isinstance(given, Dataset):
         return in_terms_of(config, given).inputs
-    own = modality_for(config)
+    own = own or modality_for(config)
+    if isinstance(own, Text) and (isinstance(given, str) or _texts(given)):
+        return own.batch([given] if isinstance(given, str) else list(given))
+    if isinstance(given, Mapping):
+        return Fields({name: torch.as_tensor(one) for name, one in given.items()})
     if is_frame(given) and isinstance(own, Table) and own.columns:
         return own.batch(own.rows(given))
-    return raw_tensor(given)
+    values = raw_tensor(given)
+    about = config.network.attached
+    if about is not None and isinstance(values, Tensor) and about.stored == "uint8" and values.dtype != torch.uint8:
+        return Fields({OWN: values})  # not stored samples: what the model takes
+    return values
+
+
+def _texts(given: Any) -> bool:
+    return isinstance(given, list | tuple) and bool(given) and all(isinstance(one, str) for one in given)
 
 
 def content_hashes(run: Run, given: Any, queries: Any) -> np.ndarray:
@@ -152,7 +171,7 @@ def takes_bytes(network: NetworkConfig) -> bool:
     return network.scale == BYTES and is_picture(network.input_shape)
 
 
-def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
+def as_trained(network: NetworkConfig, values: Any) -> Any:
     """Raw samples in the type trained on, as `open_data` gives it: bytes where all values fit into them, else float32.
 
     The numbers stay the same, but for booleans: in pictures of bytes they stand for 0 and 255.
@@ -161,6 +180,8 @@ def as_trained(network: NetworkConfig, values: Tensor) -> Tensor:
     >>> [as_trained(network, torch.full((1, 1, 1, 2), value)).dtype for value in (255.0, 0.5)]
     [torch.uint8, torch.float32]
     """
+    if isinstance(values, Fields):
+        return values
     if not takes_bytes(network):
         return values.float()
     if values.dtype == torch.bool:
@@ -248,6 +269,8 @@ def range_problem(network: NetworkConfig, values: Any) -> str | None:
     """
     if not is_picture(network.input_shape):
         return None
+    if isinstance(values, Fields):
+        return None
     low, high = float(values.min()), float(values.max())
     largest = max(-low, high)
     # mean and spread are known, not the ends: three standard deviations stand for them
@@ -289,7 +312,7 @@ def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True
     given = inputs_of(run.config, images)
     if 0 in given.shape:
         raise UsageError(f"{what}: there is nothing to look at, no samples were given; give one or more")
-    queries = given if isinstance(given, Fields) else as_trained(run.config.network, given)
+    queries = as_trained(run.config.network, given)
     if not all_finite(queries):
         raise NonFiniteError(f"{what}: there are NaN or infinite values, of which nothing can be said")
     # a single picture of bytes may be dark, floats of 0 and 1 are of another range: told by what was given

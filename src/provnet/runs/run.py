@@ -17,17 +17,19 @@ import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+import provnet
 from provnet.base.batches import is_matrix
 from provnet.base.errors import IntegrityError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import as_path
 from provnet.data.dataset import Dataset
+from provnet.models.attached import Given
 from provnet.models.network import ProvenanceNet, parameter_count
 from provnet.runs import fileset
 from provnet.runs.card import model_card
@@ -121,6 +123,18 @@ class Run:
         """
         return own_test(self.config, self.samples, source, data_dir, progress=progress)
 
+    def explain(self, inputs: Any, k: int = 5, *, weights: str = "plain") -> Any:
+        """The training samples behind the answers to some inputs: `provnet.explain` of this run."""
+        return provnet.explain(self, inputs, k=k, weights=weights)
+
+    def scores(self, inputs: Any, weights: str = "plain") -> np.ndarray:
+        """(Q, N) the weight of every training sample for each input; column j is the sample with index j."""
+        return provnet.scores(self, inputs, weights)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the run into a folder; `provnet.load` reads it again."""
+        return write_run(self, folder)
+
     def seen(self, data: Dataset) -> int:
         """How many of these samples have exactly the pixels of a training sample: they are not unseen."""
         trained = {row.tobytes() for row in self.samples.pixel_sha256}
@@ -192,8 +206,11 @@ def write_run(run: Run, folder: str | Path) -> Path:
     return where
 
 
-def read_run(folder: str | Path, backbone: nn.Module | None = None) -> Run:
-    """Read a run; every file is checked before any is used. A `custom` backbone is given again, and copied."""
+def read_run(folder: str | Path, backbone: nn.Module | Given | None = None) -> Run:
+    """Read a run; every file is checked before any is used.
+
+    A `custom` backbone is given again, and copied; so is the model that a run is attached to, which is used as it is.
+    """
     where = as_path("the run's folder", folder)
     _refuse_other_things(where)
     with contextlib.ExitStack() as stack:

@@ -12,6 +12,7 @@ from provnet.base.files import as_path
 from provnet.base.options import SUBSET
 from provnet.data.compare import Comparison, compare, decoding_advice, held, other_options
 from provnet.data.dataset import Dataset, image_data
+from provnet.models.attached import Given
 from provnet.runs.data import REST, has_changed, rest_content, rest_state
 from provnet.runs.files import CUSTOM
 from provnet.runs.run import FileCheck, read_run, read_samples, verify_files
@@ -63,7 +64,9 @@ class Verification:
         return found + [f"data: {words}" for words in (self.rest, self.unsure) if words]
 
 
-def verify(folder: str | Path, data: Dataset | None = None, *, backbone: nn.Module | None = None) -> Verification:
+def verify(
+    folder: str | Path, data: Dataset | None = None, *, backbone: nn.Module | Given | None = None
+) -> Verification:
     """Check every hash of a run, that it can be read, and (with `data`) that the data are those of training time.
 
     The weights of a run whose backbone was given as an object are looked at only where that is given again.

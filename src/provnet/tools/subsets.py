@@ -229,7 +229,7 @@ def look(run: Run | Fitted, data: ImageData, *, device: str = "auto", progress: 
     where = torch.device("cuda" if cuda else "cpu")
     ask = Attributor(run.network.to(where))
     with progress_bar("features", len(data), progress) as update:
-        found = ask.each(data.images, _read, most=BATCH, update=lambda done: update(done, ""))
+        found = ask.each(data.inputs, _read, most=BATCH, update=lambda done: update(done, ""))
     run.network.cpu()
     return Seen(found["features"].numpy(), found["margins"].numpy())
 

@@ -13,7 +13,7 @@ import torch
 from provnet.base.batches import Inputs, pieces
 from provnet.base.errors import DataError
 from provnet.data.modalities.decode import decode
-from provnet.data.modalities.distort import perturbations
+from provnet.data.modalities.distort import copies_of, perturbations
 from provnet.data.modalities.modality import Modality, Perturb, Preview
 from provnet.data.rules import DecodeRule
 from provnet.samples.identity import pixel_header
@@ -51,6 +51,10 @@ class Image(Modality):
     def perturbed(self, inputs: Any) -> Mapping[str, Perturb]:
         """Noise, a shift by a pixel, and JPEG where the pixels are bytes."""
         return perturbations(inputs)
+
+    def copies(self, inputs: Any) -> Mapping[str, Perturb]:
+        """Noise of two strengths; of pictures also a shift, a crop and JPEG."""
+        return copies_of(inputs)
 
     def to_json(self) -> dict[str, Any]:
         """Nothing: the shape of a sample says that it is a picture."""

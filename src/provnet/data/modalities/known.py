@@ -9,6 +9,7 @@ from provnet.data.modalities.decode import is_picture
 from provnet.data.modalities.image import Image
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import Table
+from provnet.data.modalities.text import Text
 
 
 def modality_of(shape: Sequence[int], options: Mapping[str, Any] | None = None) -> Modality:
@@ -25,4 +26,5 @@ def modality_of(shape: Sequence[int], options: Mapping[str, Any] | None = None) 
 MODALITIES: dict[str, Callable[[Mapping[str, Any]], Modality]] = {
     "image": lambda _: Image(),
     "table": Table.from_json,
+    "text": Text.from_json,
 }

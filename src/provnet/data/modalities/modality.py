@@ -56,6 +56,10 @@ class Modality(ABC):
         """Small changes after which a sample must still be recognised, by name: those that apply to such inputs."""
         return {}
 
+    def copies(self, inputs: Any) -> Mapping[str, Perturb]:
+        """Changed copies by which a membership audit tells what was trained on from what only looks like it."""
+        return self.perturbed(inputs)
+
     def to_json(self) -> dict[str, Any]:
         """What a run keeps of it among the options of its data; nothing where the shape of a sample says it all."""
         return {"modality": self.name}

@@ -21,7 +21,7 @@ from torch import Tensor
 from provnet.base.batches import Inputs
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import DataWarning, brief
-from provnet.data.modalities.distort import perturbations
+from provnet.data.modalities.distort import copies_of, perturbations
 from provnet.data.modalities.modality import Modality, Perturb, Preview
 
 Row = dict[str, Any]  # column -> number, text, or None where the value is missing
@@ -138,6 +138,10 @@ class Table(Modality):
     def perturbed(self, inputs: Any) -> Mapping[str, Perturb]:
         """Noise, in units of the spread of each feature."""
         return perturbations(inputs)
+
+    def copies(self, inputs: Any) -> Mapping[str, Perturb]:
+        """Noise of two strengths; of pictures also a shift, a crop and JPEG."""
+        return copies_of(inputs)
 
     def numeric(self) -> Tensor | None:
         """(F,) bool, the inputs that are numbers, to be standardised; None where all are."""

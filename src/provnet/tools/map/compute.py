@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from torch import Tensor
 
 from provnet.answers.attributor import Attributor, explain
 from provnet.answers.evaluation import own_classes, trained_rows
 from provnet.answers.explanation import Explanation
+from provnet.base.batches import Inputs
 from provnet.base.errors import DataError, NonFiniteError, UsageError, one_of
 from provnet.base.options import MapOptions, with_changes
 from provnet.base.progress import Update, progress_bar
@@ -56,7 +57,7 @@ class Cluster:
 
 
 def index_features(
-    run: Run | Fitted, images: Tensor, *, batch_size: int | None = None, report: Report | None = None
+    run: Run | Fitted, images: Any, *, batch_size: int | None = None, report: Report | None = None
 ) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
@@ -309,7 +310,8 @@ def sample_map(
     own, train = own[rows], train.select(rows)
     labels = run.samples.labels[own]
     missed, wrong, unnamed = _misattributed(run, test)
-    features, embedding = _embedded(run, train, None if test is None else test.images[missed], engine, asked)
+    misread = None if test is None else test.inputs[torch.from_numpy(missed)]
+    features, embedding = _embedded(run, train, misread, engine, asked)
     found = clusters_within(features, labels, asked.groups, seed=asked.seed)
     cluster = np.zeros(len(own), dtype=np.int64)
     for one in found:
@@ -332,11 +334,11 @@ def sample_map(
 
 
 def _embedded(
-    run: Run, train: ImageData, missed: Tensor | None, engine: str, asked: MapOptions
+    run: Run, train: ImageData, missed: Inputs | None, engine: str, asked: MapOptions
 ) -> tuple[np.ndarray, Embedding]:
     """Features of the training samples, and the places of these and of the misattributed pictures after them."""
     with progress_bar("features", len(train), asked.progress) as update:
-        features = everything = index_features(run, train.images, report=update)
+        features = everything = index_features(run, train.inputs, report=update)
     if missed is not None and len(missed):
         everything = np.concatenate([features, index_features(run, missed)])
     settings: dict[str, Any] = {"perplexity": asked.perplexity, "seed": asked.seed, "threads": asked.threads}
@@ -374,7 +376,7 @@ def _spinner(words: str, enabled: bool) -> Iterator[None]:
 def others_named(run: Run | Fitted, train: ImageData, own: np.ndarray) -> np.ndarray:
     """(n, K) what is named for training samples besides themselves; a sample names itself first, which says little."""
     run = run_of(run)
-    named = explain(run, train.images, k=K + 1).index
+    named = explain(run, train.inputs, k=K + 1).index
     mine = named == own[:, None]
     order = np.argsort(mine | (named < 0), axis=1, kind="stable")
     rest = np.where(mine, -1, named)
@@ -386,7 +388,7 @@ def _misattributed(run: Run, test: ImageData | None) -> tuple[np.ndarray, Explan
     """Test samples whose first exemplar is of another class, their five exemplars, and how many samples have none."""
     if test is None or len(test) == 0:
         return np.zeros(0, dtype=np.int64), None, 0
-    found = explain(run, test.images, k=K)
+    found = explain(run, test, k=K)
     named = found.index[:, 0] >= 0
     rows = np.flatnonzero(named & (found.label[:, 0] != test.samples.labels))
     return rows, found[rows], int((~named).sum())

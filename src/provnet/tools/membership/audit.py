@@ -21,9 +21,8 @@ from provnet.base.errors import UsageError
 from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
-from provnet.data.dataset import ImageData, image_data
-from provnet.data.modalities.distort import copies_of
-from provnet.runs.inputs import Fitted, as_trained, checked, run_of
+from provnet.data.dataset import Dataset, ImageData, image_data
+from provnet.runs.inputs import Fitted, as_trained, checked, inputs_of, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.compute import SCORES, MemberScores, blank_network, decides, member_scores, scores_by
@@ -197,9 +196,9 @@ def audit(
     asked = with_changes(AuditOptions, options, changes)
     run, null = run_of(run), None if null is None else run_of(null)
     members, nonmembers, left_out = _sides(run.samples, *_given(run, members, nonmembers, asked.progress))
-    own = as_trained(run.config.network, members.images)
-    sides = (own, checked(run, nonmembers.images, "the nonmembers", warn=asked.warn))
-    found = _all_scores(run, null, sides, members.samples, asked)
+    own = as_trained(run.config.network, inputs_of(run.config, members))
+    sides = (own, checked(run, nonmembers, "the nonmembers", warn=asked.warn))
+    found = _all_scores(run, null, sides, members, asked)
     members, nonmembers, kept = _named(found.clean, members, nonmembers, left_out)
     clean, blank = ([one.select(rows) for one, rows in zip(of, kept, strict=True)] for of in (found.clean, found.blank))
     distorted = {
@@ -235,10 +234,8 @@ class _Scores(NamedTuple):
     stored: list[MemberScores] | None
 
 
-def _all_scores(
-    run: Run, null: Run | None, sides: tuple[Tensor, Tensor], members: SampleTable, asked: AuditOptions
-) -> _Scores:
-    copies = copies_of(sides[0]) if asked.distort else {}
+def _all_scores(run: Run, null: Run | None, sides: tuple[Any, Any], members: Dataset, asked: AuditOptions) -> _Scores:
+    copies = members.modality.copies(sides[0]) if asked.distort else {}
     unseen = null.network if null is not None else blank_network(run.config.network, run.network, asked.seed)
     size = sum(map(len, sides))
     settings: dict[str, Any] = {"seed": asked.seed, "batch_size": asked.batch_size}
@@ -252,7 +249,7 @@ def _all_scores(
         for number, (name, copy) in enumerate(copies.items()):
             told = partial(_tell, update, (2 + number) * size, name)
             distorted[name] = _scored(partial(scored, copy=copy), sides, told)
-        untrained, stored = untrained_with_keys(run, members, sides[0], asked.seed), None
+        untrained, stored = untrained_with_keys(run, members.samples, sides[0], asked.seed), None
         if untrained is not None:
             told = partial(_tell, update, (2 + len(copies)) * size, "keys without training")
             stored = _scored(partial(scores_by, Attributor(untrained), **settings), sides, told)

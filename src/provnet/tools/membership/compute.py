@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import Answered, Attributor
-from provnet.base.batches import fold
+from provnet.base.batches import Inputs, all_finite, fold, split
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.distort import Copy, of_all
 from provnet.heads.index_map import IndexMap
@@ -103,13 +103,13 @@ def scores_by(
     size = few if copy is None else most  # what is drawn must not depend on how many the network takes at a time
     copy = None if copy is None else of_all(copy, queries)
 
-    def batches() -> Iterator[tuple[Tensor, None]]:
+    def batches() -> Iterator[tuple[Inputs, None]]:
         done = 0
-        for batch in torch.split(queries, size):
-            if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
+        for batch in split(queries, size):
+            if not all_finite(batch):
                 raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
             drawn = batch if copy is None else copy(batch, fold(seed, first + done))
-            yield from ((some, None) for some in torch.split(drawn, few))
+            yield from ((some, None) for some in split(drawn, few))
             done += len(batch)
 
     found = {name: column.numpy() for name, column in ask.over(batches(), _scores, update=update).items()}

@@ -316,12 +316,11 @@ def class_scores(net: ProvenanceNet, images: Tensor) -> Tensor:
     >>> torch.allclose(class_scores(net, x), net(x).logits, atol=1e-5)
     True
     """
-    features = net.backbone(net.normalise(images))
-    if net.task_head is not None:
-        scores: Tensor = net.task_head(features)
+    scores = net.graded_scores(images)
+    if scores is not None:
         return scores
     none = torch.zeros(len(images), dtype=torch.int64, device=images.device)
-    index_features = net.index_trunk(features, none)
+    index_features = net.index_trunk(net.features(images), none)
     head = net.index_head
     each: Tensor = head(index_features, none)
     return summed(each.float(), head.members())
