@@ -53,7 +53,8 @@ def test_every_dependency_has_a_range() -> None:
 
 
 def test_extras_hold_only_what_is_imported() -> None:
-    text = "\n".join(path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
+    places = ("src", "tests/integrations", "examples/integrations")
+    text = "\n".join(path.read_text("utf-8") for place in places for path in (ROOT / place).rglob("*.py"))
     extras = {name: texts for name, texts in PROJECT["project"]["optional-dependencies"].items() if name != "dev"}
     for name in ("docs", "integrations"):  # what builds the site, what others train with
         del extras[name]
