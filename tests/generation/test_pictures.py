@@ -17,7 +17,7 @@ from provnet.cli.evaluate import generator_table
 from provnet.runs.run import Run
 from provnet.tools.generate import Generated, generate, interpolate, rebuild_pictures, sources
 from provnet.tools.generate import compute as sampling
-from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilt
+from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilding_error
 from provnet.training.config import train_config
 from tests.fitting import fit
 
@@ -138,7 +138,7 @@ def test_values_that_are_no_bytes_are_refused() -> None:
 
 def test_reconstruction_is_measured_by_its_definition(runs: dict[str, Run]) -> None:
     data = pictures()
-    found, net = rebuilt(runs["faces"], data), runs["faces"].network
+    found, net = rebuilding_error(runs["faces"], data), runs["faces"].network
     x = data.images.double().numpy() / 255
     with torch.inference_mode():
         z = net.backbone.encode(net.normalise(data.images)).mean  # type: ignore[operator, union-attr]

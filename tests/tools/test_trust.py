@@ -21,7 +21,7 @@ from provnet.data.modalities.distort import copies_of
 from provnet.runs import bank
 from provnet.runs.card import bank_state, model_card
 from provnet.runs.run import Run, read_run, write_run
-from provnet.tools.trust.checks import abstention, calibrated, index_calibration
+from provnet.tools.trust.checks import abstention, calibration_of, index_calibration
 from provnet.tools.trust.compute import LeftOut, Trust, check, letters, strangers
 from provnet.training.config import train_config
 from tests.cases import cases
@@ -90,11 +90,11 @@ def test_calibration_tells_over_from_underconfidence() -> None:
     chance = np.random.default_rng(0)
     sure = chance.uniform(0.5, 1.0, 4000)
     right = chance.random(4000) < sure
-    good = calibrated(sure, right)
+    good = calibration_of(sure, right)
     assert (good.ece.value or 0) < 0.03
     assert (good.ece.low or 0) <= (good.ece.value or 0) <= (good.ece.high or 0)
     assert sum(one.n for one in good.bins) == 4000
-    bold, shy = calibrated(np.full(400, 0.95), right[:400]), calibrated(np.full(400, 0.2), right[:400])
+    bold, shy = calibration_of(np.full(400, 0.95), right[:400]), calibration_of(np.full(400, 0.2), right[:400])
     assert (bold.leans, shy.leans) == ("overconfident", "underconfident")
     assert (bold.ece.low or 0) > 0.1
 

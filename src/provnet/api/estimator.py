@@ -182,7 +182,7 @@ def check_shape(wanted: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def labelled(
+def labelled_data(
     rows: np.ndarray,
     shape: tuple[int, ...] | None,
     labels: np.ndarray,
@@ -193,7 +193,7 @@ def labelled(
 ) -> ImageData:
     """Checked rows (of pictures of that shape) with labels as data; what load must know stands in the spec.
 
-    >>> labelled(np.eye(2), None, np.array([7, 3]), np.array([3, 7])).class_names
+    >>> labelled_data(np.eye(2), None, np.array([7, 3]), np.array([3, 7])).class_names
     ('3', '7')
     """
     values = rows if shape is None else rows.reshape(len(rows), *shape)
@@ -435,7 +435,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             check_shape(self.image_shape, shape)
         elif self.image_shape is not None:
             shape = picture_shape(self.image_shape, rows.shape[1])
-        return labelled(rows, shape, labels, np.unique(labels), features=getattr(self, "feature_names_in_", None))
+        return labelled_data(rows, shape, labels, np.unique(labels), features=getattr(self, "feature_names_in_", None))
 
     def _take(self, run: Run) -> Self:
         """Become the fitted classifier of a run."""
@@ -465,7 +465,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if shape is None and is_picture(self.run_.config.network.input_shape):
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
-            data = labelled(rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names)
+            data = labelled_data(
+                rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names
+            )
         return replace(data, inputs=to_input(self.run_, data))
 
 

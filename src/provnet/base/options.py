@@ -212,7 +212,7 @@ def at_least(least: int) -> Test:
     return check
 
 
-def within(least: int, most: int) -> Test:
+def between(least: int, most: int) -> Test:
     """Refuse what lies outside."""
 
     def check(name: str, value: int) -> None:
@@ -999,7 +999,9 @@ class App(Options):
     """
 
     run: Path = _run()
-    port: int | None = option("Port on 127.0.0.1. Default: 8808, or any free one.", metavar="N", check=within(0, 65535))
+    port: int | None = option(
+        "Port on 127.0.0.1. Default: 8808, or any free one.", metavar="N", check=between(0, 65535)
+    )
     exposure: str | None = option(
         "How much of the pictures is shown. Default: full for runs trained here, ids for others.",
         metavar="ids|thumb|full",

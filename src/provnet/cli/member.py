@@ -24,7 +24,7 @@ from provnet.runs.data import find_data
 from provnet.runs.run import Run
 from provnet.tools.membership.compared import compared
 from provnet.tools.membership.compute import decides, member_scores
-from provnet.tools.membership.member import Heldout, Membership, drawn, memberships, read_heldout
+from provnet.tools.membership.member import Heldout, Membership, draw_samples, memberships, read_heldout
 
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
@@ -90,7 +90,7 @@ def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, d
     if not fresh:
         note("every picture given as held out is a training sample, so none can be compared with", "warning")
         return None
-    chosen = drawn(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
+    chosen = draw_samples(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
     score = decides(run.network)
     scored = member_scores(run, chosen.images, warn=False)
     values = np.sort(scored.values[score][scored.named])

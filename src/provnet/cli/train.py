@@ -67,8 +67,8 @@ def train(asked: Train) -> None:
     config = chosen_recipe(asked)
     check_folder(out, resume=where.resume, overwrite=where.overwrite)
     check_early(asked)
-    found = opened(asked.data, asked.opening, out)
-    chosen = found if split.apply is None else decided(found, split.apply)
+    found = open_training_data(asked.data, asked.opening, out)
+    chosen = found if split.apply is None else apply_file(found, split.apply)
     samples, test, test_words = find_test(chosen, split.holdout, split.test, data_dir, out, given=found)
     subset = chosen_subset(samples, asked.subset, config, where)
     if not asked.json:
@@ -80,7 +80,7 @@ def train(asked: Train) -> None:
         note(f"pretrained features do better on photographs, in less time: {INSTALL}")
     done, begun = where.resume and run_folder.finished(out), where.resume and run_folder.has_begun(out)
     began = time.perf_counter()
-    with kept_is_told(out, resumed(asked)):
+    with kept_is_told(out, resume_command(asked)):
         run = fit(samples, config, where, test=test, index_subset=subset)
     if not is_first_process():
         return
@@ -101,12 +101,12 @@ def train(asked: Train) -> None:
         draw_course(out, quiet=asked.json)
 
 
-def resumed(asked: Train) -> str:
+def resume_command(asked: Train) -> str:
     """The command that goes on with what a command has begun.
 
     >>> from pathlib import Path
     >>> from provnet.base.options import RunOptions
-    >>> resumed(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
+    >>> resume_command(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
     "provnet train 'my data' --out runs/a --resume"
     """
     again = replace(asked, where=replace(asked.where, overwrite=False, resume=True))
@@ -141,7 +141,7 @@ def check_early(asked: Train) -> None:
         read_decisions(asked.split.apply)
 
 
-def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
+def open_training_data(data: str, asked: DataOptions, out: Path) -> ImageData:
     """The training data; a run among their pictures, or where nothing may be written, is refused."""
     refuse_unwritable(out)
     found = open_data(data, options=asked, progress=is_first_process())
@@ -151,7 +151,7 @@ def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
     return found
 
 
-def decided(data: ImageData, path: Path) -> ImageData:
+def apply_file(data: ImageData, path: Path) -> ImageData:
     """The data after the decisions of a file, and a word on what they changed."""
     changed = apply_decisions(data, read_decisions(path))
     remembered = changed.spec.options.get(DECISIONS)

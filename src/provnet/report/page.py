@@ -21,7 +21,7 @@ from provnet.base.errors import UsageError
 from provnet.base.files import file_size
 from provnet.report import pictures, text
 from provnet.report.records import ExplanationCard, Picture
-from provnet.report.sheet import carried
+from provnet.report.sheet import weight_words
 
 
 def explanation_html(cards: Sequence[ExplanationCard], *, title: str, subtitle: str = "") -> str:
@@ -122,7 +122,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        carried=carried,
+        carried=weight_words,
         count=text.count,
         data_uri=_data_uri,
         ends=_ends,
@@ -164,10 +164,10 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def packed(values: np.ndarray, kind: str) -> str:
+def base64_numbers(values: np.ndarray, kind: str) -> str:
     """Numbers as base64, little-endian, of a type such as `<u2`; those that it cannot hold are refused.
 
-    >>> packed(np.array([1, 2]), "<u2")
+    >>> base64_numbers(np.array([1, 2]), "<u2")
     'AQACAA=='
     """
     made = np.ascontiguousarray(values).astype(kind)

@@ -202,10 +202,10 @@ def fit_bytes(values: Tensor) -> Tensor:
     return fits & (flat == flat.round()).all(1) if values.is_floating_point() else fits
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
     """A setting that must be a whole number, of any type that has them.
 
-    >>> whole("k", np.int64(3))
+    >>> whole_number("k", np.int64(3))
     3
     """
     try:
@@ -217,10 +217,10 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return number
 
 
-def real(name: str, value: Any) -> float:
+def finite_number(name: str, value: Any) -> float:
     """A setting that must be a finite number.
 
-    >>> real("epsilon", np.float32(0.5))
+    >>> finite_number("epsilon", np.float32(0.5))
     0.5
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real) or not math.isfinite(value):
@@ -296,7 +296,7 @@ def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:
     return typed if typed.flags.writeable else typed.copy()
 
 
-def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True) -> Any:
+def checked_inputs(run: Run, images: Any, what: str = "the input", *, warn: bool = True) -> Any:
     """Numbers as people give them, as a tensor of the type trained on (`inputs.as_trained`).
 
     What is no number, empty or not finite is refused, named as `what`. Pictures whose values cannot lie in the range
@@ -306,7 +306,7 @@ def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded", limit=20)
-    >>> checked(fit(data, config=train_config(epochs=1)), data.images[:3].numpy()).shape
+    >>> checked_inputs(fit(data, config=train_config(epochs=1)), data.images[:3].numpy()).shape
     torch.Size([3, 1, 28, 28])
     """
     given = inputs_of(run.config, images)

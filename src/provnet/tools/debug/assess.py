@@ -21,7 +21,7 @@ from provnet.answers.out_of_fold import gaussian_scores, prepared, ridge, turned
 from provnet.base.errors import NonFiniteError
 from provnet.tools.debug.foreign import CONFIRMED, foreign_probability, oddness
 from provnet.tools.debug.mislabels import Mislabels
-from provnet.tools.debug.signals import others
+from provnet.tools.debug.signals import nearest_others
 
 SCORES = ("ridge", "gaussian", "votes")
 NEIGHBOURS = 20
@@ -132,7 +132,7 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
     z = turned(prepared(features))
     labels = torch.as_tensor(given, device=z.device)
     n, rows = len(labels), torch.arange(len(labels), device=z.device)
-    near = others(z, NEIGHBOURS)
+    near = nearest_others(z, NEIGHBOURS)
     row, cosine = (torch.from_numpy(each).to(z.device) for each in (near.row, near.cosine))
     trust, foreign = torch.ones(n, dtype=torch.float64, device=z.device), np.zeros(n)
     model: NoiseModel | None = None

@@ -33,7 +33,7 @@ from provnet.tools.debug.kinds import bad_pictures, kinds_of
 from provnet.tools.debug.mirrored import mirrored_pairs
 from provnet.tools.debug.mislabels import Anomalies, Mislabels, anomalies, mislabels
 from provnet.tools.debug.one_picture import groups_of, of_one_picture
-from provnet.tools.debug.signals import NEIGHBOURS, Neighbours, Signals, others, sample_signals
+from provnet.tools.debug.signals import NEIGHBOURS, Neighbours, Signals, nearest_others, sample_signals
 
 CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse pixels
 FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
@@ -76,10 +76,10 @@ def duplicates(
     `device` is where pictures are compared.
 
     >>> import provnet
-    >>> from provnet.tools.debug.signals import others
+    >>> from provnet.tools.debug.signals import nearest_others
     >>> pixels = provnet.open_data("embedded").images[[0, 1, 2, 1]]
     >>> data = provnet.open_data(pixels, [5, 0, 4, 0])
-    >>> near = others(F.normalize(data.images.flatten(1).float(), dim=1), k=3)
+    >>> near = nearest_others(F.normalize(data.images.flatten(1).float(), dim=1), k=3)
     >>> duplicates(data.samples, data.images, near).group.tolist()
     [-1, 0, -1, 0]
     """
@@ -110,7 +110,9 @@ def _near_pairs(samples: SampleTable, images: Any, near: Neighbours, device: tor
     size = at_once(images.shape[1:], device.type, PICTURES)
     coarse = torch.cat([_small(part.to(device), COARSE) for part in torch.split(images, size)])
     searched = (_unit(coarse).flatten(1), _lifted(coarse.flatten(1)))
-    to = np.concatenate([near.row[:, :CANDIDATES], *(others(each, CANDIDATES).row for each in searched)], 1)  # (N, K)
+    to = np.concatenate(
+        [near.row[:, :CANDIDATES], *(nearest_others(each, CANDIDATES).row for each in searched)], 1
+    )  # (N, K)
     n, k = to.shape
     rows, ends, real = np.repeat(np.arange(n), k), np.maximum(to.reshape(-1), 0), to.reshape(-1) >= 0
     if not real.any():
@@ -529,7 +531,7 @@ def debug(
     samples = run.samples.select(own)
     labels = samples.labels
     signals = sample_signals(run, data.inputs, labels, own, progress=progress)
-    near = others(signals.features, NEIGHBOURS, progress=progress)
+    near = nearest_others(signals.features, NEIGHBOURS, progress=progress)
     branch = run.network.task_head is not None
     twice = duplicates(samples, data.inputs, near, device=signals.features.device)
     classes = len(samples.class_names)

@@ -74,7 +74,7 @@ def held_rows(run: Run, table: SampleTable) -> Held:
     return Held(table, places, owner, withheld, (owner < 0) & (run.config.erased > 0))
 
 
-class Barred(NamedTuple):
+class Excluded(NamedTuple):
     """What must not be trained on again, for decisions that are applied to the data.
 
     Attributes:
@@ -94,7 +94,7 @@ class Barred(NamedTuple):
     lacking: int = 0
 
 
-def barred(run: Run, found: Found) -> Barred:
+def excluded_samples(run: Run, found: Found) -> Excluded:
     """The samples of the training data that a run withholds and, after erasing, all that it does not hold.
 
     An erased sample is known to nobody, so every sample that the run does not hold may be one.
@@ -109,14 +109,14 @@ def barred(run: Run, found: Found) -> Barred:
         closed = has_changed(run.config, known)
         reason = "they cannot be opened" if closed else "files that changed make --limit and --holdout choose others"
         why = "" if sure else f"withheld or erased samples may be among the data, and cannot be told: {reason}"
-        return Barred(drops, ("withheld",) * len(drops), kinds, why, lacking=int(added.sum()))
+        return Excluded(drops, ("withheld",) * len(drops), kinds, why, lacking=int(added.sum()))
     held = held_rows(run, found.table)
     table, hidden, strange = found.table, np.flatnonzero(held.withheld), np.flatnonzero(held.strange)
     drops = tuple(Decision(table.sample_ids[p], table.hex(p), "drop") for p in (*hidden.tolist(), *strange.tolist()))
     reasons = ("withheld",) * len(hidden) + ("not in the run",) * len(strange)
     counts = tuple((len(rows), words) for rows, words in ((hidden, "withheld"), (strange, STRANGE)) if len(rows))
     alone = not (held.owner[held.used] < 0).any()
-    return Barred(drops, reasons, counts, held_alone=alone, lacking=int((added & (held.places < 0)).sum()))
+    return Excluded(drops, reasons, counts, held_alone=alone, lacking=int((added & (held.places < 0)).sum()))
 
 
 def samples_csv(result: Debugging, threshold: float) -> bytes:
@@ -153,7 +153,7 @@ class Corrected(NamedTuple):
     why: str = ""
 
 
-def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, asked: Debug) -> Corrected:
+def corrected_csv(run: Run, result: Debugging, found: Found, bar: Excluded, asked: Debug) -> Corrected:
     """Labels replaced where a suggestion is sure: a manifest of all files, else decisions; and how to use it.
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
@@ -174,7 +174,7 @@ def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, asked:
     return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others, True)
 
 
-def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: Path, asked: Debug) -> Corrected:
+def _corrections(run: Run, result: Debugging, found: Found, bar: Excluded, place: Path, asked: Debug) -> Corrected:
     """corrected.csv as decisions: sure labels, and a drop for all that must not be trained on again.
 
     There is no command where decisions had changed the data before: on the first data these would change right labels.
@@ -183,7 +183,7 @@ def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: 
     dropped = {one.sample_id for one in bar.drops}
     rows = [
         one
-        for one in decided(result, asked.threshold, asked.certainty)
+        for one in decisions_for_flags(result, asked.threshold, asked.certainty)
         if one.kind == "relabel" and one.sample_id not in dropped
     ]
     rows += bar.drops
@@ -237,7 +237,7 @@ def _manifest(
     return lines, tuple(kind for kind in kinds if kind[0]), len(used) - len(own_ids)
 
 
-def decided(result: Debugging, threshold: float, certainty: float) -> list[Decision]:
+def decisions_for_flags(result: Debugging, threshold: float, certainty: float) -> list[Decision]:
     """A decision for every flagged sample, see `_decisions`; a label is replaced where that is certain."""
     return list(_decisions(result, threshold, _trained_suspects(result, threshold), certainty).values())
 
@@ -255,7 +255,7 @@ def _decisions(result: Debugging, threshold: float, rows: Iterable[int], certain
     return found
 
 
-def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
+def decisions_for(result: Debugging, threshold: float, bar: Excluded) -> bytes:
     """decisions.csv: pictures under several labels first, then flagged labels, then odd samples to decide about.
 
     Last what must not be trained on again: of these samples nothing but id and hash is written.
@@ -341,7 +341,7 @@ def next_command(
     run: Run,
     found: Found,
     corrected: Corrected,
-    bar: Barred,
+    bar: Excluded,
     changes: Sequence[Decision],
     rows: int,
     asked: Debug,
@@ -408,7 +408,7 @@ def _lacks_none(run: Run, corrected: Corrected) -> bool:
     return not corrected.left_out and not run.config.erased and not run.samples.withheld.any()
 
 
-def _drops_all(found: Found, bar: Barred, rows: int) -> bool:
+def _drops_all(found: Found, bar: Excluded, rows: int) -> bool:
     """Whether decisions name all that must not be trained on again, and are not more than a run remembers."""
     return found.table is not None and not bar.why and rows <= MOST
 
@@ -437,16 +437,16 @@ class DebugFiles:
 
     contents: dict[str, bytes]
     corrected: Corrected
-    bar: Barred
+    bar: Excluded
     next: Next
     memorised: str
 
 
 def debug_files(run: Run, result: Debugging, found: Found, asked: Debug) -> DebugFiles:
     """All files of a run that was debugged on the data that were found, made in memory."""
-    bar = barred(run, found)
+    bar = excluded_samples(run, found)
     corrected = corrected_csv(run, result, found, bar, asked)
-    changes = [one for one in decided(result, asked.threshold, asked.certainty) if one.kind == "relabel"]
+    changes = [one for one in decisions_for_flags(result, asked.threshold, asked.certainty) if one.kind == "relabel"]
     to_edit = {DECISIONS: decisions_for(result, asked.threshold, bar)} if asked.review else {}
     rows = to_edit[DECISIONS].count(b"\n") - 1 if asked.review else 0
     step = next_command(run, found, corrected, bar, changes, rows, asked)

@@ -32,7 +32,7 @@ from provnet.runs.files import CUSTOM
 from provnet.runs.run import Run, read_run
 from provnet.samples.decisions import Decision
 from provnet.tools.debug.compute import CERTAINTY, FLAGGED, Debugging, debug
-from provnet.tools.debug.files import decided
+from provnet.tools.debug.files import decisions_for_flags
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit as train_again
 
@@ -115,7 +115,7 @@ def fix(
     config = recipe_of(run)
     if decisions is None:
         looked = debug(run, progress=progress) if found is None else found
-        decisions = decided(looked, FLAGGED, certainty)
+        decisions = decisions_for_flags(looked, FLAGGED, certainty)
         if leave_out:
             doubtful = _doubtful(looked, decisions)
             dropped = {one.sample_id for one in doubtful}

@@ -116,10 +116,10 @@ def mislabels(
         said = votes(near, labels, trust, classes)
         against = _against(said, labels, fitted if class_branch else 0.0, agreed)
         belief = (said[rows, labels] + PRIOR_VOTES) / (said.sum(1) + PRIOR_VOTES * classes)
-        odds = {"course": regressed(level, against, known)}
+        odds = {"course": log_odds_from(level, against, known)}
         suspect = np.where(known, odds["course"] > 0, against > 0.5)
-        odds["neighbours"] = regressed(np.log((1 - belief) / belief), suspect)
-        odds["margin"] = regressed(margin, (against + suspect) / 2)
+        odds["neighbours"] = log_odds_from(np.log((1 - belief) / belief), suspect)
+        odds["margin"] = log_odds_from(margin, (against + suspect) / 2)
         base = _logit(float(np.clip((against.mean() + suspect.mean()) / 2, FEWEST, MOST)))
         fitted = float(fits[suspect].mean()) if suspect.any() else 0.0
         agreed = float(suspect[against > 0].mean()) if against.any() else 0.0
@@ -211,10 +211,10 @@ def course_level(course: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndar
     return known, np.where(known, np.log(mean + LEAST_LOSS), 0.0)
 
 
-def regressed(signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
+def log_odds_from(signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
     """(N,) log-odds of the target (0..1) by logistic regression on one signal, of which more never speaks for less.
 
-    >>> regressed(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1])).round().tolist()
+    >>> log_odds_from(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1])).round().tolist()
     [-1.0, -0.0, 0.0, 1.0]
     """
     use = np.ones(len(signal), dtype=np.bool_) if known is None else known

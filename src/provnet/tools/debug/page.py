@@ -170,7 +170,7 @@ def debug_html(report: DebugReport) -> str:
         given=_counted(one.sample.label for one in report.suspects),
         wanted=_counted(one.suggested for one in report.suspects if one.suggests),
         probability=probability,
-        signed=signed,
+        signed=with_sign,
         largest=max((signal_size(row) for row in report.signals), default=1.0) or 1.0,
     )
     return with_script(page, "debugging.js")
@@ -195,10 +195,10 @@ def probability(share: float) -> str:
     return percent(min(share, 1 - 10 * FLOAT))
 
 
-def signed(value: float, digits: int = 1) -> str:
+def with_sign(value: float, digits: int = 1) -> str:
     """A contribution with its sign; what rounds to nothing has none.
 
-    >>> signed(2.34), signed(-0.04), signed(-0.04, 2)
+    >>> with_sign(2.34), with_sign(-0.04), with_sign(-0.04, 2)
     ('+2.3', '0.0', '-0.04')
     """
     text = f"{value:+.{digits}f}"

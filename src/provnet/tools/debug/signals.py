@@ -111,10 +111,10 @@ class Neighbours:
         return np.asarray(np.where(self.row >= 0, falling, 0.0))
 
 
-def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> Neighbours:
+def nearest_others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> Neighbours:
     """The k nearest other samples of each, by the cosine of features (N, D) of length one.
 
-    >>> others(torch.eye(3)[[0, 0, 1]], k=1).row.tolist()
+    >>> nearest_others(torch.eye(3)[[0, 0, 1]], k=1).row.tolist()
     [[1], [0], [0]]
     """
     n = len(features)
@@ -136,7 +136,7 @@ def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> 
 def votes(near: Neighbours, labels: np.ndarray, trust: np.ndarray, classes: int) -> np.ndarray:
     """(N, C) what the neighbours' labels say, each counted by nearness and by trust (N,) in its own label.
 
-    >>> near = others(torch.eye(2)[[0, 0, 1]], k=2)
+    >>> near = nearest_others(torch.eye(2)[[0, 0, 1]], k=2)
     >>> votes(near, np.array([0, 1, 1]), np.ones(3), 2).argmax(1).tolist()  # the third has two equally far others
     [1, 0, 0]
     """

@@ -28,7 +28,7 @@ from provnet.base.files import DataWarning, read_file
 from provnet.base.words import path_word
 from provnet.data.dataset import ImageData, views_only
 from provnet.runs.card import maybe_trained
-from provnet.runs.inputs import Fitted, checked, content_hashes, run_of
+from provnet.runs.inputs import Fitted, checked_inputs, content_hashes, run_of
 from provnet.runs.run import Run
 from provnet.runs.safe import read_json, write_json
 from provnet.samples.identity import SampleTable
@@ -146,7 +146,7 @@ def memberships(
     ('member', 'pixels', True)
     """
     run = run_of(run)
-    pictures = checked(run, images, warn=warn)
+    pictures = checked_inputs(run, images, warn=warn)
     hashes = _hashes(sha256, len(pictures))
     chosen = decides(run.network)
     _check_heldout(heldout, chosen)
@@ -283,11 +283,11 @@ def _rounded(values: np.ndarray) -> list[float]:
 HELDOUT = "membership.json"
 
 
-def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
+def draw_samples(data: ImageData, limit: int, seed: int) -> ImageData:
     """At most so many samples, drawn by the seed; the first ones of a file are often of one kind.
 
     >>> import provnet
-    >>> len(drawn(provnet.open_data("embedded", limit=40), 7, seed=0))
+    >>> len(draw_samples(provnet.open_data("embedded", limit=40), 7, seed=0))
     7
     """
     if len(data) <= limit:
