@@ -46,6 +46,7 @@ class Bottle(nn.Module):
 
 
 def resnet50(classes: int, tiny: bool) -> nn.Sequential:
+    """ResNet-50, or with one block where it has several."""
     layers: list[nn.Module] = [
         nn.Conv2d(3, 64, 7, 2, 3, bias=False),
         nn.BatchNorm2d(64),
