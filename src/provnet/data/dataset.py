@@ -160,8 +160,10 @@ class Dataset:
         grouping = self.samples.grouping
         return Batch(self.inputs[index], None if grouping is None else torch.tensor(grouping.of[index.numpy()]), index)
 
-    def select(self, indices: np.ndarray | Tensor) -> Dataset:
+    def select(self, indices: np.ndarray | Tensor, samples: SampleTable | None = None) -> Dataset:
         """Some samples, in the order given, with their identities; or those that a bool mask marks.
+
+        `samples` is their table where it is not a part of this one: a row that stands for two has two ids there.
 
         >>> import provnet
         >>> len(provnet.open_data("embedded").select(torch.arange(10)))
@@ -169,7 +171,8 @@ class Dataset:
         """
         rows = chosen_rows(indices, len(self))
         items = None if self.items is None else [self.items[i] for i in rows.tolist()]
-        return replace(self, inputs=self.inputs[torch.from_numpy(rows)], samples=self.samples.select(rows), items=items)
+        table = self.samples.select(rows) if samples is None else samples
+        return replace(self, inputs=self.inputs[torch.from_numpy(rows)], samples=table, items=items)
 
     def hashes(self, rows: Tensor) -> np.ndarray:
         """(n, 32) hashes of the content of some samples as they are now: of their items, else of their inputs."""

@@ -107,7 +107,8 @@ class Found:
         if len(index) == 0:
             return Kept(None, index, tuple(lines), left_out)
         in_place = np.array_equal(places, np.arange(len(data)))  # then they are not copied
-        there = replace(data if in_place else data.select(places), samples=samples.select(index))
+        table = samples.select(index)
+        there = replace(data, samples=table) if in_place else data.select(places, table)
         return Kept(there, index, tuple(lines), left_out)
 
 
