@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet.answers.out_of_fold import fold_of
-from provnet.tools.debug.signals import others
+from provnet.tools.debug.signals import nearest_others
 
 PENALTIES = (1.0, 0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4)
 
@@ -100,7 +100,7 @@ def confident_learning(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def neighbours_votes(z: Tensor, labels: np.ndarray, classes: int, k: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """(N,) how far votes of the ten nearest lead against the label (as SimiFeat does), and (N,) whether they do."""
-    near = others(F.normalize(z, dim=1), k)
+    near = nearest_others(F.normalize(z, dim=1), k)
     votes = np.zeros((len(labels), classes))
     for each in near.row.T:
         np.add.at(votes, (np.arange(len(labels)), labels[each]), 1.0)

@@ -25,7 +25,7 @@ from provnet.models.network import NetworkConfig
 from provnet.runs.run import Run, RunConfig
 from provnet.training.calibration import calibrate
 
-HELD = 2**29  # numbers of features that are kept until their statistics are known
+HELD = 2**27  # numbers of features that are kept until their statistics are known
 MEASURED = 16_384  # samples for these otherwise
 PIECE = 1024  # samples whose keys are set at a time
 HELD_KEYS = 262_144  # keys of training that samples look for themselves among
