@@ -46,11 +46,7 @@ class Bottle(nn.Module):
 
 
 def resnet50(classes: int, tiny: bool) -> nn.Sequential:
-<<<<<<< HEAD
-    """ResNet-50, or one of a few channels to try the script."""
-=======
     """ResNet-50, or with one block where it has several."""
->>>>>>> attach
     layers: list[nn.Module] = [
         nn.Conv2d(3, 64, 7, 2, 3, bias=False),
         nn.BatchNorm2d(64),
