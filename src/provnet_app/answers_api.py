@@ -91,7 +91,7 @@ class Pair(BaseModel):
     beside: Measure | None
 
 
-class Counts(BaseModel):
+class SharedAnswers(BaseModel):
     """Test samples that both runs answer: right in both, in one alone, in none; and the gain with its interval."""
 
     n: int
@@ -108,7 +108,7 @@ class Comparison(BaseModel):
     name: str
     settings: list[Both]
     measures: list[Pair]
-    answers: Counts | None
+    answers: SharedAnswers | None
 
 
 def answer_routes(state: State) -> APIRouter:
@@ -238,14 +238,14 @@ def _facts(run: Any) -> dict[str, str]:
     return said
 
 
-def _both(state: State) -> Counts | None:
+def _both(state: State) -> SharedAnswers | None:
     found = state.jobs.result("answers")
     if not isinstance(found, Answers) or not (found.beside >= 0).any():
         return None
     there, truth = found.beside >= 0, _truth(state)
     ours, theirs = (found.predicted == truth)[there], (found.beside == truth)[there]
     n, only, other = len(ours), int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
-    return Counts(
+    return SharedAnswers(
         n=n,
         both=int((ours & theirs).sum()),
         this=only,

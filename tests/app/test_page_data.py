@@ -248,6 +248,7 @@ def test_it_opens_on_the_suspects_and_they_are_reviewed_one_by_one(decided: Live
     expect(stage.locator(".typical").first.locator("img").first).to_be_visible()
     page.keyboard.press("k")
     page.keyboard.press("k")
+    expect(page.get_by_text("2 keep, 0 relabel, 0 drop")).to_be_visible()
     page.keyboard.press("p")  # back over those that are decided about: there is none before them
     expect(page.locator("#toast")).to_contain_text("comes before this one")
     page.keyboard.press("Home")
