@@ -33,9 +33,10 @@ PARTS = 8  # files before they are joined into one
 
 
 def cache_folder() -> Path:
-    """$PROVNET_CACHE, else ~/.cache/provnet."""
-    given = os.environ.get("PROVNET_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "provnet"
+    """$PROVNET_CACHE, else the user's own cache."""
+    if given := os.environ.get("PROVNET_CACHE"):
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provnet"
 
 
 class FeatureMemory:
