@@ -310,7 +310,8 @@ def whole_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
     elif image.mode in _ALPHA or "transparency" in image.info:
         pixels = _banded(image, lambda band: _blended(band, rule.background))
     elif image.mode in _PLAIN:
-        pixels = _banded(image, lambda band: np.asarray(band.convert(_PLAIN[band.mode])))
+        target = _PLAIN[image.mode]
+        pixels = _banded(image, lambda band: np.asarray(band if band.mode == target else band.convert(target)))
     else:
         raise DataError(f"{name}: pictures of mode {image.mode} are not supported; save it as 8-bit grey or RGB")
     return pixels
