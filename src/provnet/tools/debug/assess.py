@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from provnet.answers.label_noise import NoiseModel, noise_model, posterior, refined, standardised
-from provnet.answers.out_of_fold import gaussian_scores, prepared, ridge, turned, vote_scores
+from provnet.answers.out_of_fold import gaussian_scores, ridge, turned, vote_scores
 from provnet.base.errors import NonFiniteError
+from provnet.heads.support import prepared
 from provnet.tools.debug.foreign import CONFIRMED, foreign_probability, oddness
 from provnet.tools.debug.mislabels import Mislabels
 from provnet.tools.debug.signals import others
