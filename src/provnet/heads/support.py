@@ -35,7 +35,7 @@ class Evidence(nn.Module):
     """How often answers with such features are right; see `training.evidence`, which sets it.
 
     `slope` (D, C) and `intercept` (C,) give class scores, `right` the slope and offset that turn the log-odds of a
-    class into how often it is right, `usual` the middle and the spread of the distances of known samples from their class.
+    class into how often it is right, `usual` the middle and the spread of the distances of known samples.
     """
 
     slope: Tensor
@@ -101,8 +101,8 @@ class Support(nn.Module):
     def forward(self, features: Tensor, classes: Tensor, looks: Tensor | None = None) -> Tensor:
         """(B, D), the claimed classes (B,) -> (B,) support: minus the distance, 0 at the class mean.
 
-        With `evidence` it is how often such answers are right, 0 to 1; else, with the looks (B, 3) of the pictures, minus
-        the larger of the two distances.
+        With `evidence` it is how often such answers are right, 0 to 1; else, with the looks (B, 3) of the pictures,
+        minus the larger of the two distances.
         """
         away = features.float() - self.mean[classes]
         along = away @ self.basis
