@@ -29,10 +29,8 @@ NEIGHBOURS = 20
 ROUNDS = 2
 LEAST_TRUST = 0.01
 PER_CLASS = 100  # samples from which classes have confusions of their own; with few, missed foreign ones feign them
-PEOPLE, MORE = (
-    2.0,
-    12.0,
-)  # odds times 2 + 12 x rate: people err on ambiguous pictures (CIFAR-10N random2, random3)
+# People err on ambiguous pictures: odds times 2 + 12 x rate, chosen on CIFAR-10N random2 and random3.
+PEOPLE, MORE = 2.0, 12.0
 STRUCTURE = 0.12  # relative error of the expected number beyond chance: found on Stanford Dogs, 12 draws
 BIAS = 0.06  # the expected number is low by so much on average there
 OVERLAP = 0.004  # of the samples that are not predicted: what an overlap of classes may hide or feign
@@ -131,7 +129,7 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
             "the features of a sample are not finite; check the pixels and the weights (provnet verify)"
         )
     z = turned(prepared(features))
-    labels = torch.as_tensor(given, device=z.device)
+    labels = torch.tensor(given, device=z.device)
     n, rows = len(labels), torch.arange(len(labels), device=z.device)
     near = others(z, NEIGHBOURS)
     row, cosine = (torch.from_numpy(each).to(z.device) for each in (near.row, near.cosine))
