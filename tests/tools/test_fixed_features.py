@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -128,7 +127,7 @@ def test_one_sample_under_two_labels_is_never_kept_under_both() -> None:
     config = train_config("fast", epochs=2, batch_size=32, backbone=frozen(), network="class-independent")
     result = debug(fit(data, config=config), data)
     pair = [0, len(x)]
-    assert set(result.ranking()[:2].tolist()) == set(pair)
+    assert result.ranking()[0] in pair
     assert (result.kinds()[pair] == CONFLICT).all()
     advised = result.advised()[pair]
     assert (advised == DROP).all() or advised[0] == advised[1]
