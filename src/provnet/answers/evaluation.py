@@ -38,7 +38,11 @@ NEVER = 1_000_000  # an epoch that no network was trained in: its draw of target
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All figures of a run. `extra` holds what only some networks have (stages, sampled targets, groups)."""
+    """All figures of a run. `extra` holds what only some networks have (stages, sampled targets, groups).
+
+    `risk_coverage`: share of the test answers that are given, those with the largest support first, and the share of
+    them that are wrong.
+    """
 
     class_accuracy: Interval
     index_accuracy: Interval
@@ -49,6 +53,7 @@ class Evaluation:
     supported: Mapping[str, Interval]
     index_ceiling: float
     extra: Mapping[str, Interval] = field(default_factory=dict)
+    risk_coverage: tuple[tuple[float, float], ...] = ()
 
     def __str__(self) -> str:
         """A line a figure that was measured."""
@@ -80,6 +85,7 @@ class Evaluation:
             "supported": {k: v.to_json() for k, v in self.supported.items()},
             "index_ceiling": self.index_ceiling,
             **{k: v.to_json() for k, v in self.extra.items()},
+            **({"risk_coverage": {f"{n:g}": wrong for n, wrong in self.risk_coverage}} if self.risk_coverage else {}),
         }
 
 
@@ -152,6 +158,7 @@ def evaluate_on(
         supported={"test": on_test["supported"], "train": on_train["supported"]},
         index_ceiling=run.samples.select(np.flatnonzero(~run.samples.withheld)).index_ceiling,
         extra={**on_test["extra"], **on_train["extra"]},
+        risk_coverage=on_test["risk"],
     )
 
 
@@ -210,20 +217,35 @@ def _on_test(run: Run, test: Dataset | None) -> dict[str, Any]:
     none = wilson(0, 0)
     if test is None or len(test) == 0:
         nothing = dict.fromkeys(KS, none)
-        return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}}
+        return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}, "risk": ()}
     found = explain(run, test.inputs, k=max(KS), warn=False)
     truth = test.samples.labels
     extra = {}
     if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
         joint = explain(run, test.inputs, k=5, weights="joint", warn=False)
         extra = {f"joint_any_at_{k}": _rate(any_at_k(joint.label, truth, k)) for k in (1, 5)}
+    right = found.predicted == truth
+    extra["accuracy_if_supported"] = _rate(right[found.supported])
+    extra["accuracy_if_not"] = _rate(right[~found.supported])
     return {
-        "class": _rate(found.predicted == truth),
+        "class": _rate(right),
         "any": {k: _rate(any_at_k(found.label, truth, k)) for k in KS},
         "majority": {k: _rate(majority_at_k(found.label, truth, k)) for k in KS},
         "supported": _rate(found.supported),
         "extra": extra,
+        "risk": risk_coverage(right, found.support),
     }
+
+
+def risk_coverage(right: np.ndarray, support: np.ndarray, points: int = 20) -> tuple[tuple[float, float], ...]:
+    """At some shares of answers (N,), those with the largest support first: the share, and how many of them are wrong.
+
+    >>> risk_coverage(np.array([True, False, True, True]), np.array([0.9, 0.1, 0.8, 0.2]), points=2)
+    ((0.5, 0.0), (1.0, 0.25))
+    """
+    wrong = np.cumsum(~right[np.argsort(-support, kind="stable")])
+    counts = np.unique(np.ceil(len(right) * np.arange(1, points + 1) / points).astype(np.int64))
+    return tuple((round(float(n / len(right)), 6), round(float(wrong[n - 1] / n), 6)) for n in counts)
 
 
 def _on_train(run: Run, train: Dataset | None, own: np.ndarray, seed: int, update: Any) -> dict[str, Any]:

@@ -22,18 +22,6 @@ SHARPNESS = 10.0  # of a neighbour's weight: a cosine smaller by .1 than the bes
 LEAST = 1e-6
 
 
-def prepared(features: Tensor) -> Tensor:
-    """(N, D) features -> float32 of length one; square roots tame the few large ones where none is negative.
-
-    >>> prepared(torch.tensor([[9.0, 16.0]])).square().tolist()[0]
-    [0.36..., 0.64...]
-    """
-    values = features.float()
-    if float(values.min()) >= -LEAST:
-        values = values.clamp_min(0).sqrt()
-    return F.normalize(values, dim=1)
-
-
 def turned(z: Tensor) -> Tensor:
     """The same samples in as many directions as there are samples, where these are fewer: only the time changes."""
     if len(z) >= z.shape[1]:

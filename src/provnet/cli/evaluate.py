@@ -109,6 +109,8 @@ UNSEEN = {
     "joint_any_at_1": "any@1 by joint weights",
     "joint_any_at_5": "any@5 by joint weights",
     "supported.test": "supported",
+    "accuracy_if_supported": "class accuracy if supported",
+    "accuracy_if_not": "class accuracy if not",
 }
 MADE = {
     "reconstruction_bce": ("reconstruction: cross-entropy a picture", ".2f"),

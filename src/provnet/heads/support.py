@@ -10,20 +10,61 @@ Few samples span few directions, and in these each one looks as far away as any 
 them. So the spread is measured as if as many samples more as there are directions kept had been seen, spread evenly,
 which hardly counts among thousands; and what is said of a sample is measured without it (`held_out`).
 
+Behind a frozen backbone the features were not learned from the labels, so held-out answers can be made of them: there
+support is how often answers with such `Evidence` are right, next to none for what looks like nothing that is known.
+
 Letters: B batch, C classes, D features, R directions kept, n samples.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 RANK = 128
 FLOOR = 1e-3  # of the mean variance: directions without spread must not divide by zero
 ALONE = 1e-9  # of the mean square: one sample, or equal ones, have no spread at all
+STRANGE, STEEP = 4.0, 3.0  # robust standard deviations of distance beyond which a sample is of no class; how sharply
 LOOKS = 3  # brightness, contrast, detail
 DIM = 1e-3  # of the variance of all training pixels: contrast below this is no contrast
 FOLDS, FEWER, MANY = 10, 4, 2_000  # parts held out in turn; fewer of them from so many samples on
+
+
+class Evidence(nn.Module):
+    """How often answers with such features are right; see `training.evidence`, which sets it.
+
+    `slope` (D, C) and `intercept` (C,) give class scores, `right` the slope and offset that turn the log-odds of a
+    class into how often it is right, `usual` the middle and the spread of the distances of known samples.
+    """
+
+    slope: Tensor
+    intercept: Tensor
+    right: Tensor
+    usual: Tensor
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__()
+        self.register_buffer("slope", torch.zeros(width, classes))
+        self.register_buffer("intercept", torch.zeros(classes))
+        self.register_buffer("right", torch.tensor([1.0, 0.0]))
+        self.register_buffer("usual", torch.tensor([0.0, 1.0]))
+
+    def forward(self, z: Tensor, classes: Tensor, distance: Tensor) -> Tensor:
+        """(B, D) prepared features, the claimed classes (B,), distances from them (B,) -> (B,) in 0..1."""
+        p = torch.softmax(z @ self.slope + self.intercept, 1).gather(1, classes[:, None])[:, 0]
+        right = torch.sigmoid(self.right[0] * odds_of(p) + self.right[1])
+        away = (distance - self.usual[0]) / self.usual[1]
+        return right * torch.sigmoid(STEEP * (STRANGE - away))
+
+
+def odds_of(p: Tensor) -> Tensor:
+    """Log-odds of probabilities, finite also for 0 and 1.
+
+    >>> odds_of(torch.tensor([0.5, 1.0])).isfinite().all().item()
+    True
+    """
+    return (p + 1e-6).log() - (1 - p + 1e-6).log()
 
 
 class Support(nn.Module):
@@ -45,6 +86,7 @@ class Support(nn.Module):
     spread: Tensor
     rest: Tensor
     looks: Support | None
+    evidence: Evidence | None
 
     def __init__(self, classes: int, width: int) -> None:
         super().__init__()
@@ -54,16 +96,21 @@ class Support(nn.Module):
         self.register_buffer("spread", torch.ones(rank))  # variance along each direction
         self.register_buffer("rest", torch.ones(()))  # mean variance of all other directions
         self.register_module("looks", None)
+        self.register_module("evidence", None)
 
     def forward(self, features: Tensor, classes: Tensor, looks: Tensor | None = None) -> Tensor:
         """(B, D), the claimed classes (B,) -> (B,) support: minus the distance, 0 at the class mean.
 
-        With the looks (B, 3) of the pictures, minus the larger of the two distances.
+        With `evidence` it is how often such answers are right, 0 to 1; else, with the looks (B, 3) of the pictures,
+        minus the larger of the two distances.
         """
         away = features.float() - self.mean[classes]
         along = away @ self.basis
         beside = (away.square().sum(1) - along.square().sum(1)).clamp_min(0)
         support = -((along.square() / self.spread).sum(1) + beside / self.rest).sqrt()
+        if self.evidence is not None:
+            found: Tensor = self.evidence(prepared(features), classes, -support)
+            return found
         if self.looks is None or looks is None:
             return support
         return torch.minimum(support, self.looks(looks, torch.zeros_like(classes)))
@@ -112,6 +159,16 @@ def looks_of(pictures: Tensor) -> Tensor:
     steps = max(1, values[0].diff(dim=1).numel() + values[0].diff(dim=2).numel())
     contrast = values.flatten(2).var(2, correction=0).mean(1)
     return torch.stack([values.mean((1, 2, 3)), (contrast + DIM).log(), ((down + across) / steps + DIM).log()], 1)
+
+
+def prepared(features: Tensor) -> Tensor:
+    """(N, D) features -> float32 of length one; square roots tame the few large ones, with their signs.
+
+    >>> [round(x, 1) for x in prepared(torch.tensor([[9.0, -16.0]])).square().tolist()[0]]
+    [0.4, 0.6]
+    """
+    values = features.float()
+    return F.normalize(values.sign() * values.abs().sqrt(), dim=1)
 
 
 @torch.no_grad()

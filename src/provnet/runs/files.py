@@ -23,7 +23,7 @@ from provnet.data.open import READERS
 from provnet.data.rules import OpenOptions, make_options
 from provnet.data.sources.known import NAMES
 from provnet.heads.index_map import IndexMap
-from provnet.heads.support import LOOKS, Support
+from provnet.heads.support import LOOKS, Evidence, Support
 from provnet.models.attached import STORED, Given, build_attached
 from provnet.models.backbones import BACKBONES, SHARING, StandIn
 from provnet.models.network import (
@@ -457,6 +457,7 @@ def _texts_of(*, labelled: bool) -> tuple[str, ...]:
 
 
 STEPS = "index_head.steps"
+_EVIDENCE = "support.evidence."  # of runs with frozen features
 _LOOKS = "support.looks."  # runs of pictures had none at first
 _HEAD = "index_head."  # as large as there are samples
 TABLE = 1 << 27  # entries of the index map's table, or of the single branch's class table
@@ -647,10 +648,14 @@ def _index_map(config: NetworkConfig, samples: SampleTable) -> IndexMap:
 
 
 def _open_looks(network: ProvenanceNet, found: Mapping[str, Layout]) -> None:
-    """Make room for the spread of the pictures' looks, where the run has it."""
+    """Make room for the spread of the pictures' looks and for evidence, where the run has them."""
     if any(name.startswith(_LOOKS) for name in found):
         with float32_default():
             network.support.looks = Support(1, LOOKS)
+    if any(name.startswith(_EVIDENCE) for name in found):
+        classes, width = network.support.mean.shape
+        with float32_default():
+            network.support.evidence = Evidence(width, classes)
 
 
 def _compare_backbone(found: Mapping[str, Layout], expected: Mapping[str, Layout]) -> None:

@@ -26,8 +26,10 @@ from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.heads.support import LOOKS, Support, held_out, place_in_class
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.training.evidence import FEWEST, evidence_of
 
 LEVEL = 0.05
+RIGHT = 0.9  # an answer is supported where answers like it are right so often; of frozen features
 MEASURED = 10_000
 LEAST = 5  # of each class at least, or all that it has: a mean of none, or of one, would not support its own samples
 CALIBRATED = 2_000
@@ -71,7 +73,7 @@ def calibrate(
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
-        net.support.looks = None
+        net.support.looks = net.support.evidence = None
         features, *looks = passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
@@ -87,6 +89,9 @@ def calibrate(
             support = seen if rows is None else unseen[rows]
             if looks:
                 support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
+        classes = len(net.support.mean)
+        if net.fixed_features and classes > 1 and len(own) >= FEWEST:
+            return _by_evidence(net.support, features, own)
     support = support.cpu()
     kinds = "noisy training samples" if names == ["noise"] else f"distorted training samples ({', '.join(names)})"
     kinds = "training samples with noise on their features" if of_features else kinds
@@ -97,6 +102,24 @@ def calibrate(
         "level": level,
         "calibrated_on": kinds + (", each held out" if rows is not None else ""),
         "n": len(support),
+    }
+
+
+def _by_evidence(support: Support, features: Tensor, labels: Tensor) -> dict[str, Any]:
+    """Of frozen features: how often held-out answers are right, and from where on an answer counts as supported."""
+    every, classes = torch.arange(len(labels), device=labels.device), len(support.mean)
+    with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
+        torch.manual_seed(0)
+        distance = -held_out(features, labels, features, labels, every, classes)[0]
+    with torch.inference_mode(False):
+        support.evidence, right = evidence_of(features.clone(), labels.clone(), classes, distance.clone())
+    return {
+        "statistic": "how often held-out answers with such evidence are right, 0 for what looks like nothing known",
+        "threshold": RIGHT,
+        "level": 1 - RIGHT,
+        "calibrated_on": "training samples, each answered without itself by a model of the frozen features",
+        "n": len(right),
+        "supported_of_held_out": float((right >= RIGHT).float().mean()),
     }
 
 

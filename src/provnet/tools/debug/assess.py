@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from provnet.answers.label_noise import NoiseModel, noise_model, posterior, refined, standardised
-from provnet.answers.out_of_fold import gaussian_scores, prepared, ridge, turned, vote_scores
+from provnet.answers.out_of_fold import gaussian_scores, ridge, turned, vote_scores
 from provnet.base.errors import NonFiniteError
+from provnet.heads.support import prepared
 from provnet.tools.debug.foreign import CONFIRMED, foreign_probability, oddness
 from provnet.tools.debug.mislabels import Mislabels
 from provnet.tools.debug.signals import nearest_others
@@ -28,10 +29,8 @@ NEIGHBOURS = 20
 ROUNDS = 2
 LEAST_TRUST = 0.01
 PER_CLASS = 100  # samples from which classes have confusions of their own; with few, missed foreign ones feign them
-PEOPLE, MORE = (
-    2.0,
-    12.0,
-)  # odds times 2 + 12 x rate: people err on ambiguous pictures (CIFAR-10N random2, random3)
+# People err on ambiguous pictures: odds times 2 + 12 x rate, chosen on CIFAR-10N random2 and random3.
+PEOPLE, MORE = 2.0, 12.0
 STRUCTURE = 0.12  # relative error of the expected number beyond chance: found on Stanford Dogs, 12 draws
 BIAS = 0.06  # the expected number is low by so much on average there
 OVERLAP = 0.004  # of the samples that are not predicted: what an overlap of classes may hide or feign
@@ -130,7 +129,7 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
             "the features of a sample are not finite; check the pixels and the weights (provnet verify)"
         )
     z = turned(prepared(features))
-    labels = torch.as_tensor(given, device=z.device)
+    labels = torch.tensor(given, device=z.device)
     n, rows = len(labels), torch.arange(len(labels), device=z.device)
     near = nearest_others(z, NEIGHBOURS)
     row, cosine = (torch.from_numpy(each).to(z.device) for each in (near.row, near.cosine))

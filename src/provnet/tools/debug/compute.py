@@ -535,7 +535,7 @@ def debug(
     branch = run.network.task_head is not None
     twice = duplicates(samples, data.inputs, near, device=signals.features.device)
     classes = len(samples.class_names)
-    fixed = run.network.fixed_features and classes > 1 and len(own) >= FEWEST
+    fixed = run.network.fixed_features and not _finetuned(run) and classes > 1 and len(own) >= FEWEST
     found = assess(signals.raw, labels, classes) if fixed else None
     if found is None:
         wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
@@ -557,3 +557,9 @@ def debug(
         withheld=withheld,
         assessment=found,
     )
+
+
+def _finetuned(run: Run) -> bool:
+    """Whether a pretrained backbone was trained on; read again, its weights are as fixed as those of any other."""
+    settings = run.config.training.get("training")
+    return isinstance(settings, Mapping) and bool(settings.get("finetune"))
