@@ -290,7 +290,9 @@ def test_tags_outlast_the_server_and_rows_of_others_stay(served: Served, tmp_pat
     with serving(mine) as found:
         item = {name: found.get("/samples").json()["items"][7][name] for name in ("sample_id", "sha256")}
         found.state.keeping.write_json("tags", {"tags": [row]})
-        assert found.post("/tags", json={"items": [item], "tag": "odd"}).json()["items"] == [{"tag": "odd", "samples": 1}]
+        assert found.post("/tags", json={"items": [item], "tag": "odd"}).json()["items"] == [
+            {"tag": "odd", "samples": 1}
+        ]
         assert found.post("/tags", json={"items": [item], "tag": "x" * 61}).status_code == 422
         assert row in found.state.keeping.load("tags")["tags"]
     with serving(mine) as found:
