@@ -79,7 +79,10 @@ def test_what_cannot_be_told_is_said(served: Served, live: Live) -> None:
     assert (summary["flagged"]["low"], summary["flagged"]["high"]) == (None, None)
     assert summary["certainly_wrong"] == 1 and 41 < summary["most_wrong"] <= 82
     strong = replace(live.state.jobs.results["scores"], cannot_tell="")
-    told = _summary(SimpleNamespace(jobs=SimpleNamespace(result=lambda name: strong), served=served))
+    decisions = SimpleNamespace(mask=lambda kind: np.zeros(82, np.bool_))
+    told = _summary(
+        SimpleNamespace(jobs=SimpleNamespace(result=lambda name: strong), served=served, decisions=decisions)
+    )
     assert told.cannot_tell is None and told.expected_wrong is not None and told.flagged.low is not None
 
 
@@ -223,7 +226,7 @@ def test_the_test_split_is_listed(live: Live) -> None:
 
 def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, served: Served) -> None:
     with serving(served) as again:
-        assert [job["state"] for job in again.get("/jobs").json()["jobs"]] == ["ready"] * 3
+        assert [job["state"] for job in again.get("/jobs").json()["jobs"]] == ["ready"] * 5
         assert again.get("/map").json() == live.get("/map").json()
     changed = replace(served.run.samples, withheld=np.arange(82) == 5)
     run = replace(served.run, samples=changed)

@@ -144,7 +144,7 @@ def test_old_answers_that_come_late_are_dropped(page: Page, live: Live) -> None:
 def test_a_sample_left_out_and_taken_back(page: Page, live: Live) -> None:
     open_view(page, live, "#/explain?test=4")
     before = weights(page)
-    page.locator(f"{CARD} button").first.click()
+    page.locator(f"{CARD} .face").first.click()
     expect(page.locator(".changes h2")).to_have_text("What changes without them")
     now = weights(page)
     assert before[0][0] not in [one[0] for one in now] and now[0][0] == before[1][0]

@@ -120,4 +120,4 @@ def test_a_view_that_cannot_be_fetched_says_so_and_is_tried_again(live: Live, pa
     expect(said).to_contain_text("Is `provnet app` still running?")
     page.unroute_all()
     page.get_by_role("button", name="Try again").click()
-    expect(page.locator(".total")).to_have_text("82 samples")
+    expect(page.locator(".total")).to_contain_text("sample")

@@ -85,7 +85,7 @@ export async function show(root, context, query) {
       before ? changesCard(context, before, now, state.without, takeBack) : null,
       el("section", { class: "card stack", "aria-label": "Training samples" },
         head(), exemplars(context, now, { mode: state.mode, before, leaveOut }), el("p", { class: "muted small" }, foot())));
-    if (focus) (answers.querySelector(focus) ?? answers.querySelector(".exemplar button"))?.focus({ preventScroll: true });
+    if (focus) (answers.querySelector(focus) ?? answers.querySelector(".exemplar .face"))?.focus({ preventScroll: true });
   }
   function head() {
     const modes = modeButtons(state.mode, (mode) => {
@@ -129,7 +129,7 @@ function focusPlace(place) {
   if (!place.contains(has)) return null;
   if (has.matches("select")) return `select[name=${has.name}]`;
   if (has.closest(".modes")) return ".modes [aria-pressed=true]";
-  return has.closest(".changes") ? ".left-out button" : ".exemplar button";
+  return has.closest(".changes") ? ".left-out button" : ".exemplar .face";
 }
 
 /** What an address asks for; what cannot be is left out. */
