@@ -52,7 +52,7 @@ soak: $(STAMP) ## the long counts: kills, bit flips, random data changes (about 
 	PROVNET_SOAK=1 OMP_NUM_THREADS=1 $(PY) -m pytest -q -m "soak"
 
 INTEGRATIONS := build/integrations
-integrations: ## Trainer, Lightning, Accelerate, peft and skorch themselves, in an environment of their own
+integrations: ## the tests that need transformers, peft, lightning and others, in a venv apart
 	@test -x $(INTEGRATIONS)/bin/python || $(PYTHON) -m venv $(INTEGRATIONS)
 	$(INTEGRATIONS)/bin/python -m pip install -q -c constraints.txt hatchling editables
 	$(INTEGRATIONS)/bin/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[integrations]' pytest hypothesis

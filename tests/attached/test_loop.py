@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import provnet
 from provnet.attached.provenance import attach, index
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.models.attached import weights_sha256
+from provnet.models.attached import spread_of, weights_sha256
 from tests.attached.made import cnn, loader, mlp, steps, train, training, vectors
 
 
@@ -96,13 +96,16 @@ def test_the_first_features_are_taken_whole_and_later_ones_by_half() -> None:
     seen = []
     for factor in (1.0, 2.0):
         out = model[:2](data.images[rows] * factor)
-        seen.append(F.normalize(out.detach(), dim=1))
+        seen.append(out.detach())
         model(data.images[rows] * factor)
         prov._check.steps = 9  # other input on purpose
         prov.loss(rows)
     prov.bank.settle(all_of_them=True)
-    keys = prov.bank.keys[prov.bank.head.rows[rows]]
-    torch.testing.assert_close(keys, F.normalize(0.5 * seen[0] + 0.5 * seen[1], dim=1))
+    keys = prov.bank.keys[prov.bank.rows[rows]]
+    mean, spread = seen[0].mean(0), spread_of(seen[0].var(0, correction=0))
+    first = F.normalize((seen[0] - mean) / spread, dim=1)
+    second = prov.bank.reduced(seen[1])
+    torch.testing.assert_close(keys, F.normalize(0.5 * first + 0.5 * second, dim=1))
     assert prov.bank.count[[3, 1, 0]].tolist() == [2, 2, 0]
 
 
@@ -273,7 +276,10 @@ def test_a_wide_layer_is_projected_on_fixed_directions() -> None:
     data = vectors()
     model = nn.Sequential(nn.Linear(6, 600), nn.ReLU(), nn.Linear(600, 3))
     first, second = (index(model, data).network.index_head.keys for _ in range(2))
-    assert first.shape == (len(data), 128) and torch.equal(first, second)
+    assert first.shape == (len(data), 512) and torch.equal(first, second)
+    prov = attach(model, data)
+    train(model, prov)
+    assert prov.finish().network.index_head.keys.shape == (len(data), 128)
 
 
 def test_nothing_of_ours_is_trained() -> None:

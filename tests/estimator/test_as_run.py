@@ -15,9 +15,9 @@ import pytest
 
 import provnet
 from provnet import ImageData, ProvenanceClassifier
-from provnet.answers.attributor import Attributor
+from provnet.answers.attributor import Attributor, scores
 from provnet.answers.evaluation import trained_rows
-from provnet.answers.queries import read_queries
+from provnet.answers.queries import Query, read_queries
 from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.runs import bank
@@ -26,7 +26,7 @@ from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
 from provnet.tools.generate import fit_generator, generate, interpolate, is_generator, sources
-from provnet.tools.generate.compute import explain_latents, rebuild_pictures
+from provnet.tools.generate.compute import explain_latents, rebuild_pictures, rebuilt_queries
 from provnet.tools.generate.measures import (
     index_hits,
     latent_index_accuracy,
@@ -98,6 +98,7 @@ def asked_for(model: Any, data: ImageData) -> list[str]:
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
 BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.trust.checks.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
+    "answers.attributor.scores": lambda m, d: scores(m, d.images[:3]).tolist(),
     "tools.trust.checks.support_of": lambda m, d: support_of(m, d.images).tolist(),
     "tools.membership.audit.audit": lambda m, d: audit(m, d, provnet.open_data(d.images // 2, d.labels)).to_json(),
     "tools.trust.checks.class_calibration": lambda m, d: class_calibration(m, d.images, d.samples.labels).to_json(),
@@ -138,6 +139,9 @@ MADE: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.generate.measures.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
     "tools.generate.compute.generate": lambda m, d: generate(m, 2).images.tolist(),
     "tools.generate.compute.is_generator": lambda m, d: is_generator(m),
+    "tools.generate.compute.rebuilt_queries": lambda m, d: [
+        one.error for one in rebuilt_queries(m, [Query("a", d.images[0].numpy(), "")])
+    ],
     "tools.generate.compute.rebuild_pictures": lambda m, d: rebuild_pictures(m, d.images).tolist(),
     "tools.generate.compute.sources": lambda m, d: sources(m, generate(m, 2)).index.tolist(),
     "tools.generate.compute.explain_latents": lambda m, d: explain_latents(

@@ -123,7 +123,7 @@ def test_a_path_has_from_2_to_200_steps(runs: dict[str, Run], steps: int) -> Non
 
 
 def test_a_run_that_tells_classes_makes_no_pictures() -> None:
-    run = fit(pictures(), backbone="small", config=train_config(epochs=1))
+    run = fit(pictures(), backbone="small", config=train_config("fast", epochs=1))
     with pytest.raises(UsageError, match="this run makes no pictures; train one that does: provnet train DATA --task"):
         generate(run, 1)
     with pytest.raises(UsageError, match="makes no pictures"):

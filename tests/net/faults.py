@@ -613,6 +613,55 @@ FAULTS = (
         "hostile_names_stay_text",
         "foreign_names_stay_text",
     ),
+    # models of others, in loops that are not ours
+    fault(
+        "attach: a sample that was never in a batch gets a key all the same",
+        "missing = np.flatnonzero(self.bank.count == 0)",
+        "missing = np.flatnonzero(self.bank.count < 0)",
+        "wrong_uses_are_refused_in_words",
+    ),
+    fault(
+        "attach: samples are not hashed again when their keys are set",
+        "            refuse_others(data, rows)\n            with torch.inference_mode():",
+        "            with torch.inference_mode():",
+        "wrong_uses_are_refused_in_words",
+    ),
+    fault(
+        "attach: keys move before the backward pass of their step",
+        "while self.waiting and (self.waiting[0].used or all_of_them or len(self.waiting) > MOST_WAITING):",
+        "while self.waiting:",
+        "keys_move_after_the_backward_pass_of_their_own_step",
+    ),
+    fault(
+        "attach: the rows of keys are not those of their samples",
+        "self.keys[rows] = torch.where(first, features, mixed)",
+        "self.keys[rows.sort().values] = torch.where(first, features, mixed)",
+        "the_first_features_are_taken_whole_and_later_ones_by_half",
+    ),
+    fault(
+        "attach: a run takes a model with other weights",
+        "if now != about.sha256:",
+        "if not now:",
+        "another_model_is_refused",
+    ),
+    fault(
+        "attach: a model that is trained on after it was indexed is asked on",
+        "        if weights_sha256(self.tap.model) != then:",
+        "        if not then:",
+        "a_run_notices_when_its_model_was_trained_on",
+    ),
+    fault(
+        "attach: a state goes over to other data",
+        "if then != self.data.samples.fingerprint:",
+        "if not then:",
+        "wrong_uses_are_refused_in_words",
+    ),
+    fault(
+        "attach: two processes keep keys of their own",
+        "        if self.processes > 1:\n            shard",
+        "        if self.processes > 9:\n            shard",
+        "two_processes_do_what_one_does",
+    ),
 )
 
 

@@ -28,7 +28,7 @@ def looked_at() -> tuple[Debugging, np.ndarray]:
     for number, row in enumerate(np.flatnonzero(odd)):
         images[row] = chance.integers(0, 256, images[row].shape) if number % 2 else 255 - images[row]
     planted = provnet.open_data(images, data.samples.labels[rows])
-    return debug(fit(planted, config=train_config(epochs=6, batch_size=32)), planted), odd
+    return debug(fit(planted, config=train_config("fast", epochs=6, batch_size=32)), planted), odd
 
 
 def test_oddities_are_found_among_few_samples() -> None:
@@ -49,7 +49,7 @@ def test_the_size_of_its_class_makes_no_sample_odd() -> None:
 
 def made(labels: np.ndarray, support: np.ndarray, features: torch.Tensor) -> Anomalies:
     n = len(labels)
-    signals = Signals(features, np.zeros((n, 3)), np.zeros(n), support, None)
+    signals = Signals(features, features, np.zeros((n, 3)), np.zeros(n), support, None)
     return anomalies(labels, signals, nearest_others(features, 5), np.zeros(n))
 
 

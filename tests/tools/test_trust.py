@@ -114,7 +114,7 @@ def test_the_confidence_of_equal_pictures_is_that_of_all_of_them(head: str, netw
     labels = np.concatenate([data.samples.labels, data.samples.labels, (data.samples.labels[:5] + 1) % 10])
     images = torch.cat([data.images, data.images, data.images[:5]])  # twice, and five with another label
     twice = provnet.open_data(images.numpy(), labels, class_names=data.class_names)
-    run = fit(twice, network=network, head=head, config=train_config(epochs=2))
+    run = fit(twice, network=network, head=head, config=train_config("fast", epochs=2))
     if head == "exemplar":
         run = bank.withhold(run, ["train/3", "train/24"])
     rows = np.arange(10)
@@ -174,7 +174,7 @@ def without(data: ImageData, label: int) -> ImageData:
 
 
 def test_a_left_out_class_is_judged_by_a_run_without_it() -> None:
-    lacking = fit(without(training(), 4), config=train_config(epochs=1, batch_size=16))
+    lacking = fit(without(training(), 4), config=train_config("fast", epochs=1, batch_size=16))
     test = provnet.open_data("embedded", split="test", limit=100)
     mine = torch.from_numpy(test.samples.labels == 4)
     left_out = LeftOut(lacking, test.images[~mine], test.images[mine], "left-out digit 4")

@@ -1,7 +1,8 @@
 """Bank: the keys while somebody else's loop trains, who was seen, and what each sample's own loss was.
 
 A key is the moving average of its sample's features. It moves when the next batch comes, never before the backward pass
-of its own: the loss keeps the keys that it was made with. Where several processes train, all move the same keys.
+of its own: the loss keeps the keys that it was made with. Features are standardised by moving statistics that carry no
+gradient, and projected. Where several processes train, all move the same keys and statistics.
 
 Letters: B batch, N samples, D features.
 """
@@ -18,10 +19,16 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from provnet.base.batches import keyed_generator
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.heads.exemplar import CHUNK, MOMENTUM, ExemplarHead
+from provnet.heads.exemplar import CHUNK, MOMENTUM
 from provnet.heads.keys import Shard, gather, shares_of
-from provnet.heads.losses import index_cross_entropy, sampled_cross_entropy
+from provnet.heads.losses import block_cross_entropy, index_cross_entropy
+from provnet.models.attached import SCALE, AttachedNet, directions, spread_of
+
+MOST = 262_144  # keys that a sample is told from in one step
+SLOWEST = 0.02  # of a batch in the moving statistics
+MOST_WAITING = 64  # batches whose backward pass was never made: these will not be
 
 
 @dataclass
@@ -35,14 +42,21 @@ class Noted:
 
 
 class Bank:
-    """Keys (N, D) in the order of the head; `seen` counts how often each sample was."""
+    """Keys (N, D) in the rows that `rows` gives for each index; `count` says how often each sample was seen.
 
-    def __init__(self, head: ExemplarHead) -> None:
-        n = head.index_map.n
-        self.head = head
-        self.keys = torch.zeros(n, head.keys.shape[1])
-        self.count = np.zeros(n, dtype=np.int64)
+    Rows are in an order of chance, so that any part of the keys stands for all; within classes they are by class.
+    """
+
+    def __init__(self, net: AttachedNet) -> None:
+        head, n, (width, features) = net.index_head, net.index_map.n, net.space.weight.shape
+        self.conditional = head.conditional
+        self.rows = head.rows.cpu() if head.conditional else torch.randperm(n, generator=keyed_generator(n, 9))
+        self.starts, self.sizes = head.starts.cpu(), head.index_map.sizes.cpu()
+        self.keys = torch.zeros(n, width)
+        self.directions = directions(features, width)
+        self.mean, self.variance, self.batches = torch.zeros(features), torch.ones(features), 0
         self.last = torch.full((n,), torch.nan)  # latest loss of each sample, beside the keys
+        self.count = np.zeros(n, dtype=np.int64)
         self.epochs: list[np.ndarray] = []  # (N,) float16 each
         self.since = 0  # indices seen since the last whole epoch
         self.waiting: list[Noted] = []
@@ -53,38 +67,55 @@ class Bank:
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
     def to(self, like: Tensor) -> None:
-        """Keep the keys beside these features, and as exactly as they are made."""
+        """Keep everything beside these features, and as exactly as they are made."""
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         if self.keys.device != like.device or self.keys.dtype != dtype:
-            self.keys, self.last = self.keys.to(like.device, dtype), self.last.to(like.device)
-        if self.head.rows.device != like.device:
-            self.head = self.head.to(like.device)
+            for name in ("keys", "directions", "mean", "variance"):
+                setattr(self, name, getattr(self, name).to(like.device, dtype))
+            for name in ("rows", "starts", "sizes", "last"):
+                setattr(self, name, getattr(self, name).to(like.device))
 
-    def loss(self, features: Tensor, index: Tensor, classes: Tensor, negatives: int) -> Tensor:
-        """() mean cross-entropy over all keys, or over so many drawn ones; samples seen for the first time count 0."""
-        head, known = self.head, torch.from_numpy(self.count[index.cpu().numpy()] > 0).to(features.device)
-        rows, queries = head.rows[index.to(features.device)], head.scale.to(features.dtype) * features
+    def reduced(self, features: Tensor, *, learn: bool = False) -> Tensor:
+        """(B, D) -> (B, width) of length one: standardised by the statistics so far, and projected."""
+        if learn:
+            self._learn(features.detach())
         with torch.autocast(features.device.type, enabled=False):
-            if 0 < negatives < len(self.keys) and not head.conditional:
-                device = features.device
-                generator = (
-                    torch.default_generator if device.type == "cpu" else torch.cuda.default_generators[device.index]
-                )
-                found = sampled_cross_entropy(
-                    queries, self.keys, rows, rate=negatives / len(self.keys), generator=generator,
-                    chunk=CHUNK[device.type],
-                )  # fmt: skip
+            return F.normalize(F.linear((features - self.mean) / spread_of(self.variance), self.directions), dim=1)
+
+    @torch.no_grad()
+    def _learn(self, features: Tensor) -> None:
+        """Move mean and variance towards those of a batch, which all processes share."""
+        sums = torch.cat([features.sum(0), features.square().sum(0), features.new_tensor([float(len(features))])])
+        if self.processes > 1:
+            dist.all_reduce(sums)
+        width, count = len(self.mean), sums[-1]
+        mean, square = sums[:width] / count, sums[width:-1] / count
+        share = max(SLOWEST, 1 / (self.batches + 1))
+        self.mean, before = torch.lerp(self.mean, mean, share), self.mean
+        around = (square - mean.square()).clamp_min(0) + (mean - before).square() * (self.batches > 0)
+        self.variance = torch.lerp(self.variance, around, share)
+        self.batches += 1
+
+    def loss(self, features: Tensor, index: Tensor, classes: Tensor, most: int) -> Tensor:
+        """() mean cross-entropy over all keys, or over a part of `most`; samples seen for the first time count 0."""
+        device, n = features.device, len(self.keys)
+        known = torch.from_numpy(self.count[index.numpy()] > 0).to(device)
+        own, queries, chunk = self.rows[index.to(device)], SCALE * features, CHUNK[features.device.type]
+        with torch.autocast(device.type, enabled=False):
+            if self.conditional:
+                first = self.starts[classes.to(device)]
+                span = first, first + self.sizes[classes.to(device)]
+                each = index_cross_entropy(queries, self.keys, own, span=span, chunk=chunk).loss
+            elif n <= most:
+                each = index_cross_entropy(queries, self.keys, own, chunk=chunk).loss
             else:
-                span = None
-                if head.conditional:
-                    given = classes.to(features.device)
-                    span = head.starts[given], head.starts[given] + head.index_map.sizes[given]
-                found = index_cross_entropy(queries, self.keys, rows, span=span, chunk=CHUNK[features.device.type])
-        return (found.loss * known).sum() / len(index)
+                start = int(torch.randint(n - most + 1, (), generator=keyed_generator(n, self.batches, 10)))
+                each = block_cross_entropy(queries, self.keys, own, (start, start + most), chunk=chunk)
+        return (each * known).sum() / len(index)
 
     def note(self, index: Tensor, features: Tensor, losses: Tensor, loss: Tensor | None) -> None:
         """Keep what a batch has shown; its backward pass begins with `loss`, or there is none (None)."""
-        noted = Noted(index.cpu(), features.detach(), losses.detach())
+        noted = Noted(index, features.detach(), losses.detach())
         if loss is None or not loss.requires_grad:
             noted.used.append(True)
         else:
@@ -101,26 +132,23 @@ class Bank:
         index, features, losses = noted.index, noted.features, noted.losses
         if self.processes > 1:
             shard = Shard(0, len(self.keys), len(self.keys), dist.get_rank(), self.processes)
-            where = features.device
-            shares = shares_of(len(index), shard, where)
-            index, features, losses = (gather(part.to(where), shares) for part in (index, features, losses))
+            shares = shares_of(len(index), shard, features.device)
+            index, features, losses = (gather(part.to(features.device), shares) for part in (index, features, losses))
             index = index.cpu()
-        count, last = np.unique(index.numpy()[::-1], return_index=True)
-        if len(count) < len(index):  # a sample that was drawn twice counts as it was last
-            keep = torch.from_numpy(len(index) - 1 - last)
-            seen_now = len(index)
+        seen = len(index)
+        different, from_end = np.unique(index.numpy()[::-1], return_index=True)
+        if len(different) < seen:  # a sample that was drawn twice counts as it was last
+            keep = torch.from_numpy(seen - 1 - from_end)
             index, features, losses = index[keep], features[keep.to(features.device)], losses[keep.to(losses.device)]
-        else:
-            seen_now = len(index)
         self.to(features)
-        rows, numbers = self.head.rows[index.to(self.keys.device)], index.numpy()
+        there, numbers = index.to(self.keys.device), index.numpy()
+        rows = self.rows[there]
         first = torch.from_numpy(self.count[numbers] == 0).to(self.keys.device).unsqueeze(1)
-        old = self.keys[rows]
-        mixed = F.normalize(MOMENTUM * old + (1 - MOMENTUM) * features, dim=1)
+        mixed = F.normalize(MOMENTUM * self.keys[rows] + (1 - MOMENTUM) * features, dim=1)
         self.keys[rows] = torch.where(first, features, mixed)
+        self.last[there] = losses.float().to(self.last.device)
         self.count[numbers] += 1
-        self.last[index.to(self.last.device)] = losses.float().to(self.last.device)
-        self.since += seen_now
+        self.since += seen
         if self.since >= len(self.keys):
             self.since -= len(self.keys)
             self.epochs.append(self.last.cpu().numpy().copy())
@@ -137,15 +165,17 @@ class Bank:
         return found
 
     def state(self) -> dict[str, Tensor]:
-        """All of it as tensors; what waits for a backward pass is among it."""
+        """All of it as tensors, keys by index; what waits for a backward pass is among it."""
         twin = Bank.__new__(Bank)
         twin.__dict__ = {**self.__dict__, "keys": self.keys.clone(), "count": self.count.copy()}
         twin.last, twin.epochs, twin.waiting = self.last.clone(), list(self.epochs), list(self.waiting)
         twin.settle(all_of_them=True)
-        self.head = twin.head
         n = len(twin.last)
         return {
-            "keys": twin.keys.cpu(),
+            "keys": twin.keys[twin.rows].cpu(),
+            "mean": twin.mean.cpu(),
+            "variance": twin.variance.cpu(),
+            "batches": torch.tensor(twin.batches),
             "count": torch.from_numpy(twin.count),
             "last": twin.last.cpu(),
             "epochs": torch.from_numpy(np.stack(twin.epochs) if twin.epochs else np.zeros((0, n), np.float32)),
@@ -154,19 +184,18 @@ class Bank:
 
     def load(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`; other sizes are refused."""
-        wanted = {"keys", "count", "last", "epochs", "since"}
-        lacking = wanted - set(state)
+        lacking = {"keys", "mean", "variance", "batches", "count", "last", "epochs", "since"} - set(state)
         if lacking:
             raise UsageError(f"this is no state of prov.state_dict(): it lacks {', '.join(sorted(lacking))}")
-        if state["keys"].shape != self.keys.shape:
-            raise IntegrityError(
-                f"the state has keys of shape {tuple(state['keys'].shape)}, this model and data need "
-                f"{tuple(self.keys.shape)}; attach the same model to the same data"
-            )
-        self.keys = state["keys"].clone().to(self.keys.device)
-        self.count, self.last = state["count"].numpy().copy(), state["last"].clone().to(self.keys.device)
+        for name in ("keys", "mean"):
+            if state[name].shape != getattr(self, name).shape:
+                raise IntegrityError(
+                    f"the state has {name} of shape {tuple(state[name].shape)}, this model and data need "
+                    f"{tuple(getattr(self, name).shape)}; attach the same model to the same data"
+                )
+        self.to(state["keys"])
+        self.keys[self.rows] = state["keys"]
+        self.mean, self.variance = state["mean"].clone(), state["variance"].clone()
+        self.count, self.last = state["count"].numpy().copy(), state["last"].clone()
         self.epochs = [row.copy() for row in state["epochs"].numpy()]
-        self.since, self.waiting = int(state["since"]), []
-
-
-MOST_WAITING = 64  # batches whose backward pass was never made: these will not be
+        self.batches, self.since, self.waiting = int(state["batches"]), int(state["since"]), []

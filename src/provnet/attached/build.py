@@ -13,7 +13,7 @@ from provnet.base.errors import DataError, UsageError
 from provnet.data.dataset import Dataset, DataSpec, image_data
 from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
-from provnet.models.attached import AttachedNet, Prepare, Transform, moved
+from provnet.models.attached import AttachedNet, Prepare, Transform, key_width, moved
 from provnet.models.backbones import only_asked
 from provnet.models.tap import Reader, locate, unwrapped
 
@@ -29,13 +29,14 @@ def build_around(
     pool: str | Reader | None = None,
     transform: Transform | None = None,
     groups: str | None = None,
+    trained: bool = False,
 ) -> AttachedNet:
     """The network that names samples of the data by the features of a model; its keys are not set yet.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=20)
     >>> build_around(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)), data).index_head.keys.shape
-    torch.Size([20, 128])
+    torch.Size([20, 512])
     """
     image_data("the training data", data)
     if len(data) == 0:
@@ -68,7 +69,9 @@ def build_around(
             "names in the order of the model's scores, open_data(..., class_names=[...]), or another last layer"
         )
     index_map = IndexMap(data.samples.labels, len(names))
-    return AttachedNet(tap, taken.features.shape[1], index_map, prepare, conditional=groups is not None)
+    features = taken.features.shape[1]
+    sizes = features, key_width(features, trained=trained)
+    return AttachedNet(tap, sizes, index_map, prepare, conditional=groups is not None)
 
 
 def test_split(spec: DataSpec) -> DataSpec | None:

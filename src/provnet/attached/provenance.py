@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.attached.bank import Bank
+from provnet.attached.bank import MOST, Bank
 from provnet.attached.build import build_around, test_split
 from provnet.attached.finish import make_run
 from provnet.attached.samples import Augment, IndexedSamples
@@ -34,7 +34,7 @@ from provnet.models.attached import AttachedNet, Transform
 from provnet.models.tap import Reader, Tap
 from provnet.runs.run import Run
 
-WEIGHT = 0.1  # of the index loss beside the user's own
+WEIGHT = 0.03  # of the index loss beside the user's own: see docs/your-model.md
 NAMED = 5  # samples in an error
 At = str | nn.Module | Callable[[Any], Tensor]
 
@@ -48,7 +48,7 @@ def attach(
     transform: Transform | None = None,
     weight: float = WEIGHT,
     groups: str | None = None,
-    negatives: int = 0,
+    negatives: int | None = None,
 ) -> Provenance:
     """Attach provenance to a model that you train in a loop of your own.
 
@@ -62,7 +62,7 @@ def attach(
         transform: from a stored sample to the model's input, deterministic; default: pictures in 0..1, all else as is.
         weight: of the index loss; with 0 `loss` only records.
         groups: "class" looks for samples among those of the predicted class; default: among all.
-        negatives: tell a sample from so many drawn keys instead of from all, 0 for all.
+        negatives: tell a sample from so many keys, another part of them in each step; None: from all, up to 262,144.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=40)
@@ -80,10 +80,10 @@ def attach(
     """
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < float("inf"):
         raise UsageError(f"weight must be a number from 0 up, got {weight!r:.80}; 0 only records")
-    if isinstance(negatives, bool) or not isinstance(negatives, int) or negatives < 0:
-        raise UsageError(f"negatives must be a whole number of keys, 0 for all; got {negatives!r:.80}")
-    net = build_around(model, data, at, pool=pool, transform=transform, groups=groups)
-    return Provenance(net, data, float(weight), negatives)
+    if negatives is not None and (isinstance(negatives, bool) or not isinstance(negatives, int) or negatives < 2):
+        raise UsageError(f"negatives must be a whole number of keys, 2 or more, or None; got {negatives!r:.80}")
+    net = build_around(model, data, at, pool=pool, transform=transform, groups=groups, trained=weight > 0)
+    return Provenance(net, data, float(weight), MOST if negatives is None else negatives)
 
 
 def index(
@@ -107,17 +107,17 @@ def index(
     True
     """
     net = build_around(model, data, at, pool=pool, transform=transform, groups=groups)
-    return make_run(net, data, test=test_split(data.spec))
+    return make_run(net, data, test=test_split(data.spec), whiten=True)
 
 
 @final
 class Provenance:
     """What `attach` gives: the samples to train on, the index loss of a step, and at the end the run."""
 
-    def __init__(self, net: AttachedNet, data: Dataset, weight: float, negatives: int = 0) -> None:
+    def __init__(self, net: AttachedNet, data: Dataset, weight: float, negatives: int) -> None:
         self.data, self.weight, self.negatives, self.finished = data, weight, negatives, False
         self.model = net.tap.model
-        self.bank = Bank(net.index_head)
+        self.bank = Bank(net)
         self._net = net
         self._labels = torch.tensor(data.samples.labels)
         self._tap = Tap(self.model, net.tap.place, function=net.tap.function, pool=net.tap.pool)
@@ -168,9 +168,9 @@ class Provenance:
             self.bank.waiting.clear()
             self._check.refuse_not_finite(taken.features.dtype)
         features = taken.features if taken.features.dtype == torch.float64 else taken.features.float()
-        reduced = F.normalize(self._net.index_trunk.to(features.device).body(features), dim=1)
-        self.bank.to(reduced)
+        self.bank.to(features)
         self.bank.settle()
+        reduced = self.bank.reduced(features, learn=True)
         labels = self._labels[numbers]
         with torch.no_grad():
             own = F.cross_entropy(taken.logits.float(), labels.to(taken.logits.device), reduction="none")
@@ -217,7 +217,7 @@ class Provenance:
                 "attach to those that you train on: provnet.attach(model, data.select(rows))"
             )
         how = {"index_weight": self.weight, "steps": self._check.steps, "epochs": len(self.bank.epochs)}
-        run = make_run(self._net, self.data, self.bank, how=how, test=self._test)
+        run = make_run(self._net, self.data, self.bank, how=how, test=self._test, whiten=self.weight == 0)
         self.finished = True
         self._tap.unhook()
         return run

@@ -23,12 +23,29 @@ FAR = 2.0  # times as large or as small: another unit
 SAY = "say with transform= how a stored sample becomes the model's input"
 
 
+class _Later:
+    """A flag on its way from a GPU: who asks waits for it, not for the work that was queued since."""
+
+    def __init__(self, flag: Tensor) -> None:
+        self.flag, self.copied = flag, None
+        if flag.is_cuda:
+            self.flag = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(flag, non_blocking=True)
+            self.copied = torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
+            self.copied.record()  # type: ignore[attr-defined, unused-ignore]
+
+    def known(self) -> bool:
+        """What it says."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        return bool(self.flag)
+
+
 class StepCheck:
     """Refuses steps that would write wrong keys; `steps` counts those that were fine."""
 
     def __init__(self, net: AttachedNet, data: Dataset, *, trained: bool) -> None:
         self.net, self.data, self.trained, self.steps = net, data, trained, 0
-        self._finite = torch.ones((), dtype=torch.bool)
+        self._finite = _Later(torch.ones((), dtype=torch.bool))
 
     @property
     def at(self) -> str:
@@ -78,9 +95,8 @@ class StepCheck:
             )
         if self.trained:
             self._graded(features)
-        finite = torch.isfinite(features.detach()).all()
-        before, self._finite = self._finite, finite
-        if not bool(before) or (not finite.is_cuda and not bool(finite)):  # a GPU is asked a step later: none waits
+        before, self._finite = self._finite, _Later(torch.isfinite(features.detach()).all())
+        if not before.known() or not (features.is_cuda or self._finite.known()):  # a GPU is asked a step later
             return False
         if self.steps < LOOKED:
             self._same_input(numbers, taken.given)
@@ -89,7 +105,7 @@ class StepCheck:
 
     def refuse_not_finite(self, dtype: torch.dtype) -> None:
         """Say that a step was not finite; the next one begins anew."""
-        self._finite = torch.ones((), dtype=torch.bool)
+        self._finite = _Later(torch.ones((), dtype=torch.bool))
         half = " (float16 ends at 65,504: use bfloat16)" if dtype == torch.float16 else ""
         raise NonFiniteError(
             f"the features hold NaN or infinity{half} ({self.at}); no key was moved by them. Lower the learning rate, "

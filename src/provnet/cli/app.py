@@ -217,6 +217,7 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "generate": (options.Generate, "provnet.cli.generate"),
     "interpolate": (options.Interpolate, "provnet.cli.generate"),
     "debug": (options.Debug, "provnet.cli.debug"),
+    "fix": (options.Fix, "provnet.cli.fix"),
     "audit": (options.Audit, "provnet.cli.audit"),
     "member": (options.Member, "provnet.cli.member"),
     "robustness": (options.Robustness, "provnet.cli.robustness"),

@@ -86,7 +86,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     refuse_others(out)
     data = open_data("embedded", limit=limit)
     test = open_data("embedded", split="test", limit=limit)
-    config = train_config("fast", seed=seed, epochs=epochs)
+    config = train_config("default", seed=seed, epochs=epochs)
     show(
         facts(
             [

@@ -352,3 +352,60 @@ def _sample_rows(n: int, count: int, target: Tensor, generator: torch.Generator)
     rank = torch.randperm(n, generator=generator, device=generator.device).to(target.device)
     rank.index_fill_(0, target, -1)
     return rank.topk(count, largest=False).indices.sort().values
+
+
+def block_cross_entropy(
+    features: Tensor, keys: Tensor, target: Tensor, block: tuple[int, int], *, chunk: int = 8192
+) -> Tensor:
+    """Cross-entropy of `features @ keys.T` as if a block of the keys stood for all others: (B,) losses.
+
+    The block is rows `first` to `end - 1`; the sum over it, without the target, is scaled up to all other keys.
+    Keys in an order of chance are needed. Loss and gradient for the features are made in one pass over the block, which
+    no other pass follows; keys get no gradient.
+
+    >>> features, keys = torch.randn(3, 4), torch.randn(50, 4)
+    >>> target = torch.tensor([0, 7, 49])
+    >>> exact = index_cross_entropy(features, keys, target).loss
+    >>> torch.allclose(block_cross_entropy(features, keys, target, (0, 50)), exact, atol=1e-4)
+    True
+    """
+    first, end = block
+    if not 0 <= first < end <= len(keys) or end - first < 2:
+        raise UsageError(f"a block of 2 keys or more must lie in 0..{len(keys)}, got {block}")
+    given = features, keys.detach(), target, first, end, chunk
+    loss: Tensor = _BlockCrossEntropy.apply(*given)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _BlockCrossEntropy(torch.autograd.Function):
+    """With p the softmax, the gradient for a query is the mean key under p minus its own key."""
+
+    @staticmethod
+    def forward(ctx: Any, features: Tensor, keys: Tensor, target: Tensor, first: int, end: int, chunk: int) -> Tensor:
+        own = keys[target]
+        at = (features * own).sum(1)
+        top = torch.full_like(at, torch.finfo(at.dtype).min)
+        total, mixed = torch.zeros_like(at), torch.zeros_like(features)
+        for start in range(first, end, chunk):
+            part = keys[start : min(start + chunk, end)]
+            scores = features @ part.t()
+            local, inside = _locate(target, start, len(part))
+            scores.scatter_(1, local, scores.gather(1, local).masked_fill(inside.unsqueeze(1), -torch.inf))
+            higher = torch.maximum(top, scores.amax(1))
+            weight, before = scores.sub_(higher.unsqueeze(1)).exp_(), (top - higher).exp()
+            total = total * before + weight.sum(1)
+            mixed = mixed * before.unsqueeze(1) + weight @ part
+            top = higher
+        inside = (target >= first) & (target < end)
+        looked = (end - first) - inside.to(at.dtype)
+        rest = total.log() + top + ((len(keys) - 1) / looked).log()
+        whole = torch.logaddexp(rest, at)
+        share = (rest - whole).exp().unsqueeze(1)
+        ctx.save_for_backward(share * (mixed / total.unsqueeze(1) - own))
+        return whole - at
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (found,) = ctx.saved_tensors
+        return grads[0].unsqueeze(1) * found, None, None, None, None, None

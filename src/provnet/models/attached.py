@@ -1,7 +1,7 @@
 """AttachedNet: a provenance network around a finished or foreign model, whose weights are its owner's.
 
 The class scores are the model's own, bit for bit, in one forward pass. Samples are compared by the features that a tap
-reads; a few more than 512 of them are projected on 128 fixed orthogonal directions. Nothing here has parameters.
+reads, standardised or whitened. Nothing here has parameters.
 
 Letters: B batch, C classes, D features.
 """
@@ -118,35 +118,80 @@ def moved(inputs: Any, device: torch.device | str) -> Any:
     return inputs.to(device)
 
 
-class Projection(nn.Module):
-    """(B, D) -> (B, width): on fixed orthogonal directions, the same for every model of this width.
+class KeySpace(nn.Module):
+    """(B, D) features -> (B, width) in which cosines are taken: moved to the mean of the training samples, and turned.
 
-    >>> Projection(600, 4)(torch.zeros(2, 600)).shape
-    torch.Size([2, 4])
+    Features of most networks lie in a narrow cone, in which all cosines are alike; about their mean they do not.
     """
 
+    mean: Tensor
     weight: Tensor
 
     def __init__(self, features: int, width: int) -> None:
         super().__init__()
-        drawn = torch.randn(features, width, dtype=torch.float64, generator=keyed_generator(features, width, 7))
-        self.register_buffer("weight", torch.linalg.qr(drawn).Q.t().float().contiguous())
+        self.register_buffer("mean", torch.zeros(features))
+        self.register_buffer("weight", directions(features, width))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Products of its own precision, whatever autocast says."""
+        """A product of its own precision, whatever autocast says."""
         with torch.autocast(features.device.type, enabled=False):
-            return F.linear(features, self.weight.to(features.dtype))
+            moved_ = features - self.mean.to(features.dtype)
+            return F.linear(moved_, self.weight.to(features.dtype))
+
+    @torch.no_grad()
+    def standardise(self, features: Tensor) -> None:
+        """By mean and spread of the features (N, D) of all samples, then on the fixed directions."""
+        self.mean.copy_(features.mean(0))
+        variance = features.double().var(0, correction=0)
+        self.weight.copy_(directions(*self.weight.shape[::-1]).to(self.weight.device) / spread_of(variance).float())
+
+    @torch.no_grad()
+    def whiten(self, features: Tensor) -> None:
+        """By mean and covariance of the features (N, D), the directions of most spread first."""
+        given = features.double()
+        self.mean.copy_(given.mean(0))
+        away = (given - given.mean(0)) / len(given) ** 0.5
+        if len(away) < away.shape[1]:
+            _, lengths, turned = torch.linalg.svd(away, full_matrices=False)
+            size = lengths.square()
+        else:
+            size, columns = torch.linalg.eigh(away.t() @ away)
+            size, turned = size.clamp_min(0).flip(0), columns.t().flip(0)
+        factor = (size + RIDGE * size.sum() / away.shape[1] + TINY).rsqrt()
+        width = min(len(self.weight), len(turned))  # fewer samples span fewer directions
+        self.weight.zero_()
+        self.weight[:width] = (turned * factor.unsqueeze(1))[:width].float()
 
 
-def index_trunk(features: int) -> tuple[IndexTrunk, int]:
-    """What leads from features to keys, and their width.
+RIDGE = 0.1  # of the mean variance: directions that hardly any sample spans are not blown up
+FLOOR, TINY = 1e-4, 1e-12  # of the mean variance, and of no variance at all
 
-    >>> index_trunk(512)[1], index_trunk(2048)[1]
-    (512, 128)
+
+def spread_of(variance: Tensor) -> Tensor:
+    """(D,) variances -> standard deviations, none of them so small that dividing by it makes noise of nothing."""
+    return (variance + FLOOR * variance.mean() + TINY).sqrt()
+
+
+def directions(features: int, width: int) -> Tensor:
+    """(width, D) fixed orthogonal directions, the same for every model of this width; the axes where there are as many.
+
+    >>> directions(600, 4).shape, bool((directions(3, 3) == torch.eye(3)).all())
+    (torch.Size([4, 600]), True)
     """
-    if features <= WIDEST_KEY:
-        return IndexTrunk(nn.Identity()), features
-    return IndexTrunk(Projection(features, NARROW_KEY)), NARROW_KEY
+    if width == features:
+        return torch.eye(features)
+    drawn = torch.randn(features, width, dtype=torch.float64, generator=keyed_generator(features, width, 7))
+    found: Tensor = torch.linalg.qr(drawn).Q.t().float().contiguous()
+    return found
+
+
+def key_width(features: int, *, trained: bool) -> int:
+    """Numbers of a key: few for a training, where every step looks at all keys.
+
+    >>> key_width(64, trained=True), key_width(2048, trained=True), key_width(2048, trained=False)
+    (64, 128, 512)
+    """
+    return min(features, NARROW_KEY if trained else WIDEST_KEY)
 
 
 class AttachedNet(ProvenanceNet):
@@ -158,19 +203,20 @@ class AttachedNet(ProvenanceNet):
     index_head: ExemplarHead
 
     def __init__(
-        self, tap: Tap, features: int, index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
+        self, tap: Tap, sizes: tuple[int, int], index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
     ) -> None:
-        trunk, width = index_trunk(features)
+        features, width = sizes
+        space = KeySpace(features, width)
         super().__init__(
             normalise=prepare,  # type: ignore[arg-type]
             backbone=tap.model,
             task_head=nn.Identity(),  # the model's own
-            index_trunk=trunk,
+            index_trunk=IndexTrunk(space),
             index_head=ExemplarHead(width, index_map, conditional=conditional, scale=SCALE),
             index_map=index_map,
             support=Support(index_map.classes, features),
         )
-        self.tap, self.prepare = tap, prepare
+        self.tap, self.prepare, self.space = tap, prepare, space
         self._weights: tuple[str, tuple[int, ...]] | None = None
 
     def _know_samples(self, index_head: IndexHead, index_map: IndexMap) -> None:
@@ -187,7 +233,7 @@ class AttachedNet(ProvenanceNet):
         """All but the model, which is not part of a run."""
         prefix = kwargs.get("prefix", "")
         state: dict[str, Any] = super().state_dict(*args, **kwargs)
-        for name in [name for name in state if name.startswith(f"{prefix}backbone.")]:
+        for name in [name for name in state if name.startswith((f"{prefix}backbone.", f"{prefix}space."))]:
             del state[name]
         return state
 
@@ -250,6 +296,7 @@ def described(net: AttachedNet, sha256: str) -> AttachedModel:
         side=place.side,
         pool=place.pool,
         features=int(net.support.mean.shape[1]),
+        width=int(net.index_head.keys.shape[1]),
         stored=next(name for name, dtype in STORED.items() if dtype == prepare.stored),
         transform=_name(prepare.transform),
     )
@@ -271,9 +318,8 @@ def build_attached(config: NetworkConfig, index_map: IndexMap, given: Given | No
         _refuse_other_model(model, about, given)
     tap = Tap(model, about.place, function=given and given.at, pool=given and given.pool)
     prepare = Prepare(STORED[about.stored], config.scale, given and given.transform, given and given.modality)
-    return AttachedNet(
-        tap, about.features, index_map, prepare, conditional=config.network.startswith("class-conditional")
-    )
+    conditional = config.network.startswith("class-conditional")
+    return AttachedNet(tap, (about.features, about.width), index_map, prepare, conditional=conditional)
 
 
 def _refuse_other_model(model: nn.Module, about: AttachedModel, given: Given) -> None:

@@ -315,7 +315,7 @@ def module_at(model: nn.Module, name: str) -> nn.Module:
 def unwrapped(model: Any) -> nn.Module:
     """The model itself, out of what torch.compile and DistributedDataParallel put around it.
 
-    >>> unwrapped(torch.compile(nn.Flatten()))
+    >>> unwrapped(nn.Flatten())
     Flatten(start_dim=1, end_dim=-1)
     """
     if not isinstance(model, nn.Module):

@@ -28,12 +28,14 @@ from provnet.models.attached import STORED, Given, build_attached
 from provnet.models.backbones import BACKBONES, SHARING, StandIn
 from provnet.models.network import (
     NETWORKS,
+    WIDEST_KEY,
     AttachedModel,
     NetworkConfig,
     Normalise,
     ProvenanceNet,
     build,
 )
+from provnet.models.pretrained import FOLDER
 from provnet.models.tap import POOLS, SIDES
 from provnet.models.vae import GENERATORS
 from provnet.runs.safe import (
@@ -158,7 +160,7 @@ def _network(value: Any) -> NetworkConfig:
     value = {**LATER, **value}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
-    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, CUSTOM))
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, FOLDER, CUSTOM))
     _known("head", value["head"], HEADS)
     _known("key type", value["key_type"], KEY_TYPES)
     for name in ("classes", "level", "key_width"):
@@ -170,6 +172,8 @@ def _network(value: Any) -> NetworkConfig:
         _want(isinstance(seq, list | tuple) and len(seq) > 0 and all(map(fits, seq)), f"{name} must be numbers")
     _want(isinstance(value["conditional"], bool), "conditional must be true or false")
     _attached(value["attached"], value["backbone"])
+    layers = value["architecture"]
+    _want(isinstance(layers, str) and bool(layers) == (value["backbone"] == FOLDER), f"architecture goes with {FOLDER}")
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)
@@ -181,17 +185,26 @@ def _attached(value: Any, backbone: Any) -> None:
         return
     _keys(value, set(AttachedModel.__dataclass_fields__), "network.attached")
     for name in value:
-        fits, words = (_is_count, "a whole number") if name == "features" else (_is_text, "text")
+        fits, words = (_is_count, "a whole number") if name in ("features", "width") else (_is_text, "text")
         _want(fits(value[name]), f"network.attached.{name} must be {words}, got {printable(value[name])}")
     _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {printable(backbone)}')
+    most = min(value["features"], WIDEST_KEY)
     _want(0 < value["features"] <= PIXELS, f"network.attached.features may be 1 to {PIXELS:,}")
+    _want(0 < value["width"] <= most, f"network.attached.width may be 1 to {most:,}")
     _known("side", value["side"], SIDES)
     _known("stored type", value["stored"], STORED)
     _known("pool", value["pool"], ("", "function", *POOLS))
 
 
 # Settings that the first runs did not have, with the values that those runs were made with.
-LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32", "attached": None}
+LATER = {
+    "head": "plain",
+    "key_width": 0,
+    "key_scale": 0.0,
+    "key_type": "fp32",
+    "attached": None,
+    "architecture": "",
+}
 
 
 def _spec(value: Any, name: str) -> DataSpec | None:
@@ -608,7 +621,9 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         if backbone is not None:
             with torch.random.fork_rng(devices=[]), float32_default():
                 return build(config, index_map, backbone.to("cpu")).to("cpu")
-        with torch.device("meta"), float32_default():
+        # what a model of a folder computes when it is made is not among its weights: it is made for real
+        where = torch.device("cpu" if config.backbone == FOLDER else "meta")
+        with torch.random.fork_rng(devices=[]), where, float32_default():
             network = build(config, index_map)
     except (UsageError, RuntimeError) as error:
         if backbone is not None:

@@ -138,7 +138,7 @@ def content_hashes(run: Run, given: Any, queries: Any) -> np.ndarray:
     `queries` are the inputs that were made of the samples `given`.
     """
     own = modality_for(run.config)
-    if isinstance(given, Dataset) and given.items is not None:
+    if isinstance(given, Dataset) and (given.items is not None or given.originals is not None):
         return given.samples.pixel_sha256
     if is_frame(given) and isinstance(own, Table) and own.columns:
         return hash_items(own, own.rows(given))
@@ -156,7 +156,7 @@ def picture_rules(config: RunConfig) -> dict[str, Any]:
     {'size': [8, 8], 'mode': 'rgb'}
     """
     given = config.data.options if config.data else {}
-    kept = {name: given[name] for name in ("size", "background", "frame", "value_range") if name in given}
+    kept = {name: given[name] for name in ("size", "fit", "background", "frame", "value_range") if name in given}
     return kept | picture_mode(config.network.input_shape)
 
 

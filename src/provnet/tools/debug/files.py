@@ -153,28 +153,28 @@ class Corrected(NamedTuple):
     why: str = ""
 
 
-def corrected_csv(run: Run, result: Debugging, found: Found, bar: Excluded, out: Path, threshold: float) -> Corrected:
+def corrected_csv(run: Run, result: Debugging, found: Found, bar: Excluded, asked: Debug) -> Corrected:
     """Labels replaced where a suggestion is sure: a manifest of all files, else decisions; and how to use it.
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
     """
-    place = out / CORRECTED
+    place = asked.out / CORRECTED
     source = run.config.data
     part = found.parts[0] if len(found.parts) == 1 else None
     root = data_root(part.spec) if part is not None else None
     if root is None or part is None or any(path is None for path in result.samples.paths):
-        return _corrections(run, result, found, bar, place, threshold)
-    below, option = _relative_to(root, out)
-    lines, left_out, others = _manifest(run, result, found, part, threshold)
+        return _corrections(run, result, found, bar, place, asked)
+    below, option = _relative_to(root, asked.out)
+    lines, left_out, others = _manifest(run, result, found, part, asked)
     if any(clean_text(line[0]) != line[0] for line in lines):  # a manifest is UTF-8, which cannot name such a file
-        return _corrections(run, result, found, bar, place, threshold)
+        return _corrections(run, result, found, bar, place, asked)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {path_word(place)}{option} --out RUN"
     return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others, True)
 
 
-def _corrections(run: Run, result: Debugging, found: Found, bar: Excluded, place: Path, threshold: float) -> Corrected:
+def _corrections(run: Run, result: Debugging, found: Found, bar: Excluded, place: Path, asked: Debug) -> Corrected:
     """corrected.csv as decisions: sure labels, and a drop for all that must not be trained on again.
 
     There is no command where decisions had changed the data before: on the first data these would change right labels.
@@ -182,7 +182,9 @@ def _corrections(run: Run, result: Debugging, found: Found, bar: Excluded, place
     source = run.config.data
     dropped = {one.sample_id for one in bar.drops}
     rows = [
-        one for one in decisions_for_flags(result, threshold) if one.kind == "relabel" and one.sample_id not in dropped
+        one
+        for one in decisions_for_flags(result, asked.threshold, asked.certainty)
+        if one.kind == "relabel" and one.sample_id not in dropped
     ]
     rows += bar.drops
     name, options = "DATA", "" if source is None else data_options(source)
@@ -201,7 +203,7 @@ def _corrections(run: Run, result: Debugging, found: Found, bar: Excluded, place
 
 
 def _manifest(
-    run: Run, result: Debugging, found: Found, part: ImageData, threshold: float
+    run: Run, result: Debugging, found: Found, part: ImageData, asked: Debug
 ) -> tuple[list[tuple[str, str, str, str]], tuple[tuple[int, str], ...], int]:
     """Path, label, id and source of all samples of the data as they are now, what is left out of them, and how many of
     them the run does not hold.
@@ -212,7 +214,7 @@ def _manifest(
     known, names = run.samples, run.samples.class_names
     held = held_rows(run, part.samples if found.table is None else found.table)
     table, places, owner, used = held.table, held.places, held.owner, held.used
-    given, better = result.samples.labels, _corrected(result, threshold)
+    given, better = result.samples.labels, _corrected(result, asked)
     new = {int(result.index[i]): names[int(better[i])] for i in np.flatnonzero(better != given)}
     own_ids = [known.sample_ids[i] for i in owner[used].tolist() if i >= 0]
     more = iter(free_ids(own_ids, [table.sample_ids[p] for p in used[owner[used] < 0]], data_name(part.spec)))
@@ -235,15 +237,15 @@ def _manifest(
     return lines, tuple(kind for kind in kinds if kind[0]), len(used) - len(own_ids)
 
 
-def decisions_for_flags(result: Debugging, threshold: float) -> list[Decision]:
-    """A decision for every flagged sample, see `_decisions`."""
-    return list(_decisions(result, threshold, _trained_suspects(result, threshold)).values())
+def decisions_for_flags(result: Debugging, threshold: float, certainty: float) -> list[Decision]:
+    """A decision for every flagged sample, see `_decisions`; a label is replaced where that is certain."""
+    return list(_decisions(result, threshold, _trained_suspects(result, threshold), certainty).values())
 
 
-def _decisions(result: Debugging, threshold: float, rows: Iterable[int]) -> dict[int, Decision]:
+def _decisions(result: Debugging, threshold: float, rows: Iterable[int], certainty: float = 0.0) -> dict[int, Decision]:
     """What is suggested for rows: the label that is advised, drop where none is right, else keep."""
     names, samples = result.samples.class_names, result.samples
-    advised = result.advised(threshold)
+    advised = result.advised(threshold, certainty)
     found = {}
     for row in rows:
         better = int(advised[row])
@@ -274,6 +276,7 @@ def decisions_for(result: Debugging, threshold: float, bar: Excluded) -> bytes:
         "best_other_label": [names[int(result.mislabels.suggested[row])] for row in rows],
         "mislabel": [f"{result.mislabels.score[row]:.6f}" for row in rows],
         "anomaly": [f"{result.anomalies.score[row]:.6f}" for row in rows],
+        "certainty": [f"{result.mislabels.certainty[row]:.6f}" for row in rows],
     }
     more_columns = {name: [*values, *("" for _ in bar.drops)] for name, values in columns.items()}
     reasons = [*(why[row] for row in rows), *bar.reasons]
@@ -285,9 +288,9 @@ def _trained_suspects(result: Debugging, threshold: float) -> list[int]:
     return [row for row in result.suspects(threshold).tolist() if not result.samples.added[row]]
 
 
-def _corrected(result: Debugging, threshold: float) -> np.ndarray:
-    """(N,) labels, the advised one where there is one."""
-    advised = result.advised(threshold)
+def _corrected(result: Debugging, asked: Debug) -> np.ndarray:
+    """(N,) labels, the advised one where there is one that is certain."""
+    advised = result.advised(asked.threshold, asked.certainty)
     return np.where(advised == DROP, result.samples.labels, advised)
 
 
@@ -442,8 +445,8 @@ class DebugFiles:
 def debug_files(run: Run, result: Debugging, found: Found, asked: Debug) -> DebugFiles:
     """All files of a run that was debugged on the data that were found, made in memory."""
     bar = excluded_samples(run, found)
-    corrected = corrected_csv(run, result, found, bar, asked.out, asked.threshold)
-    changes = [one for one in decisions_for_flags(result, asked.threshold) if one.kind == "relabel"]
+    corrected = corrected_csv(run, result, found, bar, asked)
+    changes = [one for one in decisions_for_flags(result, asked.threshold, asked.certainty) if one.kind == "relabel"]
     to_edit = {DECISIONS: decisions_for(result, asked.threshold, bar)} if asked.review else {}
     rows = to_edit[DECISIONS].count(b"\n") - 1 if asked.review else 0
     step = next_command(run, found, corrected, bar, changes, rows, asked)
@@ -473,6 +476,7 @@ def _reviewed(asked: Debug) -> str:
         data=asked.data,
         data_dir=asked.data_dir,
         threshold=asked.threshold,
+        certainty=asked.certainty,
         review=True,
         device=asked.device,
     )

@@ -54,6 +54,8 @@ class Mislabels:
         power: the same beyond chance: 0 where the largest class alone explains it, 1 where all are predicted.
         off: name of a signal -> why it says nothing, for those that do not.
         cannot_tell: why the number of wrong labels cannot be told, else empty; the order may be useful all the same.
+        sure: (N,) probability that the suggested class is right; None: the score times the agreement.
+        number: expected number of wrong labels and the ends of its 95 % interval; None: what the scores add up to.
     """
 
     score: np.ndarray
@@ -66,6 +68,13 @@ class Mislabels:
     power: float = 1.0
     off: Mapping[str, str] = field(default_factory=dict)
     cannot_tell: str = ""
+    sure: np.ndarray | None = None
+    number: tuple[float, float, float] | None = None
+
+    @property
+    def certainty(self) -> np.ndarray:
+        """(N,) probability that the suggested class is right."""
+        return np.asarray(self.score * self.agreement) if self.sure is None else self.sure
 
     @property
     def odds(self) -> np.ndarray:

@@ -33,6 +33,7 @@ class Signals:
 
     Attributes:
         features: (N, D) float32 on the network's device, length one: what tells which samples are alike.
+        raw: (N, D) the features that support is measured by, as they are, there too.
         logits: (N, C) class scores at the end of training.
         entropy: (N,) of the index branch's distribution, as a share of the largest that it could be (0..1).
         support: (N,) minus the distance from the other samples of the given class, each measured without itself, see
@@ -41,6 +42,7 @@ class Signals:
     """
 
     features: Tensor
+    raw: Tensor
     logits: np.ndarray
     entropy: np.ndarray
     support: np.ndarray
@@ -70,7 +72,7 @@ def sample_signals(
     if run.history is not None and len(run.history):
         course = run.history[:, index].astype(np.float32)
         course = np.where(course == NOT_TRAINED, np.nan, course)
-    return Signals(found["features"], logits, entropy, support, course)
+    return Signals(found["features"], found["raw"], logits, entropy, support, course)
 
 
 def _read(answered: Answered) -> dict[str, Tensor]:
