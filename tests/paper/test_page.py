@@ -88,7 +88,7 @@ def test_a_page_has_every_figure_with_its_interval_and_nothing_is_judged_below_f
     for shown in experiment.tables:
         for data, row, column in itertools.product(shown.data, shown.rows, shown.columns):
             cell, figure = (one.format(data=data, row=row, column=column) for one in (shown.cell, shown.figure))
-            ours = page.known(experiment.measured(results), cell, figure)
+            ours = page.figure_of(experiment.measured(results), cell, figure)
             assert ours is None or (str(ours) if shown.brief else ours.spread) in text
     few = {cell: seeds for cell, seeds in results.cells.items() if not cell.startswith("fashion-mnist")}
     assert "ot run" in alone(experiment, replace(results, cells=few), ROOT / "results")

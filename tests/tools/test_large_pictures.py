@@ -116,7 +116,7 @@ def test_pictures_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     whole = all_of_it()
     in_parts(monkeypatch, 7)
     sizes: list[int] = []
-    for room, name in ((near_copies, "reduced"), (near_duplicates, "_small")):
+    for room, name in ((near_copies, "shrink"), (near_duplicates, "_small")):
         monkeypatch.setattr(room, name, recorded(getattr(room, name), sizes))
     for one, other in zip(whole, all_of_it(), strict=True):
         assert other == pytest.approx(one, abs=1e-9)
