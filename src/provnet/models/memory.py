@@ -10,7 +10,6 @@ Letters: B batch, D features.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import time
 import warnings
@@ -30,13 +29,6 @@ from provnet.base.files import DataWarning, shown
 FORMAT = "provnet features 1"
 MOST = 500_000  # pictures that are remembered
 PARTS = 8  # files before they are joined into one
-
-
-def cache_folder() -> Path:
-    """$PROVNET_CACHE, else the user's own cache."""
-    if given := os.environ.get("PROVNET_CACHE"):
-        return Path(given).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "provnet"
 
 
 class FeatureMemory:

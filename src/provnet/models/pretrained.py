@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.base.files import brief, read_file
 from provnet.base.progress import forecast, progress_bar
+from provnet.data.scratch import cache_folder
 from provnet.models.efficientnet import MEAN, SCALE, SIDE, STD, EfficientNetLite0, folded
-from provnet.models.memory import FeatureMemory, cache_folder
+from provnet.models.memory import FeatureMemory
 
 LITE0 = "efficientnet-lite0"
 FOLDER = "huggingface"  # what a network config calls a model that came in a folder; its layers stand beside the name
