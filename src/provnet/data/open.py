@@ -65,9 +65,8 @@ def open_data(
 
     Args:
         source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
-            a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`,
-            a map-style torch Dataset, a `datasets.Dataset` of Hugging Face, a DataSpec (opened as it says), or a
-            Dataset (returned as it is).
+            a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`, a
+            map-style torch Dataset, a `datasets.Dataset`, a DataSpec (opened as it says), or a Dataset (given back).
         labels: one a sample, where `source` is an array.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
         ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
