@@ -7,7 +7,7 @@ export SCIPY_ARRAY_API := 1
 export OMP_NUM_THREADS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test soak integrations lint types unit browser wheel clean
+.PHONY: help setup demo test docs soak integrations lint types unit browser wheel clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,6 +26,14 @@ demo: $(STAMP) ## train, evaluate and explain on the embedded digits; leaves a r
 	$(PY) -m provnet demo --out runs/demo
 
 test: lint types unit wheel ## ruff, mypy, pytest, and the wheel built and installed once
+
+docs: $(VENV)/.docs ## the documentation site in build/docs, warnings are errors
+	OMP_NUM_THREADS=1 $(PY) -m sphinx -E -W --keep-going -q -b html docs build/docs
+	@echo "open build/docs/index.html"
+
+$(VENV)/.docs: $(STAMP)
+	$(PY) -m pip install -q --no-build-isolation -c constraints.txt -e '.[docs]'
+	@touch $@
 
 lint: $(STAMP) ## ruff: style and formatting
 	$(VENV)/bin/ruff check .

@@ -81,7 +81,7 @@ def measure(name: str, size: int, head: str, seed: int, given: argparse.Namespac
     rows = chance.permutation(np.flatnonzero(train.samples.labels != last))[:size]
     data = train.select(np.sort(rows))
     began = time.perf_counter()
-    run = fit(data, train_config(seed=seed, **HEADS[head]), RunOptions(device="cpu"))
+    run = fit(data, train_config("fast", seed=seed, **HEADS[head]), RunOptions(device="cpu"))
     seconds = round(time.perf_counter() - began, 1)
     own = test.select(chance.permutation(np.flatnonzero(test.samples.labels != last))[:UNSEEN])
     _, channels, height, width = data.images.shape

@@ -34,7 +34,7 @@ from provnet.base.options import RunOptions
 from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.runs.run import Run
 from provnet.tools.copies.compute import nearest_features, nearest_pixels
-from provnet.tools.copies.near_copies import FALSE_ALARMS, blurred, calibrate_copies, copy_ratios
+from provnet.tools.copies.near_copies import FALSE_ALARMS, blur, calibrate_copies, copy_ratios
 from provnet.tools.map.compute import index_features
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -107,9 +107,9 @@ def as_bytes(images: Tensor) -> Tensor:
     return (images * 255).round().clamp(0, 255).to(torch.uint8).cpu()
 
 
-def blur(images: Tensor, level: float) -> Tensor:
+def blur_bytes(images: Tensor, level: float) -> Tensor:
     """Blurred bytes."""
-    return blurred(images.float(), level).round().clamp(0, 255).to(torch.uint8)
+    return blur(images.float(), level).round().clamp(0, 255).to(torch.uint8)
 
 
 def planted(made: Tensor, training: Tensor, within: float) -> Tensor:
@@ -173,13 +173,13 @@ def measure(name: str, given: argparse.Namespace) -> dict[str, Any]:
         "training, noise 0.1": add_noise(some, given.seed),
         "training, shift": shift(some, given.seed),
         "training, JPEG 50": jpeg(some),
-        "training, blur 1": blur(some, 1.0),
+        "training, blur 1": blur_bytes(some, 1.0),
     }
     others = {
         "normal VAE, fresh samples": drawn(normal, given.samples, device),
         "normal VAE, held-out rebuilt": rebuilt(normal, unseen),
         "held-out": fresh,
-        "held-out, blur 1": blur(fresh, 1.0),
+        "held-out, blur 1": blur_bytes(fresh, 1.0),
     }
     began = time.perf_counter()
     judges = Judges(train.images, heldout, run, device, given.seed)

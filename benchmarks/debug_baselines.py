@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.models.backbones import BACKBONES, auto_backbone, branch
-from provnet.tools.debug.signals import others
+from provnet.tools.debug.signals import nearest_others
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +114,6 @@ def quality(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, np.ndarr
 
 def knn_disagreement(features: Tensor, labels: np.ndarray, k: int = 15) -> np.ndarray:
     """(N,) share of the k nearest other samples with another label, nearer ones a little more (that breaks ties)."""
-    near = others(features, k)
+    near = nearest_others(features, k)
     weight = near.cosine.clip(1e-3)
     return np.asarray(((labels[near.row] != labels[:, None]) * weight).sum(1) / weight.sum(1))

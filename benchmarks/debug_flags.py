@@ -25,7 +25,7 @@ from machine import machine
 from torch import nn
 
 import provnet
-from provnet.answers.curves import auc, calibration_error, difference, measured
+from provnet.answers.curves import auc, calibration_error, difference, with_interval
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
@@ -92,7 +92,7 @@ def figures(wrong: np.ndarray, odds: np.ndarray) -> dict[str, Any]:
         told["right"] = wilson(int((flags & wrong).sum()), int(flags.sum())).to_json() if flags.any() else None
         told["found"] = wilson(int((flags & wrong).sum()), int(wrong.sum())).to_json()
         told["auroc"] = auc(wrong, odds).to_json()
-        told["ap"] = measured(wrong, odds, draws=300).to_json()
+        told["ap"] = with_interval(wrong, odds, draws=300).to_json()
     return told
 
 

@@ -26,7 +26,7 @@ from debug_table import calibration_table, judged, show
 from machine import machine
 
 from provnet import open_data
-from provnet.answers.curves import auc, calibration_error, difference, measured
+from provnet.answers.curves import auc, calibration_error, difference, with_interval
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
@@ -76,7 +76,7 @@ def trained(
 
 def figures(truth: np.ndarray, score: np.ndarray, draws: int) -> dict[str, Any]:
     """AUROC and AP of a score with intervals."""
-    return {"auroc": auc(truth, score).to_json(), "ap": measured(truth, score, draws=draws).to_json()}
+    return {"auroc": auc(truth, score).to_json(), "ap": with_interval(truth, score, draws=draws).to_json()}
 
 
 def own_baselines(run: Run, found: Debugging) -> dict[str, np.ndarray]:

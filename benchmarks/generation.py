@@ -37,7 +37,7 @@ from provnet.cli.generate import source_cards
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
 from provnet.tools.generate import fit_generator, generate, sources
-from provnet.tools.generate.measures import index_hits, rebuilt
+from provnet.tools.generate.measures import index_hits, rebuilding_error
 from provnet.tools.generate.page import course_png, sheet_png
 from provnet.tools.generate.recipes import GENERATOR_NAMES
 from provnet.training.config import train_config
@@ -199,7 +199,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     result["generators"] = {}
     for name in given.generator:
         run, found = trained(data, name, given)
-        found["rebuilt"] = {"train": rebuilt(run, data)} | ({} if faces else {"test": rebuilt(run, test)})
+        found["rebuilt"] = {"train": rebuilding_error(run, data)} | (
+            {} if faces else {"test": rebuilding_error(run, test)}
+        )
         if judge is not None:
             found |= judged(run, judge, test, given)
         if faces:

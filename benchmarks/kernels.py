@@ -28,7 +28,7 @@ from provnet.data.dataset import ImageData
 from provnet.tools.generate import fit_generator
 from provnet.training.config import train_config
 from provnet.training.fit import fit
-from provnet_paper.two_cnns import built, pair, trained
+from provnet_paper.two_cnns import built, pair, train_both
 
 Ended = Callable[[Any], None]
 
@@ -49,7 +49,7 @@ def sharing(size: str, raised: int) -> Callable[[ImageData, int, str, Ended], in
 
     def run(data: ImageData, epochs: int, device: str, ended: Ended) -> int:
         recipe = pair(size, 3, epochs, raised)
-        trained(built(data, recipe, 0, device), data, recipe, 0, ended)
+        train_both(built(data, recipe, 0, device), data, recipe, 0, ended)
         return sum(-(-len(data) // batch) for batch in recipe.batches)
 
     return run

@@ -20,7 +20,7 @@ from torch import Tensor
 from provnet import open_data
 from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.tools.debug.compute import duplicates
-from provnet.tools.debug.signals import others
+from provnet.tools.debug.signals import nearest_others
 
 
 def times(factor: float) -> Callable[[Tensor], Tensor]:
@@ -53,7 +53,7 @@ def main() -> None:
     chosen = torch.cat([rows[kind] for kind in KINDS])
     labels = torch.cat([digits.labels, digits.labels[chosen]])
     data = open_data(images, labels.numpy())
-    near = others(F.normalize(images.flatten(1).float(), dim=1), 10)
+    near = nearest_others(F.normalize(images.flatten(1).float(), dim=1), 10)
     group = duplicates(data.samples, data.images, near).group
     found = (group[chosen.numpy()] == group[len(digits) :]) & (group[len(digits) :] >= 0)
     for kind, hits in zip(KINDS, np.split(found, len(KINDS)), strict=True):

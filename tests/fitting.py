@@ -18,5 +18,5 @@ def fit(data: Any, *, config: TrainConfig | None = None, **wishes: Any) -> Run:
     network = {name: value for name, value in wishes.items() if name in NETWORK}
     where = {name: value for name, value in wishes.items() if name in WHERE}
     rest = {name: value for name, value in wishes.items() if name not in NETWORK | WHERE}
-    asked = (config or train_config()).using(**network) if network else config
+    asked = (config or train_config("fast")).using(**network) if network else config
     return module.fit(data, asked, RunOptions(**where), **rest)

@@ -81,7 +81,7 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
 def test_noise_and_one_colour_are_unsupported_on_small_pictures(network: dict[str, str]) -> None:
     """By features alone the default supports half of the noise here."""
     data, test = provnet.open_data("digits", limit=500), provnet.open_data("digits", split="test")
-    run = fit(data, config=train_config(epochs=5), **network)
+    run = fit(data, config=train_config("fast", epochs=5), **network)
     noise = torch.randint(0, 256, (200, 1, 8, 8), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     colours = torch.arange(256, dtype=torch.uint8)[:, None, None, None].expand(256, 1, 8, 8)  # black to white
     assert provnet.explain(run, noise, k=1).supported.mean() <= 0.05
@@ -174,7 +174,7 @@ def test_a_rare_class_that_was_erased_may_come_back(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("provnet.training.calibration.MEASURED", 20)
     images, labels = rare()
     data = provnet.open_data(images.numpy(), labels.numpy())
-    run = fit(data, network="class-independent", head="exemplar", config=train_config(epochs=1))
+    run = fit(data, network="class-independent", head="exemplar", config=train_config("fast", epochs=1))
     for label in range(4, 12):
         gone = np.flatnonzero(data.samples.labels == label)
         without = bank.erase(run, [data.samples.sample_ids[i] for i in gone])

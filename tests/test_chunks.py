@@ -56,7 +56,9 @@ def samples(n: int, shape: tuple[int, ...]) -> ImageData:
 
 
 def trained(data: ImageData, shape: tuple[int, ...], **given: Any) -> Run:
-    return fit(data, backbone=Counting(shape), config=train_config(epochs=1, batch_size=BATCH, augment="none"), **given)
+    return fit(
+        data, backbone=Counting(shape), config=train_config("fast", epochs=1, batch_size=BATCH, augment="none"), **given
+    )
 
 
 @cases(

@@ -1,4 +1,4 @@
-"""The documents are true: their code runs, links lead somewhere, options exist, the file tree is complete."""
+"""The documents are true: their code and notebooks run, links lead somewhere, options and names exist."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ import provnet
 from provnet.cli import main
 from provnet.cli.app import commands
 from provnet.training.config import PRESETS
+from tests.cases import cases
 from tests.test_layers import ROOMS
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,7 @@ class Block(NamedTuple):
 def blocks(page: Path, *languages: str) -> list[Block]:
     """The fenced blocks of a page in some languages."""
     text = page.read_text("utf-8")
+    text = text.replace("```{code-cell} python", "```python")  # the cells of a notebook
     found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     every = [Block(m[1], m[2], text[: m.start()].count("\n") + 2) for m in found]
     return [block for block in every if block.language in languages]
@@ -113,7 +115,7 @@ def options(command: str) -> set[str]:
     return {name for name in found if name.startswith("-")}
 
 
-@pytest.mark.parametrize(("page", "line"), written_commands())
+@cases(("page", "line"), written_commands())
 def test_written_commands_and_options_exist(page: str, line: str) -> None:
     words = line.split()
     given = {word for word in words[1:] if re.fullmatch(r"--?[a-z][a-z-]*", word)}
@@ -133,18 +135,13 @@ def test_command_line_page_lists_every_command_and_option_and_no_other() -> None
         assert set(re.findall(r"`(--?[a-z][a-z-]*)`", cells)) == options(command), command
 
 
-def test_readme_lists_every_command() -> None:
-    listed = re.findall(r"^\| `provnet (\w+)", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
-    assert listed == list(COMMANDS)
-
-
 def anchors(page: Path) -> set[str]:
     """What a link may put after `#`: headings as GitHub names them."""
     titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@cases("page", PAGES)
 def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]*))?\)", prose(page))
     for target, anchor in links:
@@ -164,7 +161,7 @@ def test_every_page_can_be_reached() -> None:
     assert set(PAGES) <= reached
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@cases("page", PAGES)
 def test_names_of_the_library_exist(page: Path) -> None:
     for name in re.findall(r"`(provnet(?:\.\w+)+)", page.read_text("utf-8")):
         found: Any = provnet

@@ -46,7 +46,7 @@ def with_copies(network: str, head: str) -> Run:
     labels = data.samples.labels[rows]
     labels[65] = (labels[2] + 1) % 10
     whole = provnet.open_data(data.images[rows].numpy(), labels)
-    run = fit(whole, network=network, config=train_config(epochs=3, batch_size=16), head=head)
+    run = fit(whole, network=network, config=train_config("fast", epochs=3, batch_size=16), head=head)
     return replace(run, config=replace(run.config, support={**run.config.support, "threshold": -1e9}))
 
 
@@ -113,7 +113,7 @@ def test_means_of_groups(values: list[float], drawn: st.DataObject) -> None:
 
 
 def test_nothing_is_shared_without_equal_pictures_or_with_keys() -> None:
-    alone = fit(training(), network="single", config=train_config(epochs=1))
+    alone = fit(training(), network="single", config=train_config("fast", epochs=1))
     assert Attributor(alone).equal is None
     keys = with_copies("single", "exemplar")
     assert Attributor(keys).equal is None

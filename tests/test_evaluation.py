@@ -112,7 +112,7 @@ def test_duplicates_are_counted_as_groups_beside_the_exact_figure() -> None:
     digits = training()
     rows = np.concatenate([np.arange(24), np.arange(12), [0, 1]])  # twelve digits twice, two of them three times
     data = provnet.open_data(digits.images[torch.from_numpy(rows)], digits.samples.labels[rows])
-    run = fit(data, network="class-independent", config=train_config(epochs=4, batch_size=8))
+    run = fit(data, network="class-independent", config=train_config("fast", epochs=4, batch_size=8))
     figures = evaluate(run, train=data)
     found = explain(run, data.images, k=1)
     assert figures.index_ceiling == 24 / 38
@@ -126,7 +126,7 @@ def test_duplicates_are_counted_as_groups_beside_the_exact_figure() -> None:
 def test_vectors_know_noise_alone() -> None:
     values = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
     data = provnet.open_data(values, np.arange(30) % 3)
-    run = fit(data, config=train_config(epochs=2, batch_size=8))
+    run = fit(data, config=train_config("fast", epochs=2, batch_size=8))
     figures = evaluate(run, train=data)
     found = explain(run, add_noise(data.images, 0), k=1)
     assert figures.index_accuracy_perturbed == {"noise": own_first(found, list(range(30)))}
@@ -203,7 +203,7 @@ def test_data_with_one_of_two_equal_samples_exchanged_are_other_data() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 6), dtype=np.uint8)
     labels, ids = np.arange(8) % 2, [f"{i}" for i in range(8)]
     pixels[2] = pixels[0]
-    run = fit(provnet.open_data(pixels, labels, ids=ids), config=train_config(epochs=1))
+    run = fit(provnet.open_data(pixels, labels, ids=ids), config=train_config("fast", epochs=1))
     other = pixels.copy()
     other[2] = 7
     with pytest.raises(UsageError, match="not the ones this run was trained on; see provnet verify"):

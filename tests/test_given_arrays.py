@@ -199,7 +199,7 @@ def test_pictures_of_the_range_trained_on_get_none() -> None:  # warnings are er
 
 def test_a_run_on_zeros_and_ones_is_asked_about_them() -> None:  # warnings are errors here
     images = (np.random.default_rng(0).random((12, 8, 8)) < 0.6).astype(np.uint8)
-    run = fit(provnet.open_data(images, np.arange(12) % 2), config=train_config(epochs=1))
+    run = fit(provnet.open_data(images, np.arange(12) % 2), config=train_config("fast", epochs=1))
     for form in (images, images.astype(float), images.astype(int)):
         explain(run, form[:, None])
 

@@ -21,7 +21,10 @@ def run(network: str, conditional: bool = True):
     if key not in RUNS:
         x = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
         data = provnet.open_data(x, np.array(["a", "b", "c"])[np.arange(12) % 3], class_names=["a", "b", "c", "empty"])
-        RUNS[key] = fit(data, network=network, conditional=conditional, config=train_config(epochs=1, batch_size=8)), x
+        RUNS[key] = (
+            fit(data, network=network, conditional=conditional, config=train_config("fast", epochs=1, batch_size=8)),
+            x,
+        )
     return RUNS[key]
 
 

@@ -15,7 +15,7 @@ from tests.fitting import fit
 def made():
     x = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
     data = provnet.open_data(x, np.arange(12) % 4)
-    return fit(data, config=train_config(epochs=1, batch_size=8)), data
+    return fit(data, config=train_config("fast", epochs=1, batch_size=8)), data
 
 
 def test_negative_positions_are_refused() -> None:

@@ -46,7 +46,7 @@ def data() -> ImageData:
 
 @cache
 def run() -> Run:
-    return fit(data(), head="exemplar", config=train_config(epochs=1))
+    return fit(data(), head="exemplar", config=train_config("fast", epochs=1))
 
 
 @cache
@@ -73,7 +73,7 @@ DATA: dict[str, Callable[[Any], Any]] = {
     "attribute": lambda d: attribute_generated(data().images, run(), data=d),
     "index_subset": lambda d: index_subset(d, "50%"),
     "add": lambda d: bank.add(run(), d),
-    "fit": lambda d: fit(d, config=train_config(epochs=1)),
+    "fit": lambda d: fit(d, config=train_config("fast", epochs=1)),
     "generator, train": lambda d: measure_generator(painter(), d),
     "generator, test": lambda d: measure_generator(painter(), test=d),
 }
@@ -87,7 +87,7 @@ def test_data_that_were_not_opened(call: Callable[[Any], Any], given: Any) -> No
 
 
 def test_data_to_verify_and_their_folder(tmp_path: Path) -> None:
-    fit(data(), config=train_config(epochs=1), out=tmp_path)
+    fit(data(), config=train_config("fast", epochs=1), out=tmp_path)
     for given in (data().images, "mnist", run()):  # a run has samples, too, and was called the same data
         with pytest.raises(UsageError, match="the data must be a Dataset"):
             verify(tmp_path, given)  # type: ignore[arg-type]
@@ -97,7 +97,7 @@ def test_data_to_verify_and_their_folder(tmp_path: Path) -> None:
                 call(wrong)  # type: ignore[operator]
     for wrong in (3, run()):
         with pytest.raises(UsageError, match="the run's folder must be a path"):
-            fit(data(), config=train_config(epochs=1), out=wrong)  # type: ignore[arg-type]
+            fit(data(), config=train_config("fast", epochs=1), out=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("given", [3, "fgsm"], ids=str)
@@ -246,7 +246,7 @@ ASKED: dict[str, Callable[[], Any]] = {
     "queries": lambda: dependence(run(), np.zeros((4, 1, 8, 8)), data().images, np.arange(N)),  # type: ignore[arg-type]
     "config": lambda: fit(data(), config={"epochs": 1}),  # type: ignore[arg-type]
     "subset": lambda: fit(data(), index_subset=[1, 2]),  # type: ignore[arg-type]
-    "test": lambda: fit(data(), test="mnist", config=train_config(epochs=1)),  # type: ignore[arg-type]
+    "test": lambda: fit(data(), test="mnist", config=train_config("fast", epochs=1)),  # type: ignore[arg-type]
     "conditional": lambda: ProvenanceClassifier(conditional="no", epochs=1).fit(data()),  # type: ignore[arg-type]
     "class_names": lambda: provnet.open_data("embedded", class_names=3),  # type: ignore[arg-type]
     "no class_names": lambda: provnet.open_data("embedded", class_names=[]),
@@ -270,7 +270,7 @@ def test_too_many_pictures_are_refused_before_they_are_made() -> None:
 
 def test_test_data_may_be_given_opened(tmp_path: Path) -> None:
     test = provnet.open_data("embedded", split="test", limit=20)
-    made = fit(data(), test=test, config=train_config(epochs=1), out=tmp_path)  # it failed when all was trained
+    made = fit(data(), test=test, config=train_config("fast", epochs=1), out=tmp_path)  # it failed when all was trained
     assert made.config.test == read_run(tmp_path).config.test == test.spec
 
 

@@ -22,7 +22,7 @@ pytestmark = [
 @pytest.mark.parametrize("network", sorted(NETWORKS))
 def test_trains_and_explains_as_the_cpu_does(network: str) -> None:
     data = provnet.open_data("embedded").select(torch.arange(400))
-    run = fit(data, network=network, config=train_config(epochs=30), device="cuda")
+    run = fit(data, network=network, config=train_config("fast", epochs=30), device="cuda")
     on_cpu = provnet.explain(run, data.images, k=3)
     run.network.to("cuda")
     on_gpu = provnet.explain(run, data.images, k=3)
@@ -33,7 +33,7 @@ def test_trains_and_explains_as_the_cpu_does(network: str) -> None:
 
 def test_resumes_from_a_checkpoint(tmp_path: Path) -> None:
     data = provnet.open_data("embedded").select(torch.arange(400))
-    config = train_config(epochs=4)
+    config = train_config("fast", epochs=4)
 
     def stop(row: object) -> None:
         if row["epoch"] == 2:  # type: ignore[index]

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from provnet.answers.curves import auc, average_precision, calibration_error, difference, measured, roc, tpr_at
+from provnet.answers.curves import auc, average_precision, calibration_error, difference, roc, tpr_at, with_interval
 from provnet.base.errors import NonFiniteError, UsageError
 from tests.counts import count, grows
 from tests.models.made import LAWS
@@ -170,7 +170,7 @@ def test_the_paired_difference_is_that_of_drawn_samples(measure: str) -> None:
 
 def test_the_interval_of_one_score_is_that_of_drawn_samples() -> None:
     truth, one = some(3, 120, 6)
-    found = measured(truth, one, draws=100, seed=5)
+    found = with_interval(truth, one, draws=100, seed=5)
     assert found.value == pytest.approx(average_precision_score(truth, one))
     chance, drawn = np.random.default_rng(5), []
     for _ in range(100):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,13 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from provnet.tools.debug.compute import FLAGGED, share_flagged
 from provnet_app.fields import DIGITS, Hash, Interval, Label, Strict, rounded
+from provnet_app.jobs import Scores
 from provnet_app.limits import PAGE
 from provnet_app.routes import gives, router
-from provnet_app.sample_query import ODD, SCORED, SampleRecord, Wanted, chosen, sample_records, scores_of
+from provnet_app.sample_query import ODD, SCORED, SampleRecord, Wanted, chosen, flagged, sample_records, scores_of
 from provnet_app.security import not_ready, unknown
 from provnet_app.state import State
 
 BINS = 20
+PAIRS = 50  # pairs of labels that are listed
+FLAGS = ("mislabel", "anomaly", "duplicate", "conflict")
 
 
 class Samples(BaseModel):
@@ -81,6 +85,27 @@ class Histograms(BaseModel):
     typicality: list[int]
 
 
+class ClassIssues(Label):
+    """What was found among the samples of a class."""
+
+    samples: int
+    mislabel: int
+    anomaly: int
+    duplicate: int
+    conflict: int
+    decided: int
+
+
+class Suggestions(BaseModel):
+    """How many labels of a class look like another."""
+
+    class_: Annotated[int, Field(alias="class")]
+    suggested: int
+    samples: int
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
 class Summary(BaseModel):
     """What was found in all; nothing where the scores are not computed."""
 
@@ -94,6 +119,8 @@ class Summary(BaseModel):
     duplicate_groups: int | None = None
     conflicts: int | None = None
     histograms: Histograms | None = None
+    classes: list[ClassIssues] = []
+    suggestions: list[Suggestions] = []
 
 
 class TestRecord(Label):
@@ -190,7 +217,32 @@ def _summary(state: State) -> Summary:
         duplicate_groups=len(np.unique(groups[groups >= 0])),
         conflicts=len(np.unique(groups[scores.conflict[known]])),
         histograms=Histograms(**{name: _histogram(getattr(scores, name)[known]) for name in SCORED}),
+        classes=_issues(state),
+        suggestions=_suggestions(state, scores),
     )
+
+
+def _issues(state: State) -> list[ClassIssues]:
+    samples = state.served.run.samples
+    masks = {name: flagged(state, name) for name in FLAGS} | {"decided": state.decisions.mask("any")}
+    there, n = ~samples.withheld, len(samples.class_names)
+    counts = {name: np.bincount(samples.labels[there & mask], minlength=n) for name, mask in masks.items()}
+    sizes = np.bincount(samples.labels[there], minlength=n)
+    return [
+        ClassIssues(
+            class_=c, label=name, samples=int(sizes[c]), **{key: int(found[c]) for key, found in counts.items()}
+        )
+        for c, name in enumerate(samples.class_names)
+    ]
+
+
+def _suggestions(state: State, scores: Scores) -> list[Suggestions]:
+    """The most frequent first."""
+    labels = state.served.run.samples.labels
+    fits = flagged(state, "mislabel") & ~state.served.run.samples.withheld
+    fits &= (scores.suggested >= 0) & (scores.suggested != labels) & (not scores.cannot_tell)
+    found = Counter(zip(labels[fits].tolist(), scores.suggested[fits].tolist(), strict=True))
+    return [Suggestions(class_=given, suggested=other, samples=n) for (given, other), n in found.most_common(PAIRS)]
 
 
 def _histogram(values: np.ndarray) -> list[int]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from provnet_app.fields import Hash, Name, Strict
-from provnet_app.limits import DECIDED, LISTED
+from provnet_app.limits import DECIDED, LISTED, TAG
 from provnet_app.routes import BODY, gives, router
 from provnet_app.security import ApiError
 from provnet_app.state import Choice, State
@@ -68,8 +68,30 @@ class Decisions(BaseModel):
     items: list[Decided]
 
 
+class Tag(Strict):
+    """Give samples a tag, or take it away."""
+
+    items: Annotated[list[SampleName], Field(min_length=1, max_length=DECIDED)]
+    tag: Annotated[Name, Field(max_length=TAG)]
+    on: Annotated[bool, Field(strict=True)] = True
+
+
+class TagCount(BaseModel):
+    """A tag and how many samples have it."""
+
+    tag: str
+    samples: int
+
+
+class Tags(BaseModel):
+    """All tags; `saved` is false where they are lost with the server."""
+
+    saved: bool
+    items: list[TagCount]
+
+
 def decision_routes(state: State) -> APIRouter:
-    """GET and POST /decisions, undo, redo, /decisions.csv."""
+    """GET and POST /decisions, undo, redo, /decisions.csv; GET and POST /tags."""
     routes, book = router("decisions"), state.decisions
 
     @routes.get("/decisions", responses=gives())
@@ -110,7 +132,25 @@ def decision_routes(state: State) -> APIRouter:
         await asyncio.to_thread(book.refresh)
         return csv_reply(book.csv(), "decisions.csv")
 
+    @routes.get("/tags", responses=gives())
+    async def tags() -> Tags:
+        """All tags."""
+        await asyncio.to_thread(state.tags.refresh)
+        return _tags(state)
+
+    @routes.post("/tags", responses=gives(404, *BODY))
+    async def tag(given: Tag) -> Tags:
+        """Give some samples a tag, or take it away."""
+        places = [book.place(one.sample_id, one.sha256) for one in given.items]
+        await asyncio.to_thread(state.tags.change, places, given.tag, on=given.on)
+        return _tags(state)
+
     return routes
+
+
+def _tags(state: State) -> Tags:
+    found = state.tags.counts().items()
+    return Tags(saved=state.tags.saved, items=[TagCount(tag=tag, samples=samples) for tag, samples in found])
 
 
 def csv_reply(content: bytes, name: str) -> Response:

@@ -11,16 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from torch import Tensor
 
+from provnet.answers.attributor import Attributor
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import ProvnetError
-from provnet.base.progress import listening
+from provnet.base.progress import listening, progress_bar
 from provnet.data.dataset import ImageData
+from provnet.runs.inputs import inputs_of
+from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, debug
-from provnet.tools.map.compute import Cluster, sample_map
+from provnet.tools.map.compute import Cluster, index_features, sample_map
 from provnet.tools.membership.audit import audit
 from provnet.tools.membership.member import Heldout
-from provnet_app.served import Keeping, Served
+from provnet_app.served import WEIGHTS, Keeping, Served
 
 Stored = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]
 AUDITED = 2_000  # pictures of each side
@@ -88,6 +92,25 @@ class Audited:
 
     values: Mapping[str, Any]
     heldout: Heldout
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the run says of its test samples, and what the run beside it says of the same.
+
+    Attributes:
+        predicted, first: (m,) int64 class, and the first exemplar; confidence: (m,) float32; supported: (m,) bool.
+        beside: (m,) int64 class by the run beside it, -1 where that has no such test sample.
+        test_data: fingerprint of the test samples, in whose order these are; beside_run: of the weights beside it.
+    """
+
+    predicted: np.ndarray
+    first: np.ndarray
+    confidence: np.ndarray
+    supported: np.ndarray
+    beside: np.ndarray
+    test_data: str
+    beside_run: str
 
 
 @dataclass(frozen=True)
@@ -247,7 +270,97 @@ def _want(fits: bool | np.bool_) -> None:
         raise ValueError("its arrays do not fit the run")
 
 
+_ANSWERED = ("predicted", "first", "confidence", "supported", "beside")
+
+
+def _needs_test(served: Served) -> str:
+    return "" if served.test is not None else f"there are no test samples: {served.test_why}"
+
+
+def _answers(served: Served) -> Answers:
+    assert served.test is not None
+    found = _asked(served.run, served.test)
+    other = np.full(len(served.test), -1, dtype=np.int64)
+    beside = served.beside
+    if beside is not None and beside.test is not None:
+        own = served.run.samples.class_names  # classes of both are told by their names
+        number = np.array([own.index(name) if name in own else -1 for name in beside.run.samples.class_names])
+        places = {row.tobytes(): i for i, row in enumerate(beside.test.samples.sha256)}
+        where = np.array([places.get(row.tobytes(), -1) for row in served.test.samples.sha256], dtype=np.int64)
+        other[where >= 0] = number[_asked(beside.run, beside.test)["predicted"].numpy()][where[where >= 0]]
+    return Answers(
+        predicted=found["predicted"].numpy(),
+        first=found["index"][:, 0].numpy(),
+        confidence=found["confidence"].numpy().astype(np.float32),
+        supported=found["support"].numpy() >= served.run.config.threshold,
+        beside=other,
+        test_data=_fingerprint(served),
+        beside_run=_weights_beside(served),
+    )
+
+
+def _asked(run: Run, test: ImageData) -> dict[str, Tensor]:
+    with progress_bar("test samples", len(test), False) as update:
+        return Attributor(run).each(
+            inputs_of(run.config, test),
+            lambda answered: {name: part.cpu() for name, part in vars(answered.best(1)).items()},
+            update=lambda done: update(done, ""),
+        )
+
+
+def _weights_beside(served: Served) -> str:
+    return "" if served.beside is None else served.beside.opened.get(WEIGHTS, "")
+
+
+def _answers_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Answers:
+    found = Answers(
+        **{name: arrays[name] for name in _ANSWERED},
+        test_data=str(about["test_data"]),
+        beside_run=str(about["beside_run"]),
+    )
+    if found.test_data != _fingerprint(served) or found.beside_run != _weights_beside(served):
+        raise ValueError("the test data or the run beside it are others than when it was made")
+    m, n = 0 if served.test is None else len(served.test), len(served.run.samples)
+    _want(all(getattr(found, name).shape == (m,) for name in _ANSWERED))
+    _want(not m or (found.first.min() >= 0 and found.first.max() < n))
+    _want(not served.run.samples.withheld[found.first].any())
+    _want(not m or max(found.predicted.max(), found.beside.max()) < len(served.run.samples.class_names))
+    return found
+
+
+def _features(served: Served) -> np.ndarray:
+    assert served.training is not None
+    with progress_bar("features", len(served.training), False) as update:
+        found = index_features(served.run, served.training.images, report=update)
+    return unit(found).astype(np.float16)
+
+
+def unit(features: np.ndarray) -> np.ndarray:
+    """Rows of length one, so that their products are cosines.
+
+    >>> unit(np.array([[3.0, 4.0]])).tolist()
+    [[0.6, 0.8]]
+    """
+    return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12))
+
+
+def _features_back(served: Served, arrays: dict[str, np.ndarray], _: dict[str, Any]) -> np.ndarray:
+    rows = 0 if served.training is None else len(served.training)
+    _want(arrays["features"].shape[:1] == (rows,) and bool(np.isfinite(arrays["features"]).all()))
+    return arrays["features"]
+
+
 WORK: dict[str, Work] = {
+    "answers": Work(
+        _answers,
+        lambda found: (
+            {name: getattr(found, name) for name in _ANSWERED},
+            {name: getattr(found, name) for name in ("test_data", "beside_run")},
+        ),
+        _answers_back,
+        _needs_test,
+    ),
+    "features": Work(_features, lambda found: ({"features": found}, {}), _features_back, _needs_training),
     "scores": Work(
         _score,
         lambda found: (

@@ -12,7 +12,7 @@ from provnet_app.jobs import JobState, Progress
 from provnet_app.routes import gives, router
 from provnet_app.state import State
 
-JobName = Literal["scores", "map", "membership"]
+JobName = Literal["answers", "features", "scores", "map", "membership"]
 
 
 class Job(BaseModel):

@@ -8,20 +8,22 @@ import io
 import secrets
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from PIL import Image
 
 from provnet.base.errors import DataError
-from provnet.data.modalities.decode import BYTES, decode, sniff
+from provnet.data.evidence import evidence
+from provnet.data.modalities.decode import BYTES, decode_whole, fit, sniff
 from provnet.data.modalities.image import picture_of, planes
 from provnet.data.rules import DecodeRule, make_options
-from provnet.report.pictures import fitted, to_image
+from provnet.report.pictures import SMALL, fitted, to_image
 from provnet.runs.inputs import picture_rules
 from provnet.runs.run import Run
-from provnet_app.limits import FORMATS, PIXELS, THUMB, UPLOAD, UPLOADS
+from provnet.samples.identity import SampleTable, hash_pixels
+from provnet_app.limits import FORMATS, KEPT_THUMBS, LARGE, PIXELS, THUMB, TILE, UPLOAD, UPLOADS
 from provnet_app.security import ApiError, unknown
 from provnet_app.served import Served
 
@@ -37,12 +39,16 @@ class Upload:
         image: (C, H, W) uint8.
         content: SHA-256 of the file that was sent.
         resized_from: its height and width before it was brought to the run's size; None where they are the same.
+        pixels: SHA-256 of its pixels, as the run's table has those of samples.
+        whole: the whole picture as a file, no larger than a screen; None where the network receives all of it.
     """
 
     key: str
     image: np.ndarray
     content: str
     resized_from: tuple[int, int] | None
+    pixels: str
+    whole: bytes | None
 
 
 class Uploads:
@@ -68,13 +74,16 @@ class Uploads:
         if sniff(blob) not in FORMATS:
             raise ApiError(415, "wrong_type", f"not a picture of a kind that is taken: {', '.join(FORMATS)}")
         try:
-            pixels = decode(blob, "the picture", rule=self.rule)
-            image, size = self._fitted(pixels)
+            whole = decode_whole(blob, "the picture", self.rule).pixels
+            image, size = self._fitted(whole)
         except DataError as error:
             raise ApiError(422, "bad_picture", str(error)) from None
         content = hashlib.sha256(blob).hexdigest()
         key = hmac.new(self._salt, blob, "sha256").hexdigest()
-        made = Upload(key, image, content, None if size == image.shape[1:] else size)
+        pixels = bytes(hash_pixels((image if self.rule.fit is None else planes(whole))[None])[0]).hex()
+        is_whole = size == image.shape[1:]
+        resized, file = (None, None) if is_whole else (size, _for_screen(whole))
+        made = Upload(key, image, content, resized, pixels, file)
         with self._lock:
             self._kept[key] = made
             self._kept.move_to_end(key)
@@ -83,11 +92,7 @@ class Uploads:
         return made
 
     def _fitted(self, pixels: np.ndarray) -> tuple[np.ndarray, tuple[int, int]]:
-        """The picture at the run's size: cut to the centre and resized, as training data with a size are."""
-        from dataclasses import replace
-
-        from provnet.data.modalities.decode import fit
-
+        """The picture at the run's size, brought there as the training data were."""
         assert self.rule is not None
         height, width = self.run.config.network.input_shape[1:]
         found = fit(pixels, replace(self.rule, size=(height, width)))
@@ -111,13 +116,17 @@ def is_small(blob: bytes) -> bool:
     return width * height <= LITTLE
 
 
+def _pixels(samples: SampleTable, place: int) -> str:
+    return bytes(samples.pixel_sha256[place].tobytes()).hex()
+
+
 def _rule(run: Run) -> DecodeRule | None:
     network = run.config.network
     shape = network.input_shape
     if len(shape) != 3 or shape[0] not in (1, 3) or network.scale != BYTES:
         return None
     rule = make_options(picture_rules(run.config)).rule
-    return DecodeRule(rule.mode, None, rule.background, rule.frame, rule.value_range, PIXELS, UPLOAD)
+    return replace(rule, size=None, max_pixels=PIXELS, max_bytes=UPLOAD)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +140,8 @@ class Known:
         content: SHA-256 of its raw content; empty where it has none.
         sample_id, label: of a training or test sample.
         resized_from: height and width of an upload before it was brought to the run's size.
+        pixels: SHA-256 of its pixels as the run's table has those of samples; empty where it is not known.
+        place: which training or test sample it is.
     """
 
     key: str
@@ -140,6 +151,8 @@ class Known:
     sample_id: str | None = None
     label: int | None = None
     resized_from: tuple[int, int] | None = None
+    pixels: str = ""
+    place: int = -1
 
 
 class Library:
@@ -155,6 +168,8 @@ class Library:
         if served.training is not None and served.index is not None:
             self.row[served.index] = np.arange(len(served.index))
         self.row[samples.withheld] = -1
+        self._thumbs: OrderedDict[str, bytes] = OrderedDict()  # of large pictures: reading one again takes a while
+        self._lock = threading.Lock()
 
     @cached_property
     def places(self) -> dict[str, list[int]]:
@@ -194,7 +209,8 @@ class Library:
         """
         upload = self.uploads.find(key)
         if upload is not None:
-            return Known(key, "upload", upload.image, upload.content, resized_from=upload.resized_from)
+            content, size = upload.content, upload.resized_from
+            return Known(key, "upload", upload.image, content, resized_from=size, pixels=upload.pixels)
         places = self.places.get(key, [])
         there = [place for place in places if self.row[place] >= 0]
         if sample_id is not None:
@@ -206,7 +222,8 @@ class Library:
             assert training is not None
             image = training.images[int(self.row[there[0]])].numpy()
             place = there[0] if sample_id is None else places[0]
-            return Known(key, "training", image, key, self.samples.sample_ids[place], int(self.samples.labels[place]))
+            names = self.samples.sample_ids[place], int(self.samples.labels[place])
+            return Known(key, "training", image, key, *names, pixels=_pixels(self.samples, place), place=place)
         if sample_id is None and key in self.tests:
             return self.test(self.tests[key])
         if key in self.places:
@@ -221,7 +238,8 @@ class Library:
         table = test.samples
         image = test.images[position].numpy()
         key = table.hex(position)
-        return Known(key, "test", image, key, table.sample_ids[position], int(table.labels[position]))
+        names = table.sample_ids[position], int(table.labels[position])
+        return Known(key, "test", image, key, *names, pixels=_pixels(table, position), place=position)
 
     def is_shown(self, index: int) -> bool:
         """Whether the picture of a training sample may be seen and is there."""
@@ -248,20 +266,73 @@ class Library:
             return THUMB
         raise ApiError(403, "not_shown", "this run shows no pictures, only ids (exposure ids)")
 
-    def png(self, known: Known, size: int | None) -> bytes:
-        """The picture as PNG, its longest side `size`, as far as it may be seen."""
-        limit = self.limit(known)
-        pixels = self.pixels(known.image)
+    def whole(self, known: Known) -> Image.Image:
+        """The whole picture, read and checked anew; what the network receives where there is no other."""
+        found, data = None, self.served.training if known.origin == "training" else self.served.test
+        if known.origin == "upload":
+            upload = self.uploads.find(known.key)
+            if upload is not None and upload.whole is not None:
+                return Image.open(io.BytesIO(upload.whole))
+        elif known.origin in ("training", "test") and data is not None:
+            samples = self.samples if known.origin == "training" else data.samples
+            found = evidence(samples, data, [known.place])[0].picture
+        pixels = self.pixels(known.image) if found is None else found
         if pixels is None:
             raise ApiError(404, "unknown_hash", "the samples of this run are no pictures", "sha256")
-        image = to_image(pixels)
-        longest = max(image.size)
+        return to_image(pixels)
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether pictures have more points than those that are shown as squares."""
+        there = np.flatnonzero(self.row >= 0)
+        if not self._drawable or not len(there):
+            return False
+        return max(self.whole(self.find(self.samples.hex(int(there[0])))).size) > SMALL
+
+    def picture(self, known: Known, size: int | None, view: str = "picture") -> tuple[bytes, str]:
+        """The picture as a file and its kind, its longest side `size`, as far as it may be seen.
+
+        `view` "network" is what the network receives of it.
+        """
+        limit = self.limit(known)
+        pixels = self.pixels(known.image) if view == "network" else None
+        image = self.whole(known) if pixels is None else to_image(pixels)
+        small, longest = max(image.size) <= SMALL, max(image.size)
         wanted = size or longest
         if limit is not None and longest > limit:
             image = fitted(image, limit)  # what is enlarged again afterwards is the small one
+        elif not small:
+            wanted = min(wanted, longest)  # a photograph is not enlarged
         if max(image.size) != wanted:
             image = fitted(image, wanted)
-        return encoded(image)
+        kind = "PNG" if small or pixels is not None else "JPEG"
+        return encoded(image, kind), f"image/{kind.lower()}"
+
+    def thumb(self, known: Known, side: int) -> Image.Image:
+        """The picture no larger than `side`; a small one is enlarged."""
+        if known.origin == "upload" or not self.is_large:
+            return fitted(self.whole(known), side)
+        with self._lock:
+            kept = self._thumbs.get(known.key)
+            if kept is not None:
+                self._thumbs.move_to_end(known.key)
+        if kept is None:
+            image = self.whole(known)
+            kept = encoded(fitted(image, min(TILE, max(image.size))), "JPEG")
+            with self._lock:
+                self._thumbs[known.key] = kept
+                while len(self._thumbs) > KEPT_THUMBS:
+                    self._thumbs.popitem(last=False)
+        return fitted(Image.open(io.BytesIO(kept)), side)
+
+
+def _for_screen(pixels: np.ndarray) -> bytes:
+    image = to_image(pixels)
+    small = max(image.size) <= SMALL
+    return encoded(image if max(image.size) <= LARGE else fitted(image, LARGE), "PNG" if small else "JPEG")
+
+
+SETTINGS = {"PNG": {"compress_level": 1}, "JPEG": {"quality": 90}, "WEBP": {"quality": 80, "method": 0}}
 
 
 def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
@@ -271,5 +342,5 @@ def encoded(image: Image.Image, kind: str = "PNG") -> bytes:
     b'PNG'
     """
     buffer = io.BytesIO()
-    image.save(buffer, kind, **({"compress_level": 1} if kind == "PNG" else {"quality": 80, "method": 0}))
+    image.save(buffer, kind, **SETTINGS[kind])
     return buffer.getvalue()

@@ -130,7 +130,8 @@ def heldout_of(state: State) -> Heldout | None:
 def _verdicts(state: State, keys: list[str]) -> Verdicts:
     known = [state.library.find(key) for key in keys]
     images = np.stack([one.image for one in known])
-    found = memberships(state.served.run, images, [one.content for one in known], heldout=heldout_of(state))
+    content, pixels = [one.content for one in known], [one.pixels for one in known]
+    found = memberships(state.served.run, images, content, pixel_sha256=pixels, heldout=heldout_of(state))
     return Verdicts(items=[_verdict(state, one.key, one.origin, v) for one, v in zip(known, found, strict=True)])
 
 

@@ -81,11 +81,11 @@ def takes(kinds: tuple[str, ...]) -> dict[str, Any]:
 
 
 def gives(*statuses: int, kind: str = "", words: str = "") -> dict[int | str, dict[str, Any]]:
-    """The OpenAPI entry of refusals, and of an answer that is no JSON."""
+    """The OpenAPI entry of refusals, and of an answer that is no JSON, of one kind or several with blanks between."""
     found = documented(*statuses)
     if kind:
         schema = {"type": "string"} if kind.startswith("text/") else {"type": "string", "format": "binary"}
-        found[200] = {"description": words, "content": {kind: {"schema": schema}}}
+        found[200] = {"description": words, "content": {one: {"schema": schema} for one in kind.split()}}
     return found
 
 

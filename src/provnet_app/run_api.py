@@ -170,7 +170,7 @@ def files(folder: Path | None, opened: Mapping[str, str]) -> list[FileRecord]:
     ]
 
 
-VIEWS = ("explain", "data", "map", "membership", "credit", "run")
+VIEWS = ("explain", "data", "answers", "map", "membership", "credit", "run")
 
 
 class ClassRecord(Label):
@@ -180,7 +180,7 @@ class ClassRecord(Label):
 
 
 class Input(BaseModel):
-    """What the network takes; `drawable` where a person can draw it."""
+    """What the network takes; `drawable` where a person can draw it, `large` where pictures are photographs."""
 
     shape: list[int]
     picture: bool
@@ -188,6 +188,7 @@ class Input(BaseModel):
     width: int | None
     channels: int | None
     drawable: bool
+    large: bool
 
 
 class TrainingPictures(BaseModel):
@@ -236,6 +237,7 @@ class RunRecord(BaseModel):
     training_pictures: TrainingPictures
     test: TestSplit
     contributors: bool
+    beside: str | None
     weights: list[Weights]
     limits: Limits
     views: list[str]
@@ -388,6 +390,7 @@ def _run(state: State) -> RunRecord:
             width=shape[2] if picture else None,
             channels=shape[0] if picture else None,
             drawable=picture and shape[0] == 1 and max(shape[1:]) <= 64,
+            large=picture and state.library.is_large,
         ),
         classes=[
             ClassRecord(class_=number, label=name, samples=int(sizes[number]))
@@ -401,6 +404,7 @@ def _run(state: State) -> RunRecord:
         training_pictures=TrainingPictures(available=int((state.library.row >= 0).sum()), facts=list(served.facts)),
         test=TestSplit(samples=0 if served.test is None else len(served.test), why=served.test_why),
         contributors=state.own_people is not None,
+        beside=None if served.beside is None else served.beside.name,
         weights=_weights(network.network),
         limits=Limits(),
         views=[*VIEWS, *(["generate"] if generates else [])],

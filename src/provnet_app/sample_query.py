@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from provnet.tools.debug.compute import DROP, FLAGGED
 from provnet_app.fields import DIGITS, Name, Strict, rounded
 from provnet_app.jobs import Scores
-from provnet_app.limits import PAGE
-from provnet_app.security import not_ready, unknown
+from provnet_app.limits import PAGE, TAG
+from provnet_app.security import ApiError, not_ready, unknown
 from provnet_app.state import State
 
-Sort = Literal["index", "mislabel", "anomaly", "typicality", "label", "group"]
+Sort = Literal["index", "mislabel", "anomaly", "typicality", "label", "group", "selection"]
 Flag = Literal["mislabel", "anomaly", "duplicate", "conflict", "added"]
 SCORED = ("mislabel", "anomaly", "typicality")
 ODD = 0.5
@@ -28,7 +28,9 @@ class Wanted(Strict):
     sort: Sort = "index"
     order: Literal["asc", "desc"] = "asc"
     class_: Annotated[int | None, Field(alias="class", ge=0, lt=2**53), DIGITS] = None
+    suggested: Annotated[int | None, Field(ge=0, lt=2**53), DIGITS] = None  # class that a flagged label should be
     flag: Flag | None = None
+    tag: Annotated[Name | None, Field(max_length=TAG)] = None
     decision: Literal["none", "any", "keep", "relabel", "drop"] | None = None
     minimum: Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)] = None
     maximum: Annotated[float | None, Field(ge=0, le=1, allow_inf_nan=False)] = None
@@ -62,6 +64,7 @@ class SampleRecord(BaseModel):
     flags: list[str]
     decision: str | None
     new_label: str | None
+    tags: list[str]
     shown: bool
 
     model_config = ConfigDict(populate_by_name=True)
@@ -70,26 +73,33 @@ class SampleRecord(BaseModel):
 def chosen(state: State, wanted: Wanted) -> np.ndarray:
     """All samples that fit, in order."""
     state.decisions.refresh()
+    state.tags.refresh()
     samples, scores = state.served.run.samples, scores_of(state)
     fits = ~samples.withheld
     if wanted.class_ is not None:
         fits &= samples.labels == wanted.class_
     if wanted.flag is not None:
         fits &= flagged(state, wanted.flag)
+    if wanted.suggested is not None:
+        fits &= flagged(state, "mislabel") & (_needed(scores).suggested == wanted.suggested)
     if wanted.decision is not None:
         fits &= state.decisions.mask(wanted.decision)
+    if wanted.tag is not None:
+        fits &= state.tags.mask(wanted.tag)
     if wanted.id is not None:
         place = samples.id_places.get(wanted.id, -1)
         fits &= np.arange(len(samples)) == place
     if wanted.group is not None:
         fits &= _needed(scores).group == wanted.group
+    picked = None if wanted.selection is None else state.selections.find(wanted.selection)
     if wanted.selection is not None:
-        picked = state.selections.find(wanted.selection)
         if picked is None:
             raise unknown("selection", "selection")
         inside = np.zeros(len(samples), dtype=np.bool_)
         inside[picked] = True
         fits &= inside
+    elif wanted.sort == "selection":
+        raise ApiError(422, "invalid", "the order of a selection needs a selection", "sort")
     if wanted.sort in SCORED:
         values = np.round(getattr(_needed(scores), wanted.sort).astype(np.float64), 4)  # as they are shown
         fits &= _needed(scores).known
@@ -101,12 +111,17 @@ def chosen(state: State, wanted: Wanted) -> np.ndarray:
     if wanted.text:
         part = wanted.text.casefold()
         rows = rows[[part in samples.sample_ids[i].casefold() for i in rows.tolist()]] if len(rows) else rows
-    return _sorted(state, rows, wanted)
+    return _sorted(state, rows, wanted, picked)
 
 
-def _sorted(state: State, rows: np.ndarray, wanted: Wanted) -> np.ndarray:
+def _sorted(state: State, rows: np.ndarray, wanted: Wanted, picked: np.ndarray | None) -> np.ndarray:
     if wanted.sort == "index":
         return rows if wanted.order == "asc" else rows[::-1]
+    if picked is not None and wanted.sort == "selection":
+        place = np.empty(len(state.served.run.samples), dtype=np.int64)
+        place[picked] = np.arange(len(picked))
+        ordered = rows[np.argsort(place[rows])]
+        return ordered if wanted.order == "asc" else ordered[::-1]
     values = (
         state.served.run.samples.labels if wanted.sort == "label" else getattr(_needed(scores_of(state)), wanted.sort)
     )
@@ -188,6 +203,7 @@ def _record(state: State, row: int, scores: Scores | None, sizes: np.ndarray | N
         flags=flags,
         decision=choice.kind if choice else None,
         new_label=(choice.new_label or None) if choice else None,
+        tags=list(state.tags.tags.get(row, ())),
         shown=state.library.is_shown(row),
         **found,  # type: ignore[arg-type]
     )

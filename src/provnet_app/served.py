@@ -47,6 +47,7 @@ class Served:
         heldout: what an audit kept for verdicts on single pictures, or None.
         opened: the hashes of weights and samples when it was read; those of the folder where none are given.
         keep: where results of costly work and decisions are kept; None keeps them in memory alone.
+        beside: another run whose answers are compared with those of this one, or None.
     """
 
     run: Run
@@ -61,6 +62,7 @@ class Served:
     heldout: Heldout | None = None
     keep: Path | None = None
     opened: Mapping[str, str] = field(default_factory=dict)
+    beside: Served | None = None
 
 
 WEIGHTS, SAMPLES = "model.safetensors", "samples.safetensors"

@@ -26,6 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 import provnet
 from provnet.base.errors import UsageError
 from provnet_app.admission import Admission
+from provnet_app.answers_api import answer_routes
 from provnet_app.credit_api import credit_routes
 from provnet_app.data_api import data_routes
 from provnet_app.decisions_api import decision_routes
@@ -208,6 +209,7 @@ ROUTES = (
     picture_routes,
     job_routes,
     data_routes,
+    answer_routes,
     decision_routes,
     map_routes,
     membership_routes,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ from provnet_app.security import ApiError, Keys, unknown
 from provnet_app.served import Keeping, OnDisk, Served, ShownLog
 
 LOG = logging.getLogger("provnet_app")
-FILE = "decisions"
+FILE, TAGS = "decisions", "tags"
 STEPS = 200  # that can be undone
 NO_HASH = "unknown"  # instead of the hash of a sample that was told by its name alone
 
@@ -224,11 +224,73 @@ class DecisionBook:
         self.revision += 1
 
 
-def _put(choices: dict[int, Choice], place: int, choice: Choice | None) -> None:
-    if choice is None:
-        choices.pop(place, None)
+class TagBook:
+    """Words that people gave to samples of a run, kept beside its decisions; with `forgets`, none of others is kept."""
+
+    def __init__(self, samples: SampleTable, keeping: Keeping, *, forgets: bool = False) -> None:
+        self.samples = samples
+        self.keeping = keeping
+        self.forgets = forgets
+        self.tags: dict[int, tuple[str, ...]] = {}
+        self.saved = keeping.is_kept
+        self._others: list[Any] = []  # rows about samples that are not there now
+        self._seen: tuple[int, ...] | None = None
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take over what another app of this run has kept since."""
+        with self._lock:
+            self._read()
+
+    def change(self, places: Iterable[int], tag: str, *, on: bool) -> None:
+        """Give some samples a tag, or take it away."""
+        with self._lock, self.keeping.locked() as alone:
+            self._read()
+            for place in places:
+                left = [one for one in self.tags.get(place, ()) if one != tag]
+                now = tuple(sorted([*left, tag] if on else left))
+                _put(self.tags, place, now or None)
+            samples = self.samples
+            rows = [[samples.sample_ids[place], samples.hex(place), list(tags)] for place, tags in self.tags.items()]
+            self.saved = alone and self.keeping.write_json(TAGS, {"tags": [*rows, *self._others]})
+            self._seen = self.keeping.stamp(TAGS)
+
+    def counts(self) -> dict[str, int]:
+        """How many samples have each tag."""
+        return dict(sorted(Counter(tag for tags in list(self.tags.values()) for tag in tags).items()))
+
+    def mask(self, tag: str) -> np.ndarray:
+        """(N,) bool: samples with a tag."""
+        found = np.zeros(len(self.samples), dtype=np.bool_)
+        found[[place for place, tags in list(self.tags.items()) if tag in tags]] = True
+        return found
+
+    def _read(self) -> None:
+        stamp = self.keeping.stamp(TAGS)
+        if stamp is None or stamp == self._seen:
+            return
+        try:
+            rows = (self.keeping.load(TAGS) or {}).get("tags")
+            found = {(str(name), str(sha256)): tuple(map(str, tags)) for name, sha256, tags in rows or ()}
+        except (ProvnetError, TypeError, ValueError) as error:
+            place = self.keeping.set_aside(TAGS)
+            LOG.warning("%s; %s", error, "tags are not saved" if place is None else f"{TAGS}.json is now {place}")
+            return
+        self._seen, self.tags, self._others = stamp, {}, []
+        for (name, sha256), tags in found.items():
+            at = self.samples.id_places.get(name)
+            if at is not None and not self.samples.withheld[at] and self.samples.hex(at) == sha256:
+                self.tags[at] = tags
+            elif not self.forgets:
+                self._others.append([name, sha256, list(tags)])
+
+
+def _put(chosen: dict[int, Any], place: int, one: Any) -> None:
+    if one is None:
+        chosen.pop(place, None)
     else:
-        choices[place] = choice
+        chosen[place] = one
 
 
 def _is_decision(row: Any) -> bool:
@@ -245,7 +307,7 @@ class Selections:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, index: np.ndarray) -> str:
-        """Keep one."""
+        """Keep one, in its order."""
         name = secrets.token_hex(8)
         with self.lock:
             self.kept[name] = index
@@ -280,6 +342,7 @@ class State:
     on_disk: OnDisk
     jobs: Jobs
     decisions: DecisionBook
+    tags: TagBook
     shown: ShownLog
     selections: Selections
     people: Contributors | None
@@ -317,6 +380,7 @@ def make_state(served: Served, keys: Keys) -> State:
         on_disk=OnDisk(served.folder, served.opened),
         jobs=Jobs(served, keeping),
         decisions=DecisionBook(served.run.samples, keeping, forgets=served.run.config.erased > 0),
+        tags=TagBook(served.run.samples, keeping, forgets=served.run.config.erased > 0),
         shown=ShownLog(keeping),
         selections=Selections(),
         people=people,

@@ -24,11 +24,11 @@ from provnet.training.config import TrainConfig, for_samples, train_config
 from provnet.training.loop import Learner, TrainingSet, fresh_state, train
 from provnet.training.setup import make_fabric, plan
 from provnet_paper import networks
-from provnet_paper.measures import apart, mean, plain
+from provnet_paper.measures import difference_of_rates, mean, plain
 from provnet_paper.networks import DATA, MAIN
 from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told
-from provnet_paper.store import resolved
+from provnet_paper.store import resolve_device
 
 # name of a network in the results -> its kind in NETWORKS, None without an index branch
 VARIANTS: dict[str, str | None] = {
@@ -93,7 +93,7 @@ def _class_panel(axes: Any, results: Results, there: list[str]) -> None:
             ours, plain = (mean(results, data, one) for one in (name, "without"))
             if name == "without" or ours is None or plain is None:
                 continue
-            gap, height = apart(ours, plain), row + (place - 1) * 0.27
+            gap, height = difference_of_rates(ours, plain), row + (place - 1) * 0.27
             axes.plot([100 * gap.low, 100 * gap.high], [height, height], color=colour, lw=1.5)
             axes.plot(100 * gap.value, height, "o", color=colour, ms=6)
             at = {"textcoords": "offset points", "ha": "right", "va": "center", "fontsize": 8}
@@ -143,7 +143,7 @@ def network(data: ImageData, kind: str | None, preset: str, seed: int) -> Proven
     )
 
 
-def trained(
+def train_timed(
     net: ProvenanceNet, data: ImageData, config: TrainConfig, device: str, on_epoch: Callable[[int], None]
 ) -> list[float]:
     """Train it by the loop of `fit`, recorded on a GPU; returns the seconds of each epoch."""
@@ -198,10 +198,10 @@ def _cell(data: str, scale: Scale) -> Cell:
 
 def run(data: str, job: Job) -> Told:
     """Train the three networks one after the other, then let them answer in turns."""
-    train, test = networks.opened(data, job)
+    train, test = networks.open_samples(data, job)
     config = train_config("paper", seed=job.seed, epochs=job.scale.epochs)
     config = for_samples(config, len(train), train.shape)
-    where, steps = resolved(job.device), config.epochs * len(VARIANTS)
+    where, steps = resolve_device(job.device), config.epochs * len(VARIANTS)
     nets: dict[str, ProvenanceNet] = {}
     found: dict[str, dict[str, Any]] = {}
     figures = {}
@@ -211,7 +211,7 @@ def run(data: str, job: Job) -> Told:
         def tell(epoch: int, done: int = number * config.epochs) -> None:
             job.tell(0.95 * (done + epoch) / steps)
 
-        epochs = trained(net, train, config, where, tell)
+        epochs = train_timed(net, train, config, where, tell)
         figures[name] = (_class_accuracy(net, test, where), len(test))
         nets[name] = net
         # the first epochs warm up, and one of them records the step

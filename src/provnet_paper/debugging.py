@@ -15,7 +15,7 @@ from provnet_paper.networks import PAIRS
 from provnet_paper.plots import draw, panels, png
 from provnet_paper.records import Cell, Experiment, Figure, Job, Results, Scale, Table, Told
 from provnet_paper.samples import ODD_KINDS as KINDS
-from provnet_paper.samples import odd_pictures, packed, unpacked, wrong_labels
+from provnet_paper.samples import odd_pictures, pack_array, unpack_array, wrong_labels
 
 CASES = {"samples": "as they are", "wrong": "10 % wrong labels", "odd": "1 % odd pictures"}
 SHOWN = 5
@@ -40,7 +40,7 @@ def _sheet(given: dict[str, Any], words: str) -> Any:
     classes = given["classes"]
     drawing, every = panels(1, 2, (7.2, 0.9 + 0.62 * len(classes)), squeeze=True)
     for axes, side, text in zip(every, ("high", "low"), ("highest entropy", "lowest entropy"), strict=True):
-        pictures = unpacked(given["pictures"][side])
+        pictures = unpack_array(given["pictures"][side])
         draw(axes, pictures, SHOWN, text)
         height = pictures.shape[2] + 1
         if side == "high":
@@ -75,7 +75,7 @@ def _cell(data: str, case: str, scale: Scale) -> Cell:
 
 def run(data: str, case: str, job: Job) -> Told:
     """Train on the data as they are or with something planted, and look at the training samples."""
-    train, _ = networks.opened(data, job)
+    train, _ = networks.open_samples(data, job)
     planted = np.zeros(len(train), dtype=np.bool_)
     kind = np.full(len(train), -1)
     if case != "samples":
@@ -85,7 +85,7 @@ def run(data: str, case: str, job: Job) -> Told:
         else:
             train, kind = odd_pictures(train, ODD, job.seed)
             planted = kind >= 0
-    found, _, _, told = networks.trained(
+    found, _, _, told = networks.train_network(
         data, job, changes=CHANGES, given=train, network="class-conditional", **networks.light(job.scale)
     )
     seen = debug(found, train)
@@ -125,7 +125,7 @@ def _shown(seen: Debugging, train: ImageData) -> Told:
         order = rows[np.argsort(seen.signals.entropy[rows], kind="stable")]
         sides["low"] += order[:SHOWN].tolist()
         sides["high"] += order[::-1][:SHOWN].tolist()
-    pictures = {side: packed(train.images[rows].numpy()) for side, rows in sides.items()}
+    pictures = {side: pack_array(train.images[rows].numpy()) for side, rows in sides.items()}
     ids = {side: [train.samples.sample_ids[row] for row in rows] for side, rows in sides.items()}
     return {"pictures": pictures, "ids": ids, "classes": list(train.class_names)}
 

@@ -19,7 +19,7 @@ from provnet_paper import networks
 from provnet_paper.networks import PAIRS
 from provnet_paper.plots import bare, draw, png, pyplot
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
-from provnet_paper.samples import by_chance, named_rows, nearer, packed, together, unpacked
+from provnet_paper.samples import by_chance, named_rows, nearer, pack_array, same_group, unpack_array
 
 GROUPED = {"mnist": (6, 4), "fashion-mnist": (3,)}  # the classes whose groups the paper shows
 NETWORK = "class-conditional"
@@ -88,7 +88,7 @@ def _figure(given: dict[str, Any], words: str) -> Any:
     axes = drawing.add_subplot(grid[0, 1])
     missed = given["missed"]
     if missed["pictures"] is not None:
-        pictures = unpacked(missed["pictures"])
+        pictures = unpack_array(missed["pictures"])
         shown = f"{len(missed['names'])} of {given['misattributed']} misattributed test samples;"
         draw(axes, pictures, 6, f"{shown}\nright of the line: five nearest")
         height = pictures.shape[2] + 1
@@ -99,7 +99,7 @@ def _figure(given: dict[str, Any], words: str) -> Any:
         bare(axes, "no test sample is misattributed")
     for place, group in enumerate(groups):
         axes = drawing.add_subplot(grid[0, 2 + place])
-        pictures = unpacked(group["pictures"])
+        pictures = unpack_array(group["pictures"])
         draw(axes, pictures, 4, f'groups of "{group["name"]}", sizes,\nnearest to each centre')
         height = pictures.shape[2] + 1
         axes.set_yticks([height * (row + 0.5) for row in range(len(group["sizes"]))], group["sizes"], fontsize=8)
@@ -156,7 +156,7 @@ def _cell(data: str, scale: Scale) -> Cell:
 
 def run(data: str, job: Job) -> Told:
     """Train, attribute all test samples, lay out a part of the training samples, group some classes."""
-    found, train, test, told = networks.trained(
+    found, train, test, told = networks.train_network(
         data, job, changes=CHANGES, part=(0.0, 0.6), network="class-conditional", **networks.light(job.scale)
     )
     seen = explain(found, test.images, k=5)
@@ -219,12 +219,12 @@ def _embeddings_groups(run_: Run, train: ImageData, label: int, seed: int) -> To
     numbers = np.empty(len(rows), np.int64)
     for one in found:
         numbers[one.members] = one.number
-    alike = together(train.images[torch.from_numpy(rows)], numbers)
+    alike = same_group(train.images[torch.from_numpy(rows)], numbers)
     return {
         "name": name,
         "of": len(rows),
         "sizes": sizes,
-        "pictures": packed(torch.cat(pictures)) if whole else None,
+        "pictures": pack_array(torch.cat(pictures)) if whole else None,
         "together": [float(alike.mean()), len(alike)],
         "by_chance": by_chance(numbers),
     }
@@ -237,7 +237,7 @@ def _embeddings_misattributed(seen: Explanation, train: ImageData, test: ImageDa
     names = [
         f"{test.class_names[test.samples.labels[row]]} as {test.class_names[seen.label[row, 0]]}" for row in chosen
     ]
-    return {"names": names, "pictures": packed(torch.cat(rows)) if rows else None}
+    return {"names": names, "pictures": pack_array(torch.cat(rows)) if rows else None}
 
 
 COLUMNS = {

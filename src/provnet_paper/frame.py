@@ -33,7 +33,7 @@ from provnet_paper import (
     vae,
 )
 from provnet_paper.records import SCALES, Cell, Experiment, Job, OutOfTimeError, Result, Results, chosen
-from provnet_paper.store import free_memory, keep, kept, origin, resolved, write_results
+from provnet_paper.store import free_memory, keep, kept_cells, origin, resolve_device, write_results
 
 EXPERIMENTS: dict[str, Experiment] = {
     one.name: one
@@ -130,7 +130,7 @@ def _todo(plan: Plan, cells: list[Cell]) -> list[Todo]:
 
     Cells say what they take alone: where nothing is measured, several on one device are taken to be slower by as much.
     """
-    there = kept(plan.out, plan.name, plan.scale, cells)
+    there = kept_cells(plan.out, plan.name, plan.scale, cells)
     took = {
         name: [float(one.told["seconds"]["all"]) for one in seeds.values() if one.origin["jobs"] == plan.jobs]
         for name, seeds in there.items()
@@ -156,7 +156,7 @@ def run_cell(plan: Plan, cell_name: str, seed: int, deadline: float, on_progress
     figures = told.pop("figures")
     told["at"] = [round(since, 1), round(since + took, 1)]
     told["seconds"] = {**told.get("seconds", {}), "all": round(took, 2)}
-    result = Result(figures, told, {**origin(resolved(plan.device)), "jobs": plan.jobs})
+    result = Result(figures, told, {**origin(resolve_device(plan.device)), "jobs": plan.jobs})
     keep(plan.out, plan.name, plan.scale, cell, seed, result)
     free_memory()
     return took

@@ -132,7 +132,7 @@ def _cell(data: str, kind: str, scale: Scale) -> Cell:
 def run(data: str, kind: str, changes: dict[str, Any], job: Job) -> Told:
     """Train, then read the class off the features by two probes, on each way of drawing."""
     backbone = "small" if job.scale.name == "tiny" else "medium"
-    found, train, test, told = networks.trained(
+    found, train, test, told = networks.train_network(
         data, job, preset="fast", changes=changes, network=KINDS[kind]["network"], backbone=backbone, part=(0.0, 0.7)
     )
     net = found.network

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from provnet.base.stats import Z95
-from provnet_paper.measures import DASH, Known, beyond, half_width, known, less, of_paper, widened, with_luck
+from provnet_paper.measures import DASH, Known, beyond, figure_of, half_width, less, of_paper, widen_interval, with_luck
 from provnet_paper.records import Results
 
 CONFIRMED, CONTRADICTED, MIXED = "confirmed", "contradicted", "holds in part"
@@ -139,12 +139,12 @@ def looking(results: Results, table: str, others: Callable[[str], Results | None
         cell, _, figure = rest.partition(":")
         if figure.endswith("@paper"):
             return of_paper(table, cell, figure.removesuffix("@paper"))
-        return None if there is None else known(there, cell, figure)
+        return None if there is None else figure_of(there, cell, figure)
 
     return look
 
 
-def decided(claim: Claim, look: Look, data: Sequence[str]) -> list[Case]:
+def decide_cases(claim: Claim, look: Look, data: Sequence[str]) -> list[Case]:
     """Every case of a claim; one that lacks a figure has no sign and no text."""
     return [
         _case(claim, look, one, dict(zip(claim.over, chosen, strict=True)))
@@ -182,19 +182,19 @@ def findings(name: str, look: Look, papers: Look) -> list[Finding]:
     for claim in claims(name):
         if claim.test == HEADLINE:
             continue
-        cases = decided(claim, look, claim.data) if claim.test else []
+        cases = decide_cases(claim, look, claim.data) if claim.test else []
         signs = [sign for case in cases for sign in case.signs]
         tested = any(sign is not None for sign in signs)
         text = _evidence(claim, cases, look, papers) if claim.test else claim.untested
         late, so_far = (claim.late if tested else ""), tested and None in signs
-        found.append(Finding(claim.sentence, judged(signs, claim.said), text, claim.ours, late, so_far))
+        found.append(Finding(claim.sentence, verdict_of(signs, claim.said), text, claim.ours, late, so_far))
     return found
 
 
 def headline(name: str, look: Look) -> str:
     """Key figures in a sentence or two; nothing where they were not measured."""
     rows = [claim for claim in claims(name) if claim.test == HEADLINE]
-    said = [_evidence(claim, decided(claim, look, claim.data), look, look) for claim in rows]
+    said = [_evidence(claim, decide_cases(claim, look, claim.data), look, look) for claim in rows]
     return " ".join(text for text in said if text != "not run")
 
 
@@ -216,28 +216,28 @@ def _evidence(claim: Claim, cases: Sequence[Case], look: Look, papers: Look) -> 
         all=len(of),
         yes=signs.count(1),
         n=len(signs) - signs.count(None),
-        counted=counted(signs),
-        plainly=counted(signs, sure=False),
-        beside=counted(_signs(claim, look, claim.beside), sure=claim.test not in PLAIN),
-        papers=f"{judged(theirs, claim.said)}, {counted(theirs)}",
+        counted=count_cases(signs),
+        plainly=count_cases(signs, sure=False),
+        beside=count_cases(_signs(claim, look, claim.beside), sure=claim.test not in PLAIN),
+        papers=f"{verdict_of(theirs, claim.said)}, {count_cases(theirs)}",
     )
 
 
 def _signs(claim: Claim, look: Look, data: Sequence[str]) -> list[Sign]:
-    return [sign for case in decided(claim, look, data) for sign in case.signs]
+    return [sign for case in decide_cases(claim, look, data) for sign in case.signs]
 
 
-def judged(signs: Iterable[Sign], said: str = ALL) -> str:
+def verdict_of(signs: Iterable[Sign], said: str = ALL) -> str:
     """One verdict of many cases: 1 surely as claimed, -1 surely not, 0 too near to say, None not run.
 
     Confirmed and contradicted need more than half of the cases that were run, and none against. A sentence that speaks
     of MOST cases is confirmed by more than half, one that speaks of SOME by any, if fewer are against.
 
-    >>> judged([1, 1, 0]), judged([1, -1]), judged([1, 0]), judged([-1, -1, 0])
+    >>> verdict_of([1, 1, 0]), verdict_of([1, -1]), verdict_of([1, 0]), verdict_of([-1, -1, 0])
     ('confirmed', 'holds in part', 'holds in part', 'contradicted')
-    >>> judged([-1, 0]), judged([0]), judged([None]), judged([1, None, None])
+    >>> verdict_of([-1, 0]), verdict_of([0]), verdict_of([None]), verdict_of([1, None, None])
     ('not confirmed', 'undecided', 'not tested', 'confirmed')
-    >>> judged([1, 1, -1], MOST), judged([1, 0, 0], SOME), judged([1, -1], SOME)
+    >>> verdict_of([1, 1, -1], MOST), verdict_of([1, 0, 0], SOME), verdict_of([1, -1], SOME)
     ('confirmed', 'confirmed', 'holds in part')
     """
     found = [sign for sign in signs if sign is not None]
@@ -250,12 +250,12 @@ def judged(signs: Iterable[Sign], said: str = ALL) -> str:
     return CONTRADICTED if no > half else NOT_CONFIRMED if no else UNDECIDED
 
 
-def counted(signs: Iterable[Sign], *, sure: bool = True) -> str:
+def count_cases(signs: Iterable[Sign], *, sure: bool = True) -> str:
     """The same in numbers; `sure` where signs were told from chance.
 
-    >>> counted([1, 0, -1, None])
+    >>> count_cases([1, 0, -1, None])
     'surely so in 1, surely not in 1, too near to say in 1, of 3 compared, 1 not run'
-    >>> counted([1, 0, 1], sure=False)
+    >>> count_cases([1, 0, 1], sure=False)
     'so in 2, not in 0, alike in 1, of 3 compared'
     """
     cases = list(signs)
@@ -370,7 +370,7 @@ def _all_at_least(values: Sequence[Any], bars: Sequence[float]) -> Decided:
 
 def _at_least_of_many(values: Sequence[Any], bars: Sequence[float]) -> Decided:
     """Of an area; the interval holds for so many comparisons together."""
-    wide = widened(values[0], int(bars[1]))
+    wide = widen_interval(values[0], int(bars[1]))
     return [beyond(wide, bars[0])], wide.ends, None
 
 

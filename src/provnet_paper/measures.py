@@ -13,8 +13,8 @@ import numpy as np
 from provnet.base.stats import Z95, t_quantile, wilson
 from provnet.report.text import percent
 from provnet.tools.robustness.compute import paired_difference
-from provnet_paper.records import Figure, Printed, Results, Told, printed
-from provnet_paper.samples import packed, unpacked
+from provnet_paper.records import Figure, Printed, Results, Told, printed_numbers
+from provnet_paper.samples import pack_array, unpack_array
 
 DASH = "–"
 MET, WITHIN, MISSED, NOT_RUN = "met", "within the interval", "missed", "not run"
@@ -105,7 +105,7 @@ def mean(results: Results, cell: str, figure: str) -> Figure | None:
     return (statistics.fmean(rate for rate, _ in found), min(n for _, n in found)) if found else None
 
 
-def known(results: Results, cell: str, figure: str) -> Known | None:
+def figure_of(results: Results, cell: str, figure: str) -> Known | None:
     """A figure of a cell, None where it was not measured; an area where the ends of its interval were kept."""
     found = mean(results, cell, figure)
     if found is None:
@@ -113,27 +113,27 @@ def known(results: Results, cell: str, figure: str) -> Known | None:
     seeds = results.cells[cell].items()
     each = tuple(one.figures[figure][0] for _, one in seeds if figure in one.figures)
     hits = {seed: one.told["hits"][figure] for seed, one in seeds if figure in one.told.get("hits", {})}
-    right = {seed: unpacked(one) if isinstance(one, Mapping) else one for seed, one in hits.items()}
+    right = {seed: unpack_array(one) if isinstance(one, Mapping) else one for seed, one in hits.items()}
     low, high = (mean(results, cell, f"{figure}_{end}") for end in ("low", "high"))
     return Known(found, right, each, None if low is None or high is None else (low[0], high[0]))
 
 
 def kept_hits(hits: Mapping[str, np.ndarray]) -> Told:
     """What a cell keeps of (n,) right or wrong answers, to be compared with other cells later."""
-    return {"hits": {name: packed(values) for name, values in hits.items()}}
+    return {"hits": {name: pack_array(values) for name, values in hits.items()}}
 
 
 def of_paper(table: str, cell: str, figure: str) -> Known | None:
     """A number of the paper's own tables, as if counted on all samples."""
     n = 60_000 if figure in ("index_accuracy", "stage_2") else 10_000
-    found = [one.value for one in printed(table) if (f"{one.data}/{one.setting}", one.figure) == (cell, figure)]
+    found = [one.value for one in printed_numbers(table) if (f"{one.data}/{one.setting}", one.figure) == (cell, figure)]
     return Known((found[0], n), each=(found[0],)) if found else None
 
 
 def verdict(paper: Printed, ours: Known | None) -> str:
     """How ours stands beside a number of the paper.
 
-    >>> verdict(printed("2")[0], Known((0.9905, 10_000)))
+    >>> verdict(printed_numbers("2")[0], Known((0.9905, 10_000)))
     'within the interval'
     """
     if ours is None:
@@ -158,12 +158,12 @@ def beyond(one: Known | None, bar: float) -> int | None:
     return 1 if low > bar else -1 if high < bar else 0
 
 
-def apart(one: Figure, other: Figure, comparisons: int = 1) -> Difference:
+def difference_of_rates(one: Figure, other: Figure, comparisons: int = 1) -> Difference:
     """The first rate less the second, as if each were counted on samples of its own; that of pairs is narrower.
 
     Where the best or worst of several `comparisons` is looked for, the interval holds for all of them together.
 
-    >>> str(apart((0.99, 10_000), (0.98, 10_000)))
+    >>> str(difference_of_rates((0.99, 10_000), (0.98, 10_000)))
     '+1.00 points (+0.66 to +1.34)'
     """
     variance = sum(rate * (1 - rate) / max(n, 1) + 1 / (4 * max(n, 1) ** 2) for rate, n in (one, other))
@@ -181,11 +181,11 @@ def less(one: Known, other: Known, comparisons: int = 1) -> Difference:
     """
     pairs = [(one.right[seed], other.right[seed]) for seed in sorted(set(one.right) & set(other.right))]
     if not pairs or any(mine.shape != theirs.shape for mine, theirs in pairs):
-        return apart(one.figure, other.figure, comparisons)
-    return paired(pairs, comparisons)
+        return difference_of_rates(one.figure, other.figure, comparisons)
+    return paired_rates(pairs, comparisons)
 
 
-def paired(pairs: Sequence[tuple[np.ndarray, np.ndarray]], comparisons: int = 1) -> Difference:
+def paired_rates(pairs: Sequence[tuple[np.ndarray, np.ndarray]], comparisons: int = 1) -> Difference:
     """Of (ours, theirs), right or wrong on the same samples, one pair a seed; surely apart only if all seeds agree."""
     if len(pairs) == 1:
         one = paired_difference(*pairs[0], comparisons)
@@ -218,7 +218,7 @@ def with_luck(one: Known, other: Known) -> Difference:
     return Difference(gap.value, gap.value - half, gap.value + half)
 
 
-def widened(one: Known, comparisons: int) -> Known:
+def widen_interval(one: Known, comparisons: int) -> Known:
     """An area whose 95 % interval holds for so many comparisons together, by the normal law of the log odds."""
     value, wider = one.figure[0], NormalDist().inv_cdf(1 - 0.025 / comparisons) / Z95
     low, high = (0.5 + math.tanh((_logit(value) + wider * (_logit(end) - _logit(value))) / 2) / 2

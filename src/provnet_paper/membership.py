@@ -135,7 +135,7 @@ def _cell(data: str, scale: Scale) -> Cell:
 
 def run(data: str, job: Job) -> Told:
     """Train, then score members and others alike."""
-    found, train, test, told = networks.trained(
+    found, train, test, told = networks.train_network(
         data, job, changes=CHANGES, network="class-conditional", **networks.light(job.scale)
     )
     members, others = (_drawn(one, job.seed) for one in (train, test))

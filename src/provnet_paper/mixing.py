@@ -16,9 +16,9 @@ from provnet.heads.index_map import TargetSampler
 from provnet_paper import networks
 from provnet_paper.measures import kept_hits, mean
 from provnet_paper.networks import PAIRS
-from provnet_paper.plots import BLUE, GREY, ORANGE, bare, joined, png, pyplot, tidy
+from provnet_paper.plots import BLUE, GREY, ORANGE, bare, png, pyplot, tidy, tile_pictures
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
-from provnet_paper.samples import KINDS, PREFIX, copy_figures, packed, unpacked
+from provnet_paper.samples import KINDS, PREFIX, copy_figures, pack_array, unpack_array
 
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 PRINTED, AS_PRINTED = ("mnist", 0.3), "-as-printed"  # a network that is trained with the printed batch, too
@@ -73,9 +73,9 @@ def _samples(drawing: Any, place: Any, results: Results, data: str) -> None:
     inner = place.subgridspec(1, len(shown))
     for column, (alpha, one) in enumerate(shown.items()):
         axes = drawing.add_subplot(inner[0, column])
-        pictures = unpacked(one.told["pictures"])
+        pictures = unpack_array(one.told["pictures"])
         pictures = pictures.reshape(-1, 3, *pictures.shape[1:])[rows].reshape(-1, *pictures.shape[1:])
-        axes.imshow(joined(pictures, 3), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+        axes.imshow(tile_pictures(pictures, 3), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         bare(axes, f"α = {alpha:g}")
         height, width = pictures.shape[2] + 1, pictures.shape[3] + 1
         axes.axvline(width - 1, color=ORANGE, lw=1.5)
@@ -132,7 +132,7 @@ def _cell(data: str, alpha: float, scale: Scale, *, printed: bool = False) -> Ce
 
 def run(data: str, alpha: float, changes: dict[str, int], job: Job) -> Told:
     """Train one network and ask it about its own and about unseen samples."""
-    found, train, test, told = networks.trained(
+    found, train, test, told = networks.train_network(
         data, job, changes=changes, network="single", alpha=alpha, **networks.light(job.scale)
     )
     seen, own = explain(found, test.images, k=5), explain(found, train.images, k=5)
@@ -164,7 +164,7 @@ def _examples(test: ImageData, train: ImageData, index: np.ndarray) -> Told:
     chosen = [int(np.flatnonzero(labels == label)[0]) for label in np.unique(labels)]
     rows = [torch.cat([test.images[row : row + 1], train.images[index[row, :2]]]) for row in chosen]
     classes = [[int(labels[row]), *train.samples.labels[index[row, :2]].tolist()] for row in chosen]
-    return {"pictures": packed(torch.cat(rows).numpy()), "classes": classes}
+    return {"pictures": pack_array(torch.cat(rows).numpy()), "classes": classes}
 
 
 TABLE = Table(

@@ -129,7 +129,7 @@ def missing(data: str, data_dir: str | None) -> str | None:
     return None
 
 
-def opened(data: str, job: Job) -> tuple[ImageData, ImageData]:
+def open_samples(data: str, job: Job) -> tuple[ImageData, ImageData]:
     """Training and test samples, as many as the scale says."""
     return _opened(source(data, job.scale), job.data_dir, job.scale.train, job.scale.test)
 
@@ -149,7 +149,7 @@ def train_and_ask(
 
     `make` gives what `fit` is told beside: network, alpha, backbone, head.
     """
-    found, train, test, told = trained(data, job, preset=preset, changes=changes, **make())
+    found, train, test, told = train_network(data, job, preset=preset, changes=changes, **make())
     began = time.monotonic()
     figures = flat(evaluate(found, test, train, seed=job.seed).to_json())
     told["seconds"]["evaluate"] = round(time.monotonic() - began, 2)
@@ -161,7 +161,7 @@ def train_and_ask(
 def recipe(data: str, preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     """The whole recipe of a cell without its seed, for its config: whatever changes it makes the cell run again."""
     _, n, shape = SIZES[data]
-    config = for_samples(train_config(preset, **changed(changes, scale)), min(n, scale.train or n), shape)
+    config = for_samples(train_config(preset, **changes_at_scale(changes, scale)), min(n, scale.train or n), shape)
     return _without_seed(config)
 
 
@@ -203,7 +203,7 @@ def cell(
     return Cell(name, whole, run, seconds, partial(missing, files))
 
 
-def trained(
+def train_network(
     data: str,
     job: Job,
     *,
@@ -214,9 +214,9 @@ def trained(
     **wishes: Any,
 ) -> Trained:
     """Train one network; `given` are other training samples than the data set's, `part` its place in the cell."""
-    train, test = opened(data, job)
+    train, test = open_samples(data, job)
     train = train if given is None else given
-    config = train_config(preset, **{**changed(changes or {}, job.scale), "seed": job.seed})
+    config = train_config(preset, **{**changes_at_scale(changes or {}, job.scale), "seed": job.seed})
     began = time.monotonic()
     first, last = part
     run, taken = trained_or_taken(
@@ -236,12 +236,12 @@ def light(scale: Scale) -> dict[str, Any]:
     return {"backbone": "small"} if scale.name == "tiny" else {}
 
 
-def changed(changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
+def changes_at_scale(changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     """What is changed of a preset at this scale: epochs are never more than the scale's."""
     return {**changes, **({} if scale.epochs is None else {"epochs": scale.epochs})}
 
 
 def words_of_preset(preset: str, changes: Mapping[str, Any], scale: Scale) -> dict[str, Any]:
     """The whole recipe without its seed, for a cell's config; with what its augmentation does, where it has one."""
-    config = train_config(preset, **changed(changes, scale))
+    config = train_config(preset, **changes_at_scale(changes, scale))
     return _without_seed(config)

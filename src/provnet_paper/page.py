@@ -26,8 +26,8 @@ from pathlib import Path
 from provnet.base.atomic import write_bytes
 from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.judge import ORDER, WORDS, Finding, Look, findings, headline, looking
-from provnet_paper.measures import DASH, MET, MISSED, NOT_RUN, WITHIN, Known, known, of_paper, verdict
-from provnet_paper.records import SCALES, Cell, Experiment, Printed, Results, Scale, Table, printed, remarks
+from provnet_paper.measures import DASH, MET, MISSED, NOT_RUN, WITHIN, Known, figure_of, of_paper, verdict
+from provnet_paper.records import SCALES, Cell, Experiment, Printed, Results, Scale, Table, printed_numbers, remarks
 from provnet_paper.store import read_results, results_file
 
 FAR = 0.05  # so far above the paper's number a result says that the set-up differs
@@ -82,12 +82,12 @@ class Told:
         """Every number of the paper with what we have of it."""
         if self.results.scale != "full" or not self.results.cells:
             return {}
-        return {one: ours_of(self.results, one) for one in printed(self.experiment.printed)}
+        return {one: ours_of(self.results, one) for one in printed_numbers(self.experiment.printed)}
 
 
 def ours_of(results: Results, one: Printed) -> Known | None:
     """Our result for a number of the paper."""
-    return known(results, f"{one.data}/{one.setting}", one.figure)
+    return figure_of(results, f"{one.data}/{one.setting}", one.figure)
 
 
 def there(name: str, folder: Path, scale: str) -> Results:
@@ -104,7 +104,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> 
     return lines + ["| " + " | ".join(row[place].replace("|", "\\|") for place in kept) + " |" for row in rows]
 
 
-def wrapped(words: str, indent: str = "") -> str:
+def wrap_lines(words: str, indent: str = "") -> str:
     """A paragraph of lines of 120 characters."""
     return textwrap.fill(words, 120, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
@@ -186,13 +186,13 @@ def _section(told: Told, path: Path, beside: Path) -> list[str]:
     lines = [
         f"## {title}",
         "",
-        wrapped(verdict_of(told, f" ([evidence]({page}))")) if ran else f"[Evidence]({page})",
+        wrap_lines(verdict_of(told, f" ([evidence]({page}))")) if ran else f"[Evidence]({page})",
         "",
     ]
     lines += [f"![{title}]({link})\n" for link in links[:1] if ran]
     other = [_names(told.found, name) for name in ORDER[1:]]
     parts = [f"*Claim.* {_upper(claim)}", f"*Found.* {found_of(told)}" if ran else "", *other, _left(told)]
-    return [*lines, wrapped(" ".join(part for part in parts if part)), ""]
+    return [*lines, wrap_lines(" ".join(part for part in parts if part)), ""]
 
 
 def _names(found: Sequence[Finding], name: str) -> str:
@@ -220,14 +220,14 @@ def _luck(table2: Results) -> list[str]:
             (cell, name): statistics.stdev(one.each)
             for cell in table2.cells
             for name in names
-            if (one := known(table2, cell, name)) is not None and len(one.each) > 1
+            if (one := figure_of(table2, cell, name)) is not None and len(one.each) > 1
         }
         if every:
             worst = max(every, key=lambda key: every[key])
             middle, most = (100 * value for value in (statistics.median(every.values()), every[worst]))
             told.append(f"of {kind} numbers {middle:.2f} points in the middle and {most:.2f} at most (`{worst[0]}`)")
     text = "*Luck of training.* The standard deviation between the seeds of a network of `table2` is, "
-    return [wrapped(f"{text}{', '.join(told)}.") + "\n"] if told else []
+    return [wrap_lines(f"{text}{', '.join(told)}.") + "\n"] if told else []
 
 
 def alone(experiment: Experiment, results: Results, folder: Path) -> str:
@@ -236,16 +236,16 @@ def alone(experiment: Experiment, results: Results, folder: Path) -> str:
     path, prose = results_file(folder, experiment.name, results.scale), experiment.prose
     lines = [f"# {experiment.title}", ""]
     if told.found:
-        lines += [wrapped(verdict_of(told)), ""]
-    lines += [wrapped(f"*{name}.* {_upper(prose[name.lower()])}") + "\n" for name in ("Claim", "Expected")]
-    lines += [wrapped(f"*Found.* {text}") + "\n"] if (text := found_of(told)) else []
+        lines += [wrap_lines(verdict_of(told)), ""]
+    lines += [wrap_lines(f"*{name}.* {_upper(prose[name.lower()])}") + "\n" for name in ("Claim", "Expected")]
+    lines += [wrap_lines(f"*Found.* {text}") + "\n"] if (text := found_of(told)) else []
     lines += [f"{_left(told)}\n"] if _left(told) else []
     for file in pictures_of(path) if results.cells else ():
         lines += [f"![{experiment.title}: {file.stem.replace('-', ' ')}]({file.name})", ""]
     lines += [*body(experiment, results, folder), *_remarks(told), *_recipes(results)]
     lines += ["## How it was run", "", f"`{prose['command']}`", "", prose["settings"], ""]
-    lines += [wrapped(prose["notes"]) + "\n"] if "notes" in prose else []
-    lines += [wrapped(f"*Time.* {_upper(prose['time'])}"), "", *(origins(results) if results.cells else [])]
+    lines += [wrap_lines(prose["notes"]) + "\n"] if "notes" in prose else []
+    lines += [wrap_lines(f"*Time.* {_upper(prose['time'])}"), "", *(origins(results) if results.cells else [])]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -265,7 +265,7 @@ def _evidence(told: Told) -> list[str]:
         sentence = one.claim.rstrip(":")
         lines.append(f"- {'*Our question.* ' if one.ours else ''}{sentence}: **{one.verdict}**: {one.evidence}{late}.")
     seeds = ONE_SEED if all(len(one) == 1 for one in told.results.cells.values()) else ""
-    return [*lines, "", wrapped(f"{CHANCE} {seeds}".strip().replace("\n", " ")), ""]
+    return [*lines, "", wrap_lines(f"{CHANCE} {seeds}".strip().replace("\n", " ")), ""]
 
 
 def _tables(told: Told) -> list[str]:
@@ -283,14 +283,14 @@ def _tables(told: Told) -> list[str]:
 def _table(told: Told, shown: Table, data: str) -> list[str]:
     full, paper = (
         told.results.scale == "full",
-        {(f"{one.data}/{one.setting}", one.figure): one for one in printed(told.experiment.printed)},
+        {(f"{one.data}/{one.setting}", one.figure): one for one in printed_numbers(told.experiment.printed)},
     )
     rows, any_there = [], False
     for row, words in shown.rows.items():
         texts, seeds, run = [], "", False
         for column in shown.columns:
             cell, figure = (text.format(data=data, row=row, column=column) for text in (shown.cell, shown.figure))
-            ours, theirs = known(told.results, cell, figure), paper.get((cell, figure))
+            ours, theirs = figure_of(told.results, cell, figure), paper.get((cell, figure))
             run, any_there = run or ours is not None, any_there or ours is not None or (full and theirs is not None)
             seeds = str(len(told.results.cells[cell])) if cell in told.results.cells else seeds
             texts.append(_text(ours, theirs, brief=shown.brief, full=full))

@@ -40,7 +40,7 @@ def tidy(axes: Any, *, grid: bool = False) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def joined(images: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
+def tile_pictures(images: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
     """Pictures (n, C, H, W) as one (H', W') or (H', W', 3), so many a row, white between them."""
     n, channels, height, width = images.shape
     rows = -(-n // columns)
@@ -53,7 +53,7 @@ def joined(images: np.ndarray, columns: int, gap: int = 1) -> np.ndarray:
 
 def draw(axes: Any, images: np.ndarray, columns: int, title: str = "") -> None:
     """Pictures (n, C, H, W) on axes, without ticks."""
-    axes.imshow(joined(images, columns), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
+    axes.imshow(tile_pictures(images, columns), cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     bare(axes, title)
 
 

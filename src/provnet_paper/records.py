@@ -193,10 +193,10 @@ class Printed:
 
 
 @cache
-def printed(table: str = "2") -> tuple[Printed, ...]:
+def printed_numbers(table: str = "2") -> tuple[Printed, ...]:
     """All numbers of a table, in its order.
 
-    >>> len(printed("2")), printed("2")[0]
+    >>> len(printed_numbers("2")), printed_numbers("2")[0]
     (50, Printed(data='mnist', setting='class-conditional', figure='class_accuracy', text='99.08'))
     """
     with Path(__file__).with_name("paper.csv").open(encoding="utf-8", newline="") as file:

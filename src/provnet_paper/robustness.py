@@ -16,7 +16,7 @@ from provnet_paper.mixing import BATCH
 from provnet_paper.networks import PAIRS
 from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
-from provnet_paper.samples import packed, unpacked
+from provnet_paper.samples import pack_array, unpack_array
 
 ALPHAS = tuple(round(0.1 * step, 1) for step in range(11))
 CNN = "cnn"
@@ -29,7 +29,7 @@ def read(kept: Result) -> Result:
     """With the right answers under each condition by their figure, so that they are compared sample by sample."""
     if "right" not in kept.told:
         return kept
-    hits = {f"{name}_top_1": right for name, right in zip(CONDITIONS, unpacked(kept.told["right"]), strict=True)}
+    hits = {f"{name}_top_1": right for name, right in zip(CONDITIONS, unpack_array(kept.told["right"]), strict=True)}
     return replace(kept, told={**kept.told, "hits": hits})
 
 
@@ -100,7 +100,7 @@ def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> To
     wishes: dict[str, Any] = {"network": "single", "alpha": alpha}  # as in `mixing`, so that its networks serve
     if alpha is None:
         wishes = {"network": "class-conditional", "backbone": "paper-single"}
-    found, _, test, told = networks.trained(data, job, changes=changes, **wishes | networks.light(job.scale))
+    found, _, test, told = networks.train_network(data, job, changes=changes, **wishes | networks.light(job.scale))
     measured = measure(found, test, name="network", seed=0)  # the draws of the conditions are the same for all seeds
     figures: dict[str, Figure] = {}
     for row in measured.rows:
@@ -108,7 +108,7 @@ def run(data: str, alpha: float | None, changes: dict[str, Any], job: Job) -> To
             if name in row.figures and row.figures[name].value is not None:
                 figures[f"{row.condition}_{name}"] = (float(row.figures[name].value or 0.0), row.figures[name].n)
     right = np.stack([row.right for row in measured.rows])
-    return {"figures": figures, **told, "right": packed(right), "test_fingerprint": test.samples.fingerprint}
+    return {"figures": figures, **told, "right": pack_array(right), "test_fingerprint": test.samples.fingerprint}
 
 
 NETWORKS = {CNN: "CNN"} | {f"{alpha:g}": f"α {alpha:g}" for alpha in ALPHAS}

@@ -26,10 +26,10 @@ from provnet_paper.records import Figure
 MOST = 64 * 2**20  # bytes that a packed value may hold
 
 
-def packed(values: Any) -> dict[str, Any]:
+def pack_array(values: Any) -> dict[str, Any]:
     """An array of bytes or of bools as JSON values.
 
-    >>> packed(np.zeros((2, 1, 28, 28), dtype=np.uint8))["shape"]
+    >>> pack_array(np.zeros((2, 1, 28, 28), dtype=np.uint8))["shape"]
     [2, 1, 28, 28]
     """
     array = np.asarray(values)
@@ -39,7 +39,7 @@ def packed(values: Any) -> dict[str, Any]:
     return {"shape": list(array.shape), "kind": kind, "zlib": text}
 
 
-def unpacked(value: Mapping[str, Any]) -> np.ndarray:
+def unpack_array(value: Mapping[str, Any]) -> np.ndarray:
     """The inverse of `packed`."""
     content = zlib.decompressobj().decompress(base64.b64decode(value["zlib"]), MOST)
     array = np.frombuffer(content, dtype=np.uint8)
@@ -57,7 +57,7 @@ def nearer(asked: Tensor, first: Tensor, second: Tensor) -> np.ndarray:
     return np.asarray((away[0] < away[1]).numpy())
 
 
-def together(images: Tensor, groups: np.ndarray) -> np.ndarray:
+def same_group(images: Tensor, groups: np.ndarray) -> np.ndarray:
     """(n,) whether the nearest other picture lies in the same group (n,)."""
     pixels = _flat(images)
     nearest = []
@@ -131,7 +131,7 @@ MOST_TURNED = 45.0  # degrees either way
 AT_ONCE = 10_000
 
 
-def turned(images: Tensor, seed: int) -> Tensor:
+def turn(images: Tensor, seed: int) -> Tensor:
     """Each turned by its own angle, uniform in ±45°; what comes in from outside is black."""
     angles = (torch.rand(len(images), generator=keyed_generator(seed, 81)) * 2 - 1) * math.radians(MOST_TURNED)
     parts = []
@@ -143,16 +143,16 @@ def turned(images: Tensor, seed: int) -> Tensor:
     return torch.cat(parts)
 
 
-def thickened(images: Tensor, seed: int) -> Tensor:
+def thicken(images: Tensor, seed: int) -> Tensor:
     """Every pixel takes the lightest value of its 3×3 neighbours."""
     return torch.cat([F.max_pool2d(few.float(), 3, 1, 1).to(torch.uint8) for few in torch.split(images, AT_ONCE)])
 
 
 DRAWINGS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "plain": lambda images, seed: images,
-    "turned": turned,
+    "turned": turn,
     "inverted": lambda images, seed: 255 - images,  # dark on light
-    "thickened": thickened,
+    "thickened": thicken,
 }
 
 

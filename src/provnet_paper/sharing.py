@@ -16,8 +16,8 @@ from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, pyplot, tidy
 from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told
 from provnet_paper.samples import KINDS, PREFIX, copy_figures
 from provnet_paper.samples import SOME as CURVE_N  # training samples of a point of the index curve
-from provnet_paper.store import resolved
-from provnet_paper.two_cnns import TwoCnns, answers, built, pair, pair_hits, point, rates, shared_share, trained
+from provnet_paper.store import resolve_device
+from provnet_paper.two_cnns import TwoCnns, answers, built, pair, pair_hits, point, rates, shared_share, train_both
 
 SIZES = ("small", "medium", "large", "xlarge")
 LEVELS = (1, 2, 3, 4)
@@ -231,8 +231,8 @@ def _cell(data: str, size: str, level: int, scale: Scale, *, printed: bool = Fal
 
 def run(data: str, recipe: TwoCnns, job: Job) -> Told:
     """Train one pair and ask it; curves on the way."""
-    train, test = networks.opened(data, job)
-    net = built(train, recipe, job.seed, resolved(job.device))
+    train, test = networks.open_samples(data, job)
+    net = built(train, recipe, job.seed, resolve_device(job.device))
     curve: list[dict[str, float]] = []
 
     def ended(epoch: int) -> None:
@@ -240,7 +240,7 @@ def run(data: str, recipe: TwoCnns, job: Job) -> Told:
             curve.append({"epoch": epoch, **point(net, train, test)})
         job.tell(0.97 * epoch / recipe.epochs)
 
-    course = trained(net, train, recipe, job.seed, ended)
+    course = train_both(net, train, recipe, job.seed, ended)
     hits = pair_hits(net, train, test)
     copies = copy_figures(train, job.seed, lambda images: answers(net, images, 1)[1][:, 0])
     return {

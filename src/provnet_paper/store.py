@@ -51,7 +51,7 @@ def keep(out: Path, name: str, scale: str, cell: Cell, seed: int, result: Result
     write_bytes(cell_file(out, name, scale, cell.name, seed), (_dump(record) + "\n").encode())
 
 
-def kept(out: Path, name: str, scale: str, cells: list[Cell]) -> dict[str, dict[int, Result]]:
+def kept_cells(out: Path, name: str, scale: str, cells: list[Cell]) -> dict[str, dict[int, Result]]:
     """What is there of these cells under their present config, of every seed."""
     configs = {cell.name: plain(cell.config) for cell in cells}
     found: dict[str, dict[int, Result]] = {cell.name: {} for cell in cells}
@@ -69,7 +69,7 @@ def kept(out: Path, name: str, scale: str, cells: list[Cell]) -> dict[str, dict[
 
 def write_results(out: Path, name: str, scale: str, cells: list[Cell], absent: Mapping[str, str]) -> Results:
     """Gather what is kept into NAME.json and return it."""
-    found = kept(out, name, scale, cells)
+    found = kept_cells(out, name, scale, cells)
     results = Results(
         name,
         scale,
@@ -166,7 +166,7 @@ def origin(device: str) -> dict[str, Any]:
     }
 
 
-def resolved(device: str) -> str:
+def resolve_device(device: str) -> str:
     """`cpu` or `cuda`, for a name that may be `auto`."""
     import torch
 
@@ -244,7 +244,7 @@ def trained_or_taken(
         run = fit(train, config.using(**wishes), RunOptions(device=job.device), on_epoch=on_epoch)
         if place is not None:
             _lay_down(run, place)
-    run.network.to(resolved(job.device))
+    run.network.to(resolve_device(job.device))
     return run, taken
 
 
@@ -256,7 +256,7 @@ def _place(train: ImageData, config: TrainConfig, job: Job, wishes: Mapping[str,
         "samples": train.samples.fingerprint,
         "training": config.to_json(),
         "fit": dict(wishes),
-        "device": resolved(job.device),
+        "device": resolve_device(job.device),
         "source": source_sha256(),
     }
     name = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

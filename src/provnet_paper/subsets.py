@@ -13,9 +13,9 @@ from provnet_paper import networks
 from provnet_paper.measures import mean
 from provnet_paper.networks import PAIRS
 from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, tidy
-from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told, printed
-from provnet_paper.store import resolved
-from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, trained
+from provnet_paper.records import Cell, Experiment, Job, Result, Results, Scale, Table, Told, printed_numbers
+from provnet_paper.store import resolve_device
+from provnet_paper.two_cnns import TwoCnns, built, pair, pair_hits, rates, train_both
 
 SHARES = tuple(range(10, 101, 10))
 CHOSEN = (10, 30)
@@ -88,7 +88,7 @@ def _panel(axes: Any, results: Results, data: str, figures: tuple[str, ...]) -> 
             axes.plot(shares, [100 * rate for rate in rates], color=colour, marker=marker, ms=5, lw=1.5, label=words)
             ends = ([100 * one.low for one in intervals], [100 * one.high for one in intervals])
             axes.fill_between(shares, *ends, color=colour, alpha=0.15, lw=0)
-        paper = [(int(one.setting.split("-")[1]), 100 * one.value) for one in printed("subsets")
+        paper = [(int(one.setting.split("-")[1]), 100 * one.value) for one in printed_numbers("subsets")
                  if (one.data, one.figure) == (data, figure)]  # fmt: skip
         if results.scale == "full":
             axes.plot(*zip(*paper, strict=True), color=colour, marker=marker, ms=7, mfc="none", lw=0.7, ls=":")
@@ -125,13 +125,13 @@ def _cell(data: str, way: str, share: int, scale: Scale, *, printed: bool = Fals
 
 def run(data: str, way: str, share: int, recipe: TwoCnns, job: Job) -> Told:
     """Choose, train both networks on what was chosen, and ask them."""
-    train, test = networks.opened(data, job)
-    device = resolved(job.device)
+    train, test = networks.open_samples(data, job)
+    device = resolve_device(job.device)
     chosen = index_subset(train, f"{share}%", way, classes_on="subset", seed=job.seed, device=device)
     job.tell(0.0)  # choosing took its time
     few = train.select(chosen.rows)
     net = built(few, recipe, job.seed, device)
-    trained(net, few, recipe, job.seed, lambda epoch: job.tell(0.95 * epoch / recipe.epochs))
+    train_both(net, few, recipe, job.seed, lambda epoch: job.tell(0.95 * epoch / recipe.epochs))
     return {
         "figures": rates(pair_hits(net, few, test)),
         "parameters": parameter_count(net),

@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 from provnet_paper import networks
-from provnet_paper.measures import MET, MISSED, WITHIN, Known, half_width, known, verdict
+from provnet_paper.measures import MET, MISSED, WITHIN, Known, figure_of, half_width, verdict
 from provnet_paper.networks import DATA, FIGURES, SETTINGS, Setting, recipe_of, words_of
 from provnet_paper.plots import BLUE, GREY, ORANGE, panels, png, pyplot, tidy
 from provnet_paper.pretrained import BACKBONE, missing_package, pretrained
-from provnet_paper.records import Cell, Experiment, Job, Printed, Results, Scale, Table, Told, printed
+from provnet_paper.records import Cell, Experiment, Job, Printed, Results, Scale, Table, Told, printed_numbers
 
 BESIDE = {
     "index_accuracy_learned": "index with keys as training left them",
@@ -38,14 +38,14 @@ MARKERS = {MET: ("o", BLUE), WITHIN: ("D", DARK), MISSED: ("X", ORANGE)}
 
 def against_paper(results: Results) -> dict[str, bytes]:
     """Ours less the paper's, number by number, a panel a data set; nothing where nothing was run at full scale."""
-    every = {one: known(results, f"{one.data}/{one.setting}", one.figure) for one in printed("2")}
+    every = {one: figure_of(results, f"{one.data}/{one.setting}", one.figure) for one in printed_numbers("2")}
     found = {one: ours for one, ours in every.items() if ours is not None and results.scale == "full"}
     missing = [one for one, ours in every.items() if ours is None]
     there = [data for data in DATA if any(one.data == data for one in found)]
     if not there:
         return {}
     plt = pyplot()
-    asked = dict.fromkeys((one.setting, one.figure) for one in printed("2"))
+    asked = dict.fromkeys((one.setting, one.figure) for one in printed_numbers("2"))
     rows = [row for row in asked if any((one.setting, one.figure) == row for one in found)]
     size = (3.2 + 2.6 * len(there), 1.7 + 0.3 * len(rows))
     drawing, every_axes = panels(1, len(there), size, sharex=True, sharey=True)

@@ -150,7 +150,7 @@ def shared_share(net: ProvenanceNet) -> float:
     return parameter_count(net.backbone) / parameter_count(net)
 
 
-def trained(
+def train_both(
     net: ProvenanceNet,
     data: ImageData,
     recipe: TwoCnns,
@@ -162,7 +162,7 @@ def trained(
     images, labels = data.images.to(device), data.labels.to(device)
     if device.type in BACKENDS:
         torch.compiler.reset()  # it takes eight kinds of layers in a process, and no more
-    used = rounded(net)
+    used = bf16_copy(net)
     steps = [_Step(net, used, name, images, labels, recipe) for name in BRANCHES]
     course = []
     with _randomness(device), warnings.catch_warnings():
@@ -216,7 +216,7 @@ def _tf32(device: torch.device) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def rounded(net: ProvenanceNet) -> ProvenanceNet:
+def bf16_copy(net: ProvenanceNet) -> ProvenanceNet:
     """What is multiplied in training: a copy in bf16 on a GPU, but for the output layer; elsewhere the network itself.
 
     Scores of sixty thousand samples that are rounded to bf16 tie: that layer multiplies its own weights, as TF32.

@@ -17,14 +17,14 @@ from provnet.data.open import open_data
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run
 from provnet.tools.generate import generate, recipe, sources
-from provnet.tools.generate.measures import index_hits, rebuilt
+from provnet.tools.generate.measures import index_hits, rebuilding_error
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet_paper import networks
 from provnet_paper.plots import BLUE, GREY, ORANGE, draw, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told
-from provnet_paper.samples import named_rows, packed, unpacked
-from provnet_paper.store import resolved
+from provnet_paper.samples import named_rows, pack_array, unpack_array
+from provnet_paper.store import resolve_device
 
 CELLS = {
     "mnist/paper": "MNIST, the paper's VAE",
@@ -111,7 +111,7 @@ def _curves(courses: dict[str, Any]) -> Any:
 def _sheets(found: dict[str, Any]) -> Any:
     drawing, every = panels(1, len(found), (max(5.0, 0.6 + 2.4 * len(found)), 3.9))
     for axes, (cell, value) in zip(every[0], found.items(), strict=True):
-        pictures = unpacked(value)
+        pictures = unpack_array(value)
         draw(axes, pictures, 6, CELLS[cell].replace(", ", ",\n"))
         axes.axvline(pictures.shape[3], color=ORANGE, lw=1.5)
     drawing.suptitle("left of the line: generated; right: five training samples", fontsize=10)
@@ -142,7 +142,9 @@ def _changes(scale: Scale) -> dict[str, Any]:
 
 def run(data: str, generator: str, job: Job) -> Told:
     """Train, find training samples by their latents, make pictures and ask where they come from."""
-    train, test = (_vae_people(job.data_dir, job.scale.train), None) if data == "lfw" else networks.opened(data, job)
+    train, test = (
+        (_vae_people(job.data_dir, job.scale.train), None) if data == "lfw" else networks.open_samples(data, job)
+    )
     course: list[dict[str, float]] = []
     epochs = recipe(generator, **_changes(job.scale)).epochs
 
@@ -154,7 +156,7 @@ def run(data: str, generator: str, job: Job) -> Told:
     changes = {**_changes(job.scale), "seed": job.seed}
     found = fit(train, recipe(generator, **changes), RunOptions(device=job.device), on_epoch=ended)
     took = round(time.monotonic() - began, 2)
-    found.network.to(resolved(job.device))
+    found.network.to(resolve_device(job.device))
     hits = index_hits(found, train, np.arange(len(train)), seed=job.seed)
     figures: dict[str, Figure] = {name: _rate(value) for name, value in hits.items()}
     learned = found.network.index_head.learned_hits()
@@ -174,7 +176,7 @@ def run(data: str, generator: str, job: Job) -> Told:
         people = np.bincount(train.samples.labels)
         told["people"] = {"all": int((people > 0).sum()), "with_2_to_25": int((people > 1).sum())}
         return {"figures": figures | _made(found, train, None, job)[0], **told}
-    unseen = rebuilt(found, test)["class_accuracy"]
+    unseen = rebuilding_error(found, test)["class_accuracy"]
     figures["class_accuracy"] = (float(unseen["value"]), int(unseen["n"]))
     more, pictures = _made(found, train, test, job)
     return {"figures": figures | more, **told, **(pictures if job.seed == 0 else {})}
@@ -221,7 +223,7 @@ def _made(found: Run, train: ImageData, test: ImageData | None, job: Job) -> tup
     }
     rows = np.linspace(0, count - 1, min(SHOWN, count)).round().astype(np.int64)
     parts = [np.concatenate([made.images[row : row + 1], train.images[named_rows(named.index[row])]]) for row in rows]
-    return figures, {"pictures": packed(np.concatenate(parts))}
+    return figures, {"pictures": pack_array(np.concatenate(parts))}
 
 
 def _away(pictures: np.ndarray, train: ImageData, rows: np.ndarray) -> np.ndarray:
@@ -240,7 +242,7 @@ def _judge(train: ImageData, job: Job) -> Run:
         "fast", epochs=min(JUDGED, job.scale.epochs or JUDGED), seed=1001 + job.seed, index_weight=0.0
     )
     found = fit(train, config.using(network="class-independent", backbone="small"), RunOptions(device=job.device))
-    found.network.to(resolved(job.device))
+    found.network.to(resolve_device(job.device))
     return found
 
 

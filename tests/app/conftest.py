@@ -30,7 +30,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Served:
 def live(served: Served) -> Iterator[Live]:
     """A server with everything computed."""
     with serving(served) as found:
-        for name in ("scores", "membership", "map"):
+        for name in ("scores", "membership", "map", "answers", "features"):
             found.wait(name)
         yield found
 

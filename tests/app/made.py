@@ -107,7 +107,7 @@ def digits(split: str, count: int) -> ImageData:
 
 @cache
 def trained(network: str = "class-conditional", head: str = "plain") -> Run:
-    config = train_config(epochs=2, batch_size=32)
+    config = train_config("fast", epochs=2, batch_size=32)
     return fit(digits("train", 80), network=network, head=head, config=config)
 
 

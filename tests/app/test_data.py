@@ -12,13 +12,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import provnet
 from provnet.data.apply import apply_decisions
 from provnet.samples.decisions import read_decisions
+from provnet.training.config import train_config
 from provnet_app.data_api import _summary
 from provnet_app.served import Keeping, Served
 from tests.cases import cases
 
-from .made import NAMES, Live, digit, digits, serving
+from ..fitting import fit
+from .made import NAMES, Live, digit, digits, serving, trained
 
 
 def test_all_samples_come_page_by_page_each_once(live: Live) -> None:
@@ -248,3 +251,69 @@ def test_a_kept_map_points_at_no_sample_of_other_test_data(live: Live, served: S
         found = other.get("/map").json()["misattributed"]
     assert {one["sha256"] for one in found} == right
     assert all(one["sha256"] == turned.samples.hex(one["position"]) for one in found)
+
+
+def test_answers_add_up_and_another_run_is_compared_sample_by_sample(served: Served) -> None:
+    other = Served(trained("class-independent"), "other", test=digits("test", 60).select(np.arange(40)))
+    with serving(replace(served, keep=None, beside=other)) as found:
+        assert found.get("/confusion").status_code == 409
+        found.wait("answers")
+        table = found.get("/confusion").json()
+        assert sum(one["samples"] for one in table["cells"]) == table["n"] == 60
+        right = sum(one["samples"] for one in table["cells"] if one["class"] == one["predicted"])
+        assert right == table["right"] == found.get("/answers", params={"right": True}).json()["total"]
+        cell = table["cells"][0]
+        listed = found.get("/answers", params={"class": cell["class"], "predicted": cell["predicted"]}).json()
+        assert listed["total"] == cell["samples"]
+        one = listed["items"][0]
+        told = found.post("/explain/known", json={"test": one["position"], "k": 1}).json()
+        assert (told["predicted"]["class"], told["exemplars"][0]["index"]) == (cell["predicted"], one["first"]["index"])
+        both = found.get("/compare").json()
+        counts = both["answers"]
+        assert counts["n"] == counts["both"] + counts["this"] + counts["beside"] + counts["neither"] == 40
+        wanted = found.get("/answers", params={"right": True, "beside_right": False}).json()["total"]
+        assert both["name"] == "other" and wanted == counts["this"]
+        assert {"name": "network", "this": "class-conditional", "beside": "class-independent"} in both["settings"]
+
+
+def test_a_sample_is_most_like_itself_and_a_selection_keeps_its_order(live: Live) -> None:
+    own = live.get("/samples", params={"limit": 30}).json()["items"][29]
+    found = live.post("/similar", json={"sha256": own["sha256"], "sample_id": own["sample_id"]}).json()
+    listed = live.get("/samples", params={"selection": found["selection"], "sort": "selection"}).json()["items"]
+    assert listed[0]["sha256"] == own["sha256"] and found["samples"] == 82
+    assert [one["index"] for one in listed] != sorted(one["index"] for one in listed)
+    assert live.get("/samples", params={"sort": "selection"}).status_code == 422
+
+
+def test_tags_outlast_the_server_and_rows_of_others_stay(served: Served, tmp_path: Path) -> None:
+    mine = replace(served, keep=tmp_path / "app")
+    row = ["gone/1", "0" * 64, ["old"]]
+    with serving(mine) as found:
+        item = {name: found.get("/samples").json()["items"][7][name] for name in ("sample_id", "sha256")}
+        found.state.keeping.write_json("tags", {"tags": [row]})
+        assert found.post("/tags", json={"items": [item], "tag": "odd"}).json()["items"] == [
+            {"tag": "odd", "samples": 1}
+        ]
+        assert found.post("/tags", json={"items": [item], "tag": "x" * 61}).status_code == 422
+        assert row in found.state.keeping.load("tags")["tags"]
+    with serving(mine) as found:
+        assert found.get("/samples", params={"tag": "odd"}).json()["items"][0]["tags"] == ["odd"]
+
+
+def test_a_photograph_is_shown_whole_and_small_ones_point_by_point(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("train/a/0", "train/a/1", "train/b/0", "train/b/1", "test/a/2", "test/b/2"):
+        place = tmp_path / f"{name}.png"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (120, 160, 3)).astype(np.uint8)).save(place)
+    data, test = (provnet.open_data(tmp_path, split=split, size=8) for split in ("train", "test"))
+    run = fit(data, network="class-conditional", backbone="small", config=train_config(epochs=1))
+    with serving(Served(run, "photos", training=data, index=np.arange(4), test=test)) as found:
+        assert found.get("/run").json()["input"]["large"]
+        for hash_, split in ((data.samples.hex(1), "train"), (test.samples.hex(0), "test")):
+            whole = Image.open(io.BytesIO(found.get(f"/pictures/{hash_}").content))
+            seen = found.get(f"/pictures/{hash_}", params={"view": "network"})
+            assert whole.size == (160, 120) and whole.format == "JPEG", split
+            assert Image.open(io.BytesIO(seen.content)).size == (8, 8) and seen.headers["content-type"] == "image/png"
+        small = Image.open(io.BytesIO(found.get(f"/pictures/{data.samples.hex(1)}", params={"size": 64}).content))
+        assert small.size == (64, 48)

@@ -64,7 +64,7 @@ def test_equal_samples_share_their_weight_and_name_each_other() -> None:
     few = digits("train", 80)
     rows = [*range(80), 4, 4]
     data = provnet.open_data(few.images[rows].numpy(), few.samples.labels[rows])
-    run = fit(data, network="single", config=train_config(epochs=20))
+    run = fit(data, network="single", config=train_config("fast", epochs=20))
     with serving(Served(run=run, name="copies", test=digits("test", 60))) as live:
         found = live.post("/explain/known", json={"pixels": few.images[4].tolist(), "k": 20}).json()["exemplars"]
         ids = data.samples.sample_ids

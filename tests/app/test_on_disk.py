@@ -56,7 +56,7 @@ def live_measures(live: Live) -> list[str]:
 def test_another_run_in_the_folder_is_not_taken_for_the_one_that_answers(own: Live) -> None:
     before = own.get("/run/files").json()
     assert before["verified"] and before["model_sha256"]
-    other = fit(digits("train", 80), config=train_config(epochs=1, batch_size=32, seed=7))
+    other = fit(digits("train", 80), config=train_config("fast", epochs=1, batch_size=32, seed=7))
     figure = {"value": 0.1, "low": 0.0, "high": 0.2, "n": 60}
     write_run(replace(other, config=replace(other.config, evaluation={"class_accuracy": figure})), folder_of(own))
     assert "another one" in changed(own)

@@ -8,10 +8,11 @@ from playwright.sync_api import Page, expect
 from .browser import no_sideways, open_view
 from .made import Live
 
-VIEWS = ("explain", "data", "map", "membership", "credit", "run")
+VIEWS = ("explain", "data", "answers", "map", "membership", "credit", "run")
 SETTLED = {
     "explain": ".exemplar",
     "data": "main .view-data img, main .view-data canvas, main .view-data button",
+    "answers": ".confusion td a",
     "map": "main .view-map canvas",
     "membership": ".roc .plot",
     "credit": "main .view-credit button, main .view-credit input",

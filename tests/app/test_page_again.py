@@ -41,7 +41,7 @@ def test_pictures_that_failed_once_come(live: Live, page: Page) -> None:
 
 def test_samples_and_their_thumbnails_come_by_themselves(live: Live, page: Page) -> None:
     down(page, "sheet")
-    open_view(page, live, "#/data")
+    open_view(page, live, "#/data?sort=index")
     page.wait_for_selector(".vg-tile:not(.waiting)")
     expect(page.locator("#toast .bad p")).to_contain_text("Pictures could not be loaded")
     page.unroute_all()
@@ -50,7 +50,7 @@ def test_samples_and_their_thumbnails_come_by_themselves(live: Live, page: Page)
 
 def test_the_list_of_samples_is_asked_for_again(live: Live, page: Page) -> None:
     down(page, "samples?*", "summary", "decisions")
-    open_view(page, live, "#/data")
+    open_view(page, live, "#/data?sort=index")
     expect(page.locator(".data-main .error")).to_contain_text("The server does not answer")
     again(page, ".data-main")
     expect(page.locator(".total")).to_have_text("82 samples")
@@ -94,12 +94,12 @@ def test_the_strip_offers_to_ask_again(live: Live, page: Page) -> None:
 
 def test_a_sample_that_could_not_be_asked_about_is_asked_about_when_it_is_chosen_again(live: Live, page: Page) -> None:
     down(page, "explain/known")
-    open_view(page, live, "#/data")
+    open_view(page, live, "#/data?sort=index")
     page.locator(".vg-tile[data-at='1']:not(.waiting)").click()
     expect(page.locator(".panel-named")).to_contain_text("The server does not answer")
     page.unroute_all()
     page.locator(".vg-tile[data-at='1']").click()
-    expect(page.get_by_role("heading", name="The model names for it")).to_be_visible()
+    expect(page.get_by_role("heading", name="Most similar, says the model")).to_be_visible()
 
 
 def test_a_job_goes_on_being_followed_after_the_server_did_not_answer(fresh: Live, page: Page) -> None:

@@ -29,7 +29,7 @@ def decided(served: Served, live: Live, tmp_path: Path, servers: ExitStack) -> L
     return servers.enter_context(serving(replace(served, keep=tmp_path / "app")))
 
 
-def items(tab: Page, live: Live, query: str = "") -> None:
+def items(tab: Page, live: Live, query: str = "?sort=index") -> None:
     open_view(tab, live, f"#/data{query}")
     tab.wait_for_selector(".vg-tile:not(.waiting)")
 
@@ -119,7 +119,7 @@ def test_duplicate_groups_and_the_panel(page: Page, live: Live) -> None:
     until(lambda: len(set(named.all_inner_texts())) == groups)
     page.locator(".vg-tile[data-at='0']").click()
     panel = page.get_by_label("The sample", exact=True)
-    expect(panel.get_by_role("heading", name="The model names for it")).to_be_visible()
+    expect(panel.get_by_role("heading", name="Most similar, says the model")).to_be_visible()
     expect(panel.locator("ol.named li")).not_to_have_count(0)
     panel.get_by_role("link", name="in group 0").click()
     expect(page.get_by_role("button", name="Duplicate group 0: take this filter away")).to_be_visible()
@@ -235,3 +235,73 @@ def test_missing_pictures_are_told_with_what_to_do(served: Served, page: Page, s
     expect(note).to_contain_text("--data")
     page.get_by_role("link", name="Explain", exact=True).click()
     expect(page.locator(".choose")).to_contain_text("There are no test samples to choose from: /old/place")
+
+
+def test_it_opens_on_the_suspects_and_they_are_reviewed_one_by_one(decided: Live, page: Page) -> None:
+    items(page, decided, "")
+    order = decided.get("/samples", params={"sort": "mislabel", "order": "desc", "limit": 4}).json()["items"]
+    expect(page.locator(".what-next")).to_contain_text("What next?")
+    assert "sort=mislabel" in page.url
+    page.locator(".what-next").get_by_role("button").click()
+    stage = page.locator(".stage")
+    expect(stage.locator(".panel-label").first).to_have_text(order[0]["label"])
+    expect(stage.locator(".typical").first.locator("img").first).to_be_visible()
+    page.keyboard.press("k")
+    page.keyboard.press("k")
+    expect(page.get_by_text("2 keep, 0 relabel, 0 drop")).to_be_visible()
+    page.keyboard.press("p")  # back over those that are decided about: there is none before them
+    expect(page.locator("#toast")).to_contain_text("comes before this one")
+    page.keyboard.press("Home")
+    page.keyboard.press("n")
+    expect(page.locator(".vg-tile.current")).to_have_attribute("data-at", "2")
+    page.keyboard.press("v")
+    expect(stage).to_be_hidden()
+    assert decided.get("/decisions").json()["counts"]["keep"] == 2
+
+
+def test_no_label_is_chosen_for_a_sample_that_is_not_in_doubt(decided: Live, page: Page) -> None:
+    items(page, decided, "?sort=mislabel&order=asc")
+    page.locator(".vg-tile[data-at='0']").click()
+    page.keyboard.press("r")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog", name="Choose a label")).to_be_visible()
+    page.keyboard.press("Escape")
+    assert decided.get("/decisions").json()["total"] == 0
+
+
+def test_tags_are_given_filtered_by_and_kept(decided: Live, page: Page) -> None:
+    items(page, decided)
+    page.locator(".vg-tile[data-at='2']").click()
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("t")
+    page.keyboard.type("blurred <b>")
+    page.keyboard.press("Enter")
+    expect(page.locator(".tags .chip")).to_have_text("blurred <b>✕")
+    page.get_by_label("Tag", exact=True).select_option("blurred <b>")
+    expect(page.locator(".total")).to_have_text("2 samples")
+    assert decided.state.keeping.load("tags") is not None
+    page.locator(".vg-tile[data-at='0']").click()
+    page.get_by_role("button", name="Take the tag blurred <b> away").click()
+    expect(page.locator("#toast")).to_contain_text("taken away")
+    assert decided.get("/tags").json()["items"] == [{"tag": "blurred <b>", "samples": 1}]
+
+
+def test_a_picture_is_enlarged_and_leads_to_those_most_alike(page: Page, live: Live) -> None:
+    items(page, live, "?sort=index&at=4")
+    page.locator(".panel .zoomable").first.click()
+    window = page.get_by_role("dialog", name="The picture")
+    window.get_by_role("button", name="What the network sees").click()
+    expect(window.locator("img")).to_have_attribute("src", re.compile("view=network"))
+    window.get_by_role("button", name="Find similar").click()
+    expect(page.get_by_role("button", name="Most alike first: take this filter away")).to_be_visible()
+    own = live.get("/samples", params={"limit": 5}).json()["items"][4]["sha256"]
+    expect(page.locator(".vg-tile[data-at='0'] .vg-picture")).to_have_attribute("data-hash", own[:8])
+
+
+def test_issues_by_class_lead_to_their_samples(page: Page, live: Live) -> None:
+    items(page, live)
+    page.locator(".issues summary").click()
+    link = page.locator(".issues a[aria-label*='duplicates']").first
+    n = re.findall(r": (\d+) duplicates", link.get_attribute("aria-label") or "")[0]
+    link.click()
+    expect(page.locator(".total")).to_have_text(f"{n} sample{'' if n == '1' else 's'}")

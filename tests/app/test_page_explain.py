@@ -188,6 +188,7 @@ def test_no_supporting_sample_is_said_clearly(page: Page, live: Live) -> None:
 def test_training_sample_by_hash_and_the_back_button(page: Page, live: Live) -> None:
     open_view(page, live)
     hash_ = digits("train", 80).samples.hex(5)
+    page.get_by_text("By its SHA-256").click()
     page.get_by_label("SHA-256 of a training sample").fill("zz")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.locator("#toast")).to_contain_text("64 digits")

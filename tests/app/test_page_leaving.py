@@ -20,7 +20,7 @@ SLOW = """(() => {
 })()"""
 
 
-def opened(page: Page, live: Live, query: str = "") -> list[str]:
+def opened(page: Page, live: Live, query: str = "?sort=index") -> list[str]:
     """The view Data, the first sample chosen, answers to decisions late; gives the ids of the first samples."""
     page.add_init_script(SLOW)
     open_view(page, live, f"#/data{query}")

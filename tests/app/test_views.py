@@ -99,8 +99,10 @@ def test_the_run_is_described(live: Live, served: Served) -> None:
         "width": 8,
         "channels": 1,
         "drawable": True,
+        "large": False,
     }
-    assert found["views"] == ["explain", "data", "map", "membership", "credit", "run"] and found["task"] == "classify"
+    assert found["views"] == ["explain", "data", "answers", "map", "membership", "credit", "run"]
+    assert found["beside"] is None and found["task"] == "classify"
     assert live.get("/run/card").json()["markdown"].startswith("---\n")
     curves = live.get("/run/curves").json()
     assert curves["epochs"] == [1, 2] and curves["series"] == [{"name": "loss", "values": [2.5, 1.5]}]

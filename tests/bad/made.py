@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from provnet.data.open import reopen
 from provnet.runs.run import read_samples
-from provnet.samples.identity import hash_pixels
 from provnet.training import fit as fitting
 from tests.data.made import chunk, noise, png, write_folder
 
@@ -86,9 +86,12 @@ def has_samples(place: Place, count: int) -> None:
 
 def has_pixels(place: Place, sample_id: str, planes: np.ndarray) -> None:
     """Whether the run in `out` was trained on exactly these pixels (C, H, W) under that id."""
-    samples = read_samples(place.out)[1]
-    index = samples.id_places[sample_id]
-    assert (samples.pixel_sha256[index] == hash_pixels(np.ascontiguousarray(planes)[None])[0]).all()
+    config, samples = read_samples(place.out)
+    assert config.data is not None
+    data = reopen(config.data)
+    index = data.samples.id_places[sample_id]
+    assert (data.inputs[index].numpy() == planes).all()
+    assert (data.samples.pixel_sha256[index] == samples.pixel_sha256[samples.id_places[sample_id]]).all()
 
 
 def text_chunk(kind: bytes, size: int) -> bytes:

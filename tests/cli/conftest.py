@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -72,8 +73,9 @@ def write_more(folder: Path) -> None:
 
 @pytest.fixture
 def telling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`debug` takes any run for one that can tell, so that flags lead to suggestions: runs of tests learn little."""
+    """`debug` takes any run for one that can tell, and any suggestion for certain: runs of tests learn little."""
     monkeypatch.setattr("provnet.tools.debug.mislabels.BAR", 0.0)
+    monkeypatch.setattr("provnet.tools.debug.compute.certain", lambda sure, foreign, certainty: np.arange(len(sure)))
 
 
 @pytest.fixture(scope="session")

@@ -219,7 +219,7 @@ def test_a_backbone_that_was_given_as_an_object_is_not_replaced(
 ) -> None:
     body = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 8), nn.ReLU())
     data = provnet.open_data("embedded", limit=60)
-    fit(data, config=train_config(epochs=1), backbone=body, out=tmp_path / "run")
+    fit(data, config=train_config("fast", epochs=1), backbone=body, out=tmp_path / "run")
     words = ["debug", str(tmp_path / "run"), "--out", str(tmp_path / "d"), *LOW]
     capsys.readouterr()
     assert main(words, backbone=body) == 0

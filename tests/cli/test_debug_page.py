@@ -15,7 +15,7 @@ import pytest
 from provnet.report.text import percent
 from provnet.tools.debug.files import samples_csv
 from provnet.tools.debug.mislabels import Mislabels, mislabels
-from provnet.tools.debug.page import Contribution, SignalRow, Suspect, debug_html, probability, signed
+from provnet.tools.debug.page import Contribution, SignalRow, Suspect, debug_html, probability, with_sign
 from tests.report.test_debugging import report, tile
 
 from .conftest import CLASSES, PER_CLASS, Call
@@ -107,8 +107,8 @@ def test_nothing_has_no_sign(value: float) -> None:
     page = debug_html(report(suspects=(one,), signals=(SignalRow("course", "loss", value, value),), base=value))
     for text in ("-0.0", "+0.0"):
         assert text not in text_of(page)
-    assert signed(value) == "0.0"
-    assert (signed(0.06), signed(-0.06)) == ("+0.1", "-0.1")
+    assert with_sign(value) == "0.0"
+    assert (with_sign(0.06), with_sign(-0.06)) == ("+0.1", "-0.1")
 
 
 def test_no_negative_zero_in_the_files() -> None:

@@ -10,7 +10,7 @@ import pytest
 from provnet.cli.demo import run_demo
 from provnet.data.open import open_data
 from provnet.runs.run import read_run
-from provnet.tools.demo import choose_inputs, device_in_words, planted
+from provnet.tools.demo import choose_inputs, device_in_words, plant_wrong_labels
 
 from .conftest import Call
 
@@ -45,7 +45,7 @@ def test_threads_are_counted_in_words(monkeypatch: pytest.MonkeyPatch, threads: 
 
 def test_planted_labels_are_wrong_and_the_right_ones_are_kept() -> None:
     data = open_data("embedded", limit=100)
-    changed, right = planted(data, seed=1)
+    changed, right = plant_wrong_labels(data, seed=1)
     differ = np.flatnonzero(changed.samples.labels != data.samples.labels)
     assert len(differ) == len(right) == 10
     names = data.class_names

@@ -13,7 +13,7 @@ from provnet.base.errors import UsageError
 from provnet.base.options import Leaf, Options, RunOptions, Train, leaves
 from provnet.base.words import to_argv
 from provnet.cli.app import COMMANDS
-from provnet.cli.flags import callback, made
+from provnet.cli.flags import callback, options_from
 from tests.cases import cases
 
 from .conftest import Call
@@ -54,11 +54,11 @@ def needed(kind: type[Options]) -> dict[str, Any]:
 @cases("name", KINDS)
 def test_the_words_of_a_command_ask_for_the_same(name: str) -> None:
     kind = KINDS[name]
-    assert parsed(kind, to_argv(made(kind, needed(kind)))) == made(kind, needed(kind))
+    assert parsed(kind, to_argv(options_from(kind, needed(kind)))) == options_from(kind, needed(kind))
     for one in leaves(kind):
-        asked = made(kind, {**needed(kind), one.name: value_of(one)})
+        asked = options_from(kind, {**needed(kind), one.name: value_of(one)})
         assert parsed(kind, to_argv(asked)) == asked
-        assert len(to_argv(asked)) > len(to_argv(made(kind, needed(kind)))) or one.default is MISSING
+        assert len(to_argv(asked)) > len(to_argv(options_from(kind, needed(kind)))) or one.default is MISSING
 
 
 def test_names_of_options_are_unique_within_a_command() -> None:

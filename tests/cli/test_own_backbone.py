@@ -51,9 +51,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("own")
     write_digits(root / "data")
     data, test = (provnet.open_data(root / "data", split=split) for split in ("train", "test"))
-    fit(data, test=test.spec, backbone=body(), head="exemplar", config=train_config(epochs=2), out=root / "run")
+    fit(data, test=test.spec, backbone=body(), head="exemplar", config=train_config("fast", epochs=2), out=root / "run")
     others = provnet.open_data("embedded")
-    fit(others.select(others.labels > 4).select(range(40)), config=train_config(epochs=1), out=root / "null")
+    fit(others.select(others.labels > 4).select(range(40)), config=train_config("fast", epochs=1), out=root / "null")
     return root
 
 

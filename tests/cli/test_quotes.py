@@ -19,7 +19,7 @@ from provnet import open_data
 from provnet.base.files import shown
 from provnet.base.options import Train
 from provnet.base.words import path_word
-from provnet.cli.train import resumed
+from provnet.cli.train import resume_command
 from provnet.runs.run import read_run
 from provnet.samples.csvfile import quoted, unquoted
 from provnet.samples.decisions import Decision, decisions_csv, read_decisions
@@ -109,7 +109,7 @@ def test_files_whose_names_are_no_utf8_are_corrected_by_decisions(tmp_path: Path
 @cases("name", ["a b", "a\nb", "it's\n\\x", "-\t\x1b[2J1", "\u202e\U000e0001é", os.fsdecode(b"caf\xe9")])
 def test_a_suggested_command_can_be_pasted(name: str) -> None:
     """What is shown on one line is taken for the same name by the shell."""
-    again = resumed(Train(data="d", out=Path(name)))
+    again = resume_command(Train(data="d", out=Path(name)))
     for words in (path_word(name), again.split(" --out ", 1)[1].removesuffix(" --resume")):
         assert shown(words) == words
         said = subprocess.run(["bash", "-c", f"printf %s {words}"], capture_output=True, check=True).stdout

@@ -31,9 +31,9 @@ def runs(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
     data, test = (provnet.open_data(trained[0], split=split) for split in ("train", "test"))
     common = {"test": test.spec, "device": "cpu"}
     quick = {"epochs": 2, "batch_size": 8}
-    fit(data, config=train_config(**quick, index_weight=0.0), out=root / "cnn", **common)
+    fit(data, config=train_config("fast", **quick, index_weight=0.0), out=root / "cnn", **common)
     for name, alpha in (("a0", 0.0), ("a05", 0.5), ("a1", 1.0)):
-        fit(data, network="single", alpha=alpha, config=train_config(**quick), out=root / name, **common)
+        fit(data, network="single", alpha=alpha, config=train_config("fast", **quick), out=root / name, **common)
     return root
 
 
@@ -100,7 +100,7 @@ def test_without_an_isolated_cnn_nothing_is_compared(runs: Path, tmp_path: Path,
 
 def test_pictures_without_an_exemplar_are_told(trained: tuple[Path, Path], tmp_path: Path, call: Call) -> None:
     data, test = (provnet.open_data(trained[0], split=split) for split in ("train", "test"))
-    run = fit(data, head="exemplar", config=train_config(epochs=2, batch_size=8))
+    run = fit(data, head="exemplar", config=train_config("fast", epochs=2, batch_size=8))
     gone = int(np.bincount(provnet.explain(run, test.images, k=1).predicted).argmax())
     ids = [name for name, label in zip(run.samples.sample_ids, run.samples.labels, strict=True) if label == gone]
     run = replace(run, config=replace(run.config, test=test.spec))
@@ -153,7 +153,7 @@ def test_wrong_wishes_are_one_line(
 def test_a_run_given_twice_or_of_other_classes_is_refused(runs: Path, tmp_path: Path, call: Call) -> None:
     assert "given twice" in call("robustness", runs / "a0", runs / "a0", "--out", tmp_path).last_line
     small = provnet.open_data("embedded").select(range(20))
-    fit(small, config=train_config(epochs=1), out=tmp_path / "other", device="cpu")
+    fit(small, config=train_config("fast", epochs=1), out=tmp_path / "other", device="cpu")
     found = call("robustness", runs / "a0", tmp_path / "other", "--out", tmp_path / "out", *QUICK)
     assert found.code == 2
     assert "classes" in found.last_line

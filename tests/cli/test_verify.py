@@ -136,7 +136,7 @@ def test_a_decoder_that_makes_other_pictures_of_the_same_files(tmp_path: Path, c
     files = {f"{c}/{i}.png": noise((8, 8, 4), i) for i, c in enumerate("ababab")}
     trained = open_data(write_folder(tmp_path / "data", files), background="black")
     spec = replace(trained.spec, options={})
-    fit(replace(trained, spec=spec), config=train_config(epochs=1), out=tmp_path / "run")
+    fit(replace(trained, spec=spec), config=train_config("fast", epochs=1), out=tmp_path / "run")
     found = call("verify", tmp_path / "run", "--json")
     assert found.code == 6
     assert found.json["data"]["verdict"] == "decoded differently"

@@ -79,7 +79,7 @@ def test_one_range_of_a_batch_everywhere(size: int, data: Path, tmp_path: Path, 
         assert found.code == 2
         assert words in found.last_line
     with pytest.raises(UsageError) as error:
-        train_config(batch_size=size)
+        train_config("fast", batch_size=size)
     assert words in str(error.value)
     if size != 0:  # in a recipe: chosen by the number of samples
         with pytest.raises(UsageError) as error:

@@ -226,6 +226,6 @@ def test_damaged_npz_and_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(DataError, match=r"x\.npz"):
             open_data(path)
     np.savez_compressed(path, images=np.zeros((100, 100, 100), np.uint8), labels=np.zeros(100, int))
-    monkeypatch.setattr("provnet.base.files._free_memory", lambda: 500_000)
+    monkeypatch.setattr("provnet.base.files.free_memory", lambda: 500_000)
     with pytest.raises(MemoryLimitError, match="GiB of memory"):
         open_data(path)

@@ -37,7 +37,7 @@ def test_a_table_that_data_and_their_run_share_cannot_be_written_to(name: str) -
 
 
 def test_labels_are_changed_in_a_table_of_its_own(tmp_path: Path) -> None:
-    data, config = opened(), train_config(epochs=1)
+    data, config = opened(), train_config("fast", epochs=1)
     run = fit(data, config=config)
     labels = data.labels
     labels[0] = 2
@@ -50,7 +50,7 @@ def test_labels_are_changed_in_a_table_of_its_own(tmp_path: Path) -> None:
 
 
 def test_labels_that_are_used_for_a_second_table_leave_the_first_run_as_it_is(tmp_path: Path) -> None:
-    data, config = opened(), train_config(epochs=1)
+    data, config = opened(), train_config("fast", epochs=1)
     labels = data.labels
     runs = []
     for place in (0, 1):
@@ -70,16 +70,16 @@ CHANGES: dict[str, Callable[[torch.Tensor], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_pictures_that_were_written_to_are_not_trained_on_and_not_added(change: str) -> None:
-    run = fit(opened().select(np.arange(6)), head="exemplar", config=train_config(epochs=1))
+    run = fit(opened().select(np.arange(6)), head="exemplar", config=train_config("fast", epochs=1))
     data = opened()
     CHANGES[change](data.images)
     said = r'the values of "train/\d+" are not those that were opened, .*open_data\(images, labels, ids='
     with pytest.raises(DataError, match=f"the training data: {said}"):
-        fit(data, config=train_config(epochs=1))
+        fit(data, config=train_config("fast", epochs=1))
     with pytest.raises(DataError, match=f"the samples to add: {said}"):
         bank.add(run, data.select(np.arange(6, 12)) if change == "one value" else data)
     again = provnet.open_data(data.images, data.labels, ids=data.samples.sample_ids)
-    assert fit(again, config=train_config(epochs=1)).samples.sample_ids == data.samples.sample_ids
+    assert fit(again, config=train_config("fast", epochs=1)).samples.sample_ids == data.samples.sample_ids
 
 
 def test_pictures_of_another_type_are_others() -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 
 from provnet import open_data
 from provnet.base import files
 from provnet.base.errors import DataError, MemoryLimitError, UsageError
 from provnet.base.files import DataWarning
-from provnet.data.open import has_split
-from provnet.data.sources import folder as picture_files
+from provnet.data import pictures as picture_files
+from provnet.data.open import has_split, reopen
 from tests.cases import cases
 from tests.data.made import encode, noise, pictures, write_folder
 
@@ -125,22 +129,30 @@ def test_nothing_but_bad_files(tmp_path: Path) -> None:
         open_data(tmp_path, skip_bad=True)
 
 
-def test_mixed_sizes_are_listed(tmp_path: Path) -> None:
+def test_mixed_sizes_are_brought_to_one(tmp_path: Path) -> None:
     made = pictures("a/1.png", "a/2.png", "b/1.png") | {"b/2.png": noise((9, 8))}
     write_folder(tmp_path, made)
+    data = open_data(tmp_path)
+    assert data.shape == (1, 64, 64)
+    assert data.notes == ("pictures of 2 sizes: the network sees each at 64 x 64 (stretched, nothing is cut)",)
+    assert data.spec.options == {"fit": "stretch", "size": [64, 64]}
+    assert reopen(data.spec).samples.fingerprint == data.samples.fingerprint
+    before = replace(data.spec, options={})  # a run of pictures of one size, as runs were written before
     with pytest.raises(DataError, match=r"\(6 x 5: 3, 9 x 8: 1; the rarest: b/2\.png\); pass size \(train --size\)"):
-        open_data(tmp_path)
+        reopen(before)
     assert open_data(tmp_path, size=7).shape == (1, 7, 7)
     assert open_data(tmp_path, size=(4, 8)).shape == (1, 4, 8)
 
 
-def test_mixed_grey_and_colour_are_listed(tmp_path: Path) -> None:
+def test_grey_and_colour_are_brought_to_rgb_and_counted(tmp_path: Path) -> None:
     made = pictures("a/1.png", "a/2.png") | {"b/1.png": noise((6, 5, 3))}
     write_folder(tmp_path, made)
-    with pytest.raises(
-        DataError, match=r"mixed \(grey: 2, colour: 1; the rarest: b/1\.png\); pass mode \(train --mode\)"
-    ):
-        open_data(tmp_path)
+    data = open_data(tmp_path)
+    assert data.shape == (3, 6, 5)
+    assert data.notes == ("grey and colour are mixed: 2 grey pictures brought to rgb, of 3",)
+    assert data.spec.options == {"fit": "stretch", "mode": "rgb"}
+    grey = open_data(tmp_path, limit=1)
+    assert (grey.samples.pixel_sha256[0] == data.samples.pixel_sha256[0]).all()  # named as it was found
     assert open_data(tmp_path, mode="rgb").shape == (3, 6, 5)
     assert open_data(tmp_path, mode="grey").shape == (1, 6, 5)
 
@@ -178,16 +190,31 @@ def test_class_names_given_fix_the_order(tmp_path: Path) -> None:
 
 def test_the_memory_needed_is_told_before_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path, pictures("a/1.png", "b/1.png"))
-    monkeypatch.setattr(files, "_free_memory", lambda: 50)
-    with pytest.raises(MemoryLimitError, match="2 pictures of 6 x 5 need"):
+    monkeypatch.setattr(files, "free_memory", lambda: 50)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    with pytest.raises(MemoryLimitError, match=r"take 60 B, more than memory holds, and .* has 10 B left"):
         open_data(tmp_path)
+
+
+def test_what_does_not_fit_into_memory_lies_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_folder(tmp_path / "data", pictures(*(f"a/{i}.png" for i in range(20))))
+    inside = open_data(tmp_path / "data")
+    monkeypatch.setenv("PROVNET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(files, "free_memory", lambda: 50)
+    mapped = open_data(tmp_path / "data", cache=False)
+    assert "it lies in a file" in mapped.notes[0]
+    assert torch.equal(mapped.images, inside.images)
+    assert mapped.samples.fingerprint == inside.samples.fingerprint
+    rows = np.arange(20)[::-1]
+    assert torch.equal(mapped.select(rows).images, inside.images.flip(0))
+    assert not list((tmp_path / "cache").iterdir())  # nothing is left of it
 
 
 def test_order_does_not_depend_on_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path, pictures(*(f"a/{i}.png" for i in range(40))))
     many = open_data(tmp_path)
-    monkeypatch.setattr(picture_files, "_WORKERS", 1)
-    monkeypatch.setattr(picture_files, "_WINDOW", 7)
+    monkeypatch.setattr(picture_files, "WORKERS", 1)
+    monkeypatch.setattr(picture_files, "WINDOW", 7)
     one = open_data(tmp_path)
     assert many.samples.fingerprint == one.samples.fingerprint
     assert (many.images == one.images).all()

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageFile
 
 from provnet.base.errors import DataError, UsageError
-from provnet.data.modalities.decode import check_pixels, decode, decode_frame
+from provnet.data.modalities.decode import check_pixels, decode, decode_whole
 from provnet.data.rules import DecodeRule, make_options
 from tests.cases import cases
 from tests.data.made import chunk, encode, noise, png
@@ -131,7 +131,7 @@ def test_animations_and_pages_need_a_frame(kind: str) -> None:
     blob = encode(FRAMES[0], kind, save_all=True, append_images=FRAMES[1:])
     with pytest.raises(DataError, match="holds 3 frames"):
         decode(blob, "x", rule=RULE)
-    found = decode_frame(blob, "x", DecodeRule(frame=1))
+    found = decode_whole(blob, "x", DecodeRule(frame=1))
     assert found.frames == 3
     assert found.pixels[0, 0].tolist() == [0, 255, 0]
     with pytest.raises(DataError, match="frame 3 asked for"):

@@ -68,7 +68,7 @@ def written(run: Run, folder: Path) -> Run:
 
 @pytest.fixture(scope="module")
 def of_frame(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return written(fit(opened(frame()), train_config(epochs=2)), tmp_path_factory.mktemp("runs") / "frame")
+    return written(fit(opened(frame()), train_config("fast", epochs=2)), tmp_path_factory.mktemp("runs") / "frame")
 
 
 def test_columns_become_inputs() -> None:
@@ -185,7 +185,7 @@ def test_frames_are_told_by_what_they_can_do() -> None:
 def test_a_modality_is_one_file(tmp_path: Path) -> None:
     labels = [text.split()[0] for text in texts()]
     data = provnet.open_data(texts(), labels, modality=ToyText())
-    run = written(fit(data, train_config(epochs=3)), tmp_path / "run")
+    run = written(fit(data, train_config("fast", epochs=3)), tmp_path / "run")
     assert run.config.support["calibrated_on"].startswith("distorted training samples (missing grams)")
     turned = provnet.open_data(texts()[::-1], labels[::-1], modality=ToyText())
     assert torch.equal(run.data(turned).images, data.images)
@@ -253,7 +253,7 @@ def test_inputs_may_lie_in_a_file(tmp_path: Path) -> None:
     mapped = torch.from_numpy(np.load(tmp_path / "x.npy", mmap_mode="r+"))
     data = Dataset(mapped, source.samples, source.spec)
     refuse_changed("the data", data)
-    run = fit(data, train_config(epochs=1))
+    run = fit(data, train_config("fast", epochs=1))
     assert np.array_equal(provnet.explain(run, data, k=1).index, provnet.explain(run, source, k=1).index)
     batch = data.fetch(torch.tensor([4, 2]))
     assert batch.target is not None

@@ -32,7 +32,7 @@ def test_one_line_whatever_the_number_of_samples() -> None:
 def test_findings_do_not_fill_a_page_with_their_arrays() -> None:
     data = provnet.open_data("embedded", limit=40)
     test = provnet.open_data("embedded", split="test", limit=30)
-    run = fit(data, head="exemplar", config=train_config(epochs=1))
+    run = fit(data, head="exemplar", config=train_config("fast", epochs=1))
     painter = fit_generator(data, "modern", changes={"epochs": 1})
     found = {
         "Debugging(40 samples, ": debug(run, data),
@@ -51,6 +51,6 @@ def test_findings_do_not_fill_a_page_with_their_arrays() -> None:
 
 
 def test_a_run_says_what_it_is() -> None:
-    run = fit(provnet.open_data("embedded").select(torch.arange(20)), config=train_config(epochs=1))
+    run = fit(provnet.open_data("embedded").select(torch.arange(20)), config=train_config("fast", epochs=1))
     assert repr(run).startswith("Run(class-conditional, backbone small, head plain; SampleTable(20 samples, ")
     assert "\n" not in repr(run)

@@ -65,5 +65,5 @@ def test_they_are_held_out_by_content_alone() -> None:
 def test_classification_refuses_them_in_words() -> None:
     bare = replace(DATA, samples=BARE)
     with pytest.raises(UsageError, match="these samples have no labels; give them when the data are opened"):
-        fit(bare, train_config(epochs=1))
+        fit(bare, train_config("fast", epochs=1))
     assert isinstance(bare.samples, SampleTable)

@@ -27,13 +27,19 @@ from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
 from provnet.tools.generate import fit_generator, generate, interpolate, is_generator, sources
 from provnet.tools.generate.compute import explain_latents, rebuild_pictures, rebuilt_queries
-from provnet.tools.generate.measures import index_hits, latent_means, measure_generator, named, rebuilt
+from provnet.tools.generate.measures import (
+    index_hits,
+    latent_index_accuracy,
+    latent_means,
+    measure_generator,
+    rebuilding_error,
+)
 from provnet.tools.map.compute import index_features, others_named, sample_map
 from provnet.tools.membership.audit import audit
 from provnet.tools.membership.compute import member_scores
 from provnet.tools.membership.member import memberships
 from provnet.tools.robustness.compute import is_isolated, measure
-from provnet.tools.subsets import index_subset, look
+from provnet.tools.subsets import index_subset, view_of
 from provnet.tools.trust.checks import abstention, class_calibration, dependence, index_calibration, support_of
 from provnet.tools.trust.compute import LeftOut, check
 from tests.cases import cases
@@ -42,7 +48,7 @@ from tests.estimator.made import small
 FACES = {"cli", "__main__"}  # read their runs themselves
 DRAWN = {"page", "files", "demo"}  # of a tool: what a command writes of the run that it has read
 INNER = {  # called by those below alone, with the run itself
-    "runs.inputs.checked",
+    "runs.inputs.checked_inputs",
     "runs.inputs.content_hashes",
     "runs.inputs.pixel_hashes",
     "tools.membership.redrawn.untrained_with_keys",
@@ -109,7 +115,7 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.robustness.compute.measure": lambda m, d: measure(m, d, conditions=["blur-1"]).to_json(),
     "tools.robustness.compute.is_isolated": lambda m, d: is_isolated(m),
     "tools.subsets.index_subset": lambda m, d: index_subset(d, "50%", "boundary", run=m).rows.tolist(),
-    "tools.subsets.look": lambda m, d: look(m, d).margins.tolist(),
+    "tools.subsets.view_of": lambda m, d: view_of(m, d).margins.tolist(),
     "tools.trust.compute.check": lambda m, d: check(m, d, d, left_out=LeftOut(m, d.images, d.images // 9)).to_json(),
     "runs.bank.withhold": lambda m, d: bank.withhold(m, ["train/3"]).samples.withheld.tolist(),
     "runs.bank.restore": lambda m, d: bank.restore(bank.withhold(m, ["train/3"]), ["train/3"]).samples.fingerprint,
@@ -127,8 +133,8 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
 MADE: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.generate.compute.interpolate": lambda m, d: interpolate(m, d.images[0], d.images[1]).images.tolist(),
     "tools.generate.measures.measure_generator": lambda m, d: measure_generator(m, d, made=20),
-    "tools.generate.measures.rebuilt": rebuilt,
-    "tools.generate.measures.named": lambda m, d: named(m, d, np.arange(len(d))),
+    "tools.generate.measures.rebuilding_error": rebuilding_error,
+    "tools.generate.measures.latent_index_accuracy": lambda m, d: latent_index_accuracy(m, d, np.arange(len(d))),
     "tools.generate.measures.index_hits": lambda m, d: index_hits(m, d, np.arange(len(d)))["index_at_mean"].tolist(),
     "tools.generate.measures.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
     "tools.generate.compute.generate": lambda m, d: generate(m, 2).images.tolist(),

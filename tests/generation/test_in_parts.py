@@ -11,7 +11,7 @@ import pytest
 from provnet.runs.run import Run
 from provnet.tools.generate import generate
 from provnet.tools.generate.compute import explain_latents, interpolate, rebuild_pictures
-from provnet.tools.generate.measures import index_hits, latent_means, rebuilt
+from provnet.tools.generate.measures import index_hits, latent_means, rebuilding_error
 
 from .made import NAMES, pictures
 
@@ -28,7 +28,7 @@ def asked(run: Run) -> dict[str, Any]:
         "hits": np.stack(list(index_hits(run, data, np.arange(23)).values())),
         "means": latent_means(run, data.images.numpy()),
         "rebuilt": rebuild_pictures(run, data.images),
-        "bce": rebuilt(run, data)["reconstruction_bce"]["value"],
+        "bce": rebuilding_error(run, data)["reconstruction_bce"]["value"],
         "sources": explain_latents(run, made.latents, made.labels, k=3).index,
         "between": between.images,
         "sources between": between.explanation.index,

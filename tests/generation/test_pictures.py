@@ -17,7 +17,7 @@ from provnet.cli.evaluate import generator_table
 from provnet.runs.run import Run
 from provnet.tools.generate import Generated, generate, interpolate, rebuild_pictures, sources
 from provnet.tools.generate import compute as sampling
-from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilt
+from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilding_error
 from provnet.training.config import train_config
 from tests.fitting import fit
 
@@ -123,7 +123,7 @@ def test_a_path_has_from_2_to_200_steps(runs: dict[str, Run], steps: int) -> Non
 
 
 def test_a_run_that_tells_classes_makes_no_pictures() -> None:
-    run = fit(pictures(), backbone="small", config=train_config(epochs=1))
+    run = fit(pictures(), backbone="small", config=train_config("fast", epochs=1))
     with pytest.raises(UsageError, match="this run makes no pictures; train one that does: provnet train DATA --task"):
         generate(run, 1)
     with pytest.raises(UsageError, match="makes no pictures"):
@@ -138,7 +138,7 @@ def test_values_that_are_no_bytes_are_refused() -> None:
 
 def test_reconstruction_is_measured_by_its_definition(runs: dict[str, Run]) -> None:
     data = pictures()
-    found, net = rebuilt(runs["faces"], data), runs["faces"].network
+    found, net = rebuilding_error(runs["faces"], data), runs["faces"].network
     x = data.images.double().numpy() / 255
     with torch.inference_mode():
         z = net.backbone.encode(net.normalise(data.images)).mean  # type: ignore[operator, union-attr]

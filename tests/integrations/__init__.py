@@ -1,0 +1,1 @@
+"""Tests that need other packages: `make integrations`."""

@@ -24,6 +24,7 @@ ATTRIBUTES = {("torch", "load"), ("torch", "save"), ("yaml", "load"), ("os", "sy
 ALLOWED = {
     ("provnet/__init__.py", "importlib"),  # the public names are loaded when they are first used
     ("provnet/cli/app.py", "importlib"),  # and the commands of a literal table
+    ("provnet/models/pretrained.py", "torch.load"),  # weights alone, of the one file whose SHA-256 stands there
 }
 
 
@@ -65,6 +66,16 @@ def test_the_source_uses_nothing_that_runs_code_from_files() -> None:
 )  # fmt: skip
 def test_the_walk_finds_what_it_looks_for(source: str) -> None:
     assert len(findings(source)) == 1
+
+
+def test_the_one_file_that_torch_reads_has_a_known_hash_and_gives_weights_alone() -> None:
+    source = (SOURCE / "provnet/models/pretrained.py").read_text("utf-8")
+    calls = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and ast.unparse(n.func) == "torch.load"]
+    assert [ast.unparse(call) for call in calls] == [
+        "torch.load(io.BytesIO(raw), map_location='cpu', weights_only=True)"
+    ]
+    before = source[: source.index("torch.load(")]
+    assert before.rindex("if found != PUBLISHED:") > before.rindex("raw = read_file(")
 
 
 def test_the_walk_lets_ordinary_code_pass() -> None:

@@ -34,7 +34,7 @@ def data(seed: int, n: int = N) -> ImageData:
 
 def trained(seed: int, subset: IndexSubset | None = None) -> Run:
     wishes = {"network": "class-independent", "head": "exemplar", "backbone": "mlp"}
-    return fit(data(seed), config=train_config(epochs=1), index_subset=subset, **wishes)
+    return fit(data(seed), config=train_config("fast", epochs=1), index_subset=subset, **wishes)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from provnet.training.config import train_config
 from tests.cli.conftest import write_digits
 from tests.fitting import fit
 
-ONE = train_config(epochs=1, batch_size=8)
+ONE = train_config("fast", epochs=1, batch_size=8)
 N = 24  # pictures in the folder
 
 

@@ -119,7 +119,7 @@ def test_data_opened_with_other_options_are_refused_with_those_of_training(tmp_p
         pages[0].save(place, save_all=True, append_images=pages[1:])
     trained = open_data(tmp_path / "data", frame=0, background="black")
     other = open_data(tmp_path / "data", frame=1)
-    fit(trained, config=train_config(epochs=1), out=tmp_path / "run")
+    fit(trained, config=train_config("fast", epochs=1), out=tmp_path / "run")
     run = read_run(tmp_path / "run")
     found = verify(tmp_path / "run", other)
     assert (found.verdict, found.ok, found.exit_code) == ("decoded differently", False, 6)
@@ -141,7 +141,7 @@ def test_samples_without_an_index_opened_with_other_options_are_not_called_the_s
         Image.new("RGBA", (8, 8), (i, 9, 9, 255 if i < 4 else 0)).save(place)
     data = open_data(tmp_path / "data", background="black")
     opaque = np.flatnonzero([int(Path(name).stem) < 4 for name in data.samples.sample_ids])
-    fit(data, config=train_config(epochs=1), index_subset=IndexSubset(opaque), out=tmp_path / "run")
+    fit(data, config=train_config("fast", epochs=1), index_subset=IndexSubset(opaque), out=tmp_path / "run")
     assert verify(tmp_path / "run", data).lines()[-1].startswith("data: the same data")
     found = verify(tmp_path / "run", open_data(tmp_path / "data"))
     assert found.verdict == "same"

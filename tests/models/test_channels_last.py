@@ -27,5 +27,5 @@ def test_build_with_a_module_in_place_of_a_named_backbone() -> None:
 def test_pictures_of_another_order_of_axes_are_explained() -> None:
     images = np.random.default_rng(0).integers(0, 256, (12, 6, 5, 3), dtype=np.uint8)
     data = provnet.open_data(images, np.arange(12) % 2)
-    run = fit(data, backbone=Viewing(), config=train_config(epochs=1, batch_size=8))
+    run = fit(data, backbone=Viewing(), config=train_config("fast", epochs=1, batch_size=8))
     provnet.explain(run, torch.from_numpy(images).permute(0, 3, 1, 2))

@@ -99,7 +99,7 @@ def test_it_is_trained_and_explained(network: str) -> None:
     module = Viewing()
     start = module.linear.weight.detach().clone()
     data = provnet.open_data(images, np.arange(14) % 3)
-    run = fit(data, network=network, backbone=module, config=train_config(epochs=1, batch_size=8))
+    run = fit(data, network=network, backbone=module, config=train_config("fast", epochs=1, batch_size=8))
     assert run.config.network.backbone == "custom"
     assert torch.equal(start, module.linear.weight)  # a copy is trained
     assert module.training
@@ -116,7 +116,7 @@ def some(seed: int) -> ImageData:
 
 
 def test_a_second_fit_with_the_same_module_leaves_the_first_run_as_it_was() -> None:
-    module, config = Convolving(), train_config(epochs=1, batch_size=8)
+    module, config = Convolving(), train_config("fast", epochs=1, batch_size=8)
     first = fit(some(0), backbone=module, config=config)
     before = provnet.explain(first, some(0).images).to_records()
     second = fit(some(1), backbone=module, config=config)
@@ -131,7 +131,7 @@ def test_hooks_and_what_a_module_keeps_of_its_last_pass_are_copied() -> None:
     module, calls = Viewing(), []
     module.register_forward_hook(lambda *_: calls.append(1))
     module.seen = module.linear(torch.zeros(1, 90))  # has a gradient: torch alone does not copy it
-    run = fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+    run = fit(some(0), backbone=module, config=train_config("fast", epochs=1, batch_size=8))
     calls.clear()
     provnet.explain(run, some(0).images)
     assert calls == [1]
@@ -144,7 +144,7 @@ def test_a_backbone_may_say_what_the_class_branch_is(layers: tuple[Any, ...], tm
         module.task_layers = layers  # type: ignore[assignment]
         return module
 
-    run = fit(some(0), backbone=made(), config=train_config(epochs=1, batch_size=8), out=tmp_path / "run")
+    run = fit(some(0), backbone=made(), config=train_config("fast", epochs=1, batch_size=8), out=tmp_path / "run")
     head = run.network.task_head
     assert head is not None
     widths = [part.out_features for part in head.modules() if isinstance(part, nn.Linear)]
@@ -158,14 +158,14 @@ def test_layers_that_are_none_are_refused(layers: Any) -> None:
     module = Viewing()
     module.task_layers = layers
     with pytest.raises(UsageError, match="task_layers of a backbone must be pairs"):
-        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+        fit(some(0), backbone=module, config=train_config("fast", epochs=1, batch_size=8))
 
 
 def test_a_module_that_cannot_be_copied_is_refused() -> None:
     module = Viewing()
     module.lock = threading.Lock()  # type: ignore[assignment]
     with pytest.raises(UsageError, match=r"the backbone cannot be copied .*lock"):
-        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+        fit(some(0), backbone=module, config=train_config("fast", epochs=1, batch_size=8))
 
 
 class Giving(nn.Module):
@@ -202,7 +202,7 @@ def test_what_gives_no_features_is_refused_in_words(name: str) -> None:
     make, said = WRONG[name]
     module = Giving(make)
     with pytest.raises(UsageError, match=said):
-        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8))
+        fit(some(0), backbone=module, config=train_config("fast", epochs=1, batch_size=8))
     with pytest.raises(UsageError, match=said):
         build(config("single"), IndexMap(UNEVEN), module)
     assert (module.training, module.inner.training) == (True, False)  # left in the modes that it came in
@@ -225,7 +225,7 @@ DEPENDING: dict[str, Callable[[], nn.Module]] = {
 def test_features_that_depend_on_more_than_the_sample_are_refused(name: str, tmp_path: Path) -> None:
     module = DEPENDING[name]()
     with pytest.raises(UsageError, match="gives other features for the same sample alone and in a batch of 2; leave"):
-        fit(some(0), backbone=module, config=train_config(epochs=1, batch_size=8), out=tmp_path / "run")
+        fit(some(0), backbone=module, config=train_config("fast", epochs=1, batch_size=8), out=tmp_path / "run")
     assert module.training
     assert not (tmp_path / "run").exists()
 
@@ -256,11 +256,11 @@ BATCHES: dict[str, tuple[Callable[[], nn.Module], str]] = {
 def test_a_backbone_that_takes_no_batches_is_refused_in_words(name: str) -> None:
     make, words = BATCHES[name]
     with pytest.raises(UsageError, match=words):
-        fit(some(0), backbone=make(), config=train_config(epochs=1, batch_size=8))
+        fit(some(0), backbone=make(), config=train_config("fast", epochs=1, batch_size=8))
 
 
 def test_another_backbone_than_the_trained_one_is_refused(tmp_path: Path) -> None:
-    fit(some(0), backbone=Viewing(), config=train_config(epochs=1, batch_size=8), out=tmp_path)
+    fit(some(0), backbone=Viewing(), config=train_config("fast", epochs=1, batch_size=8), out=tmp_path)
     with pytest.raises(UsageError, match=r"not the one that this run was trained with: .*\(B, 4, 4, 3\)"):
         read_run(tmp_path, nn.Conv2d(3, 4, 3))
 

@@ -149,7 +149,7 @@ def test_keys_narrower_than_the_features(size: str, key_width: int, keys: int, l
     data = provnet.open_data(images, np.arange(8) % 2)
     run = fit(
         data, network="class-independent", backbone=size, head="exemplar", conditional=False, level=level,
-        key_width=key_width, config=train_config(epochs=1), out=tmp_path / "run",
+        key_width=key_width, config=train_config("fast", epochs=1), out=tmp_path / "run",
     )  # fmt: skip
     width = SHARING[size][3] if level == 4 else keys  # of the features that are measured
     assert run.network.support.mean.shape == (2, width)

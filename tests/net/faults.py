@@ -76,7 +76,7 @@ FAULTS = (
     ),
     fault(
         "inputs that differ from their rows are trained on",
-        "changed |= (hash_inputs(made) != hash_inputs(data.inputs[rows])).any(1)",
+        "found |= (hash_inputs(made) != hash_inputs(self.inputs[rows])).any(1)",
         "made = made[:0]",
         "a_changed_row_is_not_shown_and_not_trained_on",
     ),
@@ -335,7 +335,7 @@ FAULTS = (
     ),
     fault(
         "equal samples do not share their weight",
-        "return scores if self.equal is None else shared(scores, self.classes, self.equal)",
+        "return scores if self.equal is None else share_equal_scores(scores, self.classes, self.equal)",
         "return scores",
         "equal_samples_have_the_same_weight",
     ),
@@ -436,15 +436,15 @@ FAULTS = (
     ),
     fault(
         "an input that is not finite is explained",
-        "queries = inputs_of(run.config, images)\n    if not all_finite(queries):",
-        "queries = inputs_of(run.config, images)\n    if not len(queries):",
+        '    if not all_finite(queries):\n        raise NonFiniteError("the input holds',
+        '    if not len(queries):\n        raise NonFiniteError("the input holds',
         "what_cannot_be_explained_is_refused",
     ),
     fault(
         "an interval is too wide",
         "half = Z95 / spread * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))",
         "half = Z95 * math.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))",
-        "known_values",
+        "both_intervals_are_scipys",
     ),
     fault(
         "a hit at 5 is a hit at 1",

@@ -32,18 +32,20 @@ from provnet.cli import main
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TINY = ["--limit", "120", "--epochs", "2", "--batch-size", "32"]
+FAST = [*TINY, "--preset", "fast"]
 RUNS: dict[str, list[str]] = {
-    "single": ["embedded", *TINY, "--network", "single", "--backbone", "mlp"],
+    "single": ["embedded", *FAST, "--network", "single", "--backbone", "mlp"],
+    "default": ["embedded", *TINY],
     "independent": ["embedded", *TINY, "--network", "class-independent", "--preset", "robust"],
-    "conditional": ["embedded", *TINY, "--augment", "tiny"],
-    "heads": ["embedded", *TINY, "--network", "class-conditional-heads", "--alpha", "0.5", "--no-conditional"],
-    "keys": ["photos", *TINY, "--network", "class-independent", "--head", "exemplar"],
-    "keys-trained": ["embedded", *TINY, "--head", "exemplar-trained", "--key-width", "16", "--keys", "int8"],
+    "conditional": ["embedded", *FAST, "--augment", "tiny"],
+    "heads": ["embedded", *FAST, "--network", "class-conditional-heads", "--alpha", "0.5", "--no-conditional"],
+    "keys": ["photos", *FAST, "--network", "class-independent", "--head", "exemplar"],
+    "keys-trained": ["embedded", *FAST, "--head", "exemplar-trained", "--key-width", "16", "--keys", "int8"],
     "vae": ["embedded", *TINY, "--task", "generate", "--epochs", "1"],
-    "subset": ["embedded", *TINY, "--index-subset", "40%", "--holdout", "0.2"],
+    "subset": ["embedded", *FAST, "--index-subset", "40%", "--holdout", "0.2"],
     "shared": [
         "embedded",
-        *TINY,
+        *FAST,
         "--backbone",
         "sharing-small",
         "--level",

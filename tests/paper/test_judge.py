@@ -9,8 +9,16 @@ import pytest
 from scipy.stats import t as student
 
 from provnet_paper.frame import EXPERIMENTS
-from provnet_paper.judge import CONFIRMED, NOT_TESTED, TESTS, claims, decided
-from provnet_paper.measures import Known, apart, known, less, of_paper, paired, with_luck
+from provnet_paper.judge import CONFIRMED, NOT_TESTED, TESTS, claims, decide_cases
+from provnet_paper.measures import (
+    Known,
+    difference_of_rates,
+    figure_of,
+    less,
+    of_paper,
+    paired_rates,
+    with_luck,
+)
 from provnet_paper.records import SCALES, Figure, Results
 from tests.cases import cases
 
@@ -119,9 +127,9 @@ def test_every_row_asks_cells_that_are_run_and_decides_nothing_without_them(name
 
     for claim in claims(name):
         assert claim.test or claim.untested != "not run"
-        for case in decided(claim, look, (*claim.data, *claim.beside)) if claim.test else ():
+        for case in decide_cases(claim, look, (*claim.data, *claim.beside)) if claim.test else ():
             assert case.text or not claim.case
-        nothing = decided(claim, lambda text: None, claim.data) if claim.test else []
+        nothing = decide_cases(claim, lambda text: None, claim.data) if claim.test else []
         assert all(sign is None for case in nothing for sign in case.signs) and not any(case.text for case in nothing)
     assert asked or name == "none"
 
@@ -259,16 +267,20 @@ def test_seeds_that_lie_apart_make_a_difference_less_sure() -> None:
     gaps = [with_luck(larger, printed) for printed in (near, wide)]
     assert [one.sign for one in gaps] == [1, 0]
     luck = student.ppf(0.975, 2) * np.std([0.95, 0.9, 0.85], ddof=1) * (1 + 1 / 3) ** 0.5
-    half = np.hypot(luck, apart((0.92, N), (0.9, N)).high - 0.02)
+    half = np.hypot(luck, difference_of_rates((0.92, N), (0.9, N)).high - 0.02)
     assert gaps[1].low == pytest.approx(0.02 - half, abs=1e-4)
 
 
 def test_a_gain_is_sure_only_where_seeds_agree() -> None:
     base = np.random.default_rng(0).random(N)
     better, theirs, worse = base < 0.95, base < 0.9, base < 0.89
-    assert paired([(better, theirs)], 11).sign == paired([(better, theirs), (better, theirs)], 11).sign == 1
-    assert paired([(better, theirs), (worse, theirs)], 11).sign == paired([(better[:40], theirs[:40])], 11).sign == 0
-    assert paired([(worse, theirs), (worse, theirs)], 11).sign == -1
+    assert paired_rates([(better, theirs)], 11).sign == paired_rates([(better, theirs), (better, theirs)], 11).sign == 1
+    assert (
+        paired_rates([(better, theirs), (worse, theirs)], 11).sign
+        == paired_rates([(better[:40], theirs[:40])], 11).sign
+        == 0
+    )
+    assert paired_rates([(worse, theirs), (worse, theirs)], 11).sign == -1
 
 
 def test_cells_that_kept_their_answers_are_compared_sample_by_sample() -> None:
@@ -278,17 +290,17 @@ def test_cells_that_kept_their_answers_are_compared_sample_by_sample() -> None:
     assert less(two, one).value == pytest.approx(alone.value)
     assert (less(two, one).sign, alone.sign) == (1, 0)  # two of a thousand are beyond chance only in pairs
     few, many = Known((0.5, 2), {0: np.array([True, False])}), Known((0.5, 4), {0: np.array([True, False] * 2)})
-    assert less(few, many) == apart((0.5, 2), (0.5, 4))  # answers to other samples are no pairs
+    assert less(few, many) == difference_of_rates((0.5, 2), (0.5, 4))  # answers to other samples are no pairs
     cell = next(iter(real("mixing").cells))
-    kept = known(real("mixing"), cell, "any_at_1")
+    kept = figure_of(real("mixing"), cell, "any_at_1")
     assert kept is not None and kept.right[0].mean() == pytest.approx(kept.figure[0])
 
 
 def test_conditions_of_robustness_are_compared_on_the_same_pictures() -> None:
     results: Results = EXPERIMENTS["robustness"].measured(real("robustness"))
-    ours, cnn = (known(results, cell, "noise-0.2_top_1") for cell in ("mnist/0.4", "mnist/cnn"))
+    ours, cnn = (figure_of(results, cell, "noise-0.2_top_1") for cell in ("mnist/0.4", "mnist/cnn"))
     assert ours is not None and cnn is not None
     assert ours.right[0].mean() == pytest.approx(ours.figure[0])
     gap = less(ours, cnn)
-    assert gap.high - gap.low < 2 * (apart(ours.figure, cnn.figure).high - gap.value)
+    assert gap.high - gap.low < 2 * (difference_of_rates(ours.figure, cnn.figure).high - gap.value)
     assert gap.sign == 1

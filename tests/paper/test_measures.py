@@ -10,11 +10,11 @@ import torch
 
 from provnet_paper.embeddings import at_borders, densest, purity
 from provnet_paper.instance import knn_hits, probe_hits
-from provnet_paper.measures import Known, beyond, half_width, of_paper, widened
-from provnet_paper.networks import changed, flat, missing, recipe, recipe_of
+from provnet_paper.measures import Known, beyond, half_width, of_paper, widen_interval
+from provnet_paper.networks import changes_at_scale, flat, missing, recipe, recipe_of
 from provnet_paper.page import slug, table
 from provnet_paper.records import SCALES, Scale
-from provnet_paper.samples import by_chance, named_rows, nearer, spread_rows, together
+from provnet_paper.samples import by_chance, named_rows, nearer, same_group, spread_rows
 from provnet_paper.sharing import epochs_to, rising, upward
 
 
@@ -26,7 +26,7 @@ def test_likeness_by_pixels_is_the_same_one_by_one() -> None:
     for row in chance.integers(0, len(images), 20).tolist():
         away = ((flat_ - flat_[row]) ** 2).sum(1)
         away[row] = away.max() + 1
-        assert together(images, groups)[row] in set(groups[away == away.min()] == groups[row])
+        assert same_group(images, groups)[row] in set(groups[away == away.min()] == groups[row])
     others = torch.from_numpy(chance.integers(0, 256, (2, 1_100, 1, 3, 3), np.uint8))
     away = ((images - 0.0 - others) ** 2).flatten(2).sum(2)
     assert nearer(images, *others).tolist() == (away[0] < away[1]).tolist()
@@ -74,7 +74,7 @@ def test_intervals_are_those_that_are_printed() -> None:
     cases = ((0.9918, 10_000), 0.99), ((0.95, 10_000), 0.9), ((0.0, 10_000), 0.5), ((3.0, 0), 5)
     assert [beyond(Known(one), bar) for one, bar in cases] == [0, 1, -1, -1] and beyond(None, 0.5) is None
     assert half_width(0.9908, 10_000) == pytest.approx(0.00188, abs=1e-5)
-    wide = [widened(Known((0.66, 0), area=(0.517, 0.778)), count).area or (0, 0) for count in (1, 2, 10, 100)]
+    wide = [widen_interval(Known((0.66, 0), area=(0.517, 0.778)), count).area or (0, 0) for count in (1, 2, 10, 100)]
     assert wide[0] == pytest.approx((0.517, 0.778))
     assert all(a[0] > b[0] and a[1] < b[1] for a, b in itertools.pairwise(wide))
     paper = of_paper("sharing", "mnist/small-4", "index_accuracy")
@@ -86,7 +86,7 @@ def test_intervals_are_those_that_are_printed() -> None:
 def test_recipes_and_data_are_those_of_the_scale() -> None:
     assert recipe_of("fashion-mnist", "single-0").changes == {"augment": "photos", "epochs": 40}
     assert recipe("mnist", "paper", {}, SCALES["full"])["epochs"] == 80
-    assert changed({"epochs": 40}, Scale("tiny", epochs=1)) == {"epochs": 1}
+    assert changes_at_scale({"epochs": 40}, Scale("tiny", epochs=1)) == {"epochs": 1}
     assert missing("embedded", None) is None and (missing("cifar100", "/nowhere") or "").startswith(
         "cifar100 is not in"
     )

@@ -16,7 +16,7 @@ from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.measures import MET, MISSED, WITHIN, Known, half_width, verdict
 from provnet_paper.networks import DATA, FIGURES, SETTINGS
 from provnet_paper.page import alone, draw, main
-from provnet_paper.records import SCALES, Printed, Results, printed, remarks
+from provnet_paper.records import SCALES, Printed, Results, printed_numbers, remarks
 from provnet_paper.store import _text
 from tests.cases import cases
 
@@ -71,7 +71,7 @@ def test_without_results_every_experiment_and_every_number_of_the_paper_is_there
     for name, experiment in EXPERIMENTS.items():
         alone_ = (tmp_path / f"results/{name}.md").read_text("utf-8")
         assert "**Not run** at full scale yet." in alone_ and experiment.prose["settings"] in alone_
-        for one in printed(experiment.printed):
+        for one in printed_numbers(experiment.printed):
             assert f"paper {one.text}" in alone_, one
         absent = {cell.name: "get it from there" for cell in experiment.cells(SCALES["full"])}
         nothing = Results(name, "full", {}, {}, absent)
@@ -117,25 +117,25 @@ def test_the_bar_is_the_papers_number_less_the_half_width() -> None:
 def test_the_papers_numbers_are_all_there_and_belong_to_cells() -> None:
     counts = {"2": 50, "subsets": 40, "sharing": 128, "mixing": 12, "embeddings": 1}
     for name, experiment in EXPERIMENTS.items():
-        keys = [(one.data, one.setting, one.figure) for one in printed(experiment.printed)]
+        keys = [(one.data, one.setting, one.figure) for one in printed_numbers(experiment.printed)]
         assert len(set(keys)) == len(keys) == counts.get(experiment.printed, 0)
         assert {f"{data}/{setting}" for data, setting, _ in keys} <= {
             cell.name for cell in experiment.cells(SCALES["full"])
         }
-        assert all(0 < one.value <= 1 for one in printed(experiment.printed)), name
-    assert [sum(one.data == data for one in printed("2")) for data in DATA] == [10] * 5
-    assert {one.figure for one in printed("2")} == set(FIGURES) and {one.setting for one in printed("2")} == set(
-        SETTINGS
-    )
-    of_table = {(one.data, one.setting.removeprefix("single-"), one.figure): one.text for one in printed("2")}
-    assert all(of_table[one.data, one.setting, one.figure] == one.text for one in printed("mixing"))
+        assert all(0 < one.value <= 1 for one in printed_numbers(experiment.printed)), name
+    assert [sum(one.data == data for one in printed_numbers("2")) for data in DATA] == [10] * 5
+    assert {one.figure for one in printed_numbers("2")} == set(FIGURES) and {
+        one.setting for one in printed_numbers("2")
+    } == set(SETTINGS)
+    of_table = {(one.data, one.setting.removeprefix("single-"), one.figure): one.text for one in printed_numbers("2")}
+    assert all(of_table[one.data, one.setting, one.figure] == one.text for one in printed_numbers("mixing"))
 
 
 def test_remarks_speak_of_numbers_that_exist() -> None:
     with (Path(provnet_paper.__file__).parent / "remarks.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for row in rows:
-        numbers = printed(EXPERIMENTS[row["experiment"]].printed)
+        numbers = printed_numbers(EXPERIMENTS[row["experiment"]].printed)
         said = [one for one in numbers if row["remark"] in remarks(row["experiment"], one, missed=True)]
         assert said and all(row["data"] in ("*", one.data) for one in said), row
 

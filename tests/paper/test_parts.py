@@ -15,9 +15,9 @@ from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.models.backbones import cut_at
 from provnet.models.network import parameter_count
 from provnet_paper import mixing, vae
-from provnet_paper.plots import joined
+from provnet_paper.plots import tile_pictures
 from provnet_paper.records import SCALES, Job
-from provnet_paper.samples import DRAWINGS, packed, unpacked
+from provnet_paper.samples import DRAWINGS, pack_array, unpack_array
 from provnet_paper.two_cnns import (
     BACKENDS,
     BRANCHES,
@@ -26,13 +26,13 @@ from provnet_paper.two_cnns import (
     TwoCnns,
     _Step,
     alternating,
+    bf16_copy,
     built,
     pair,
     pair_hits,
     rates,
-    rounded,
     shared_share,
-    trained,
+    train_both,
 )
 
 FEW = provnet.open_data("embedded", limit=60)
@@ -41,7 +41,7 @@ FEW = provnet.open_data("embedded", limit=60)
 def test_both_networks_learn() -> None:
     recipe = TwoCnns("small", 2, 12, (16, 16), (1e-3, 1e-3))
     net = built(FEW, recipe, 0, "cpu")
-    course = trained(net, FEW, recipe, 0)
+    course = train_both(net, FEW, recipe, 0)
     assert course[-1]["class_loss"] < 0.6 * course[0]["class_loss"]
     assert course[-1]["index_loss"] < 0.9 * course[0]["index_loss"]
     figures = rates(pair_hits(net, FEW, FEW))
@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_weights() -> None:
     recipe = pair("small", 1, 1)
     nets = [built(FEW, recipe, seed, "cpu") for seed in (0, 0, 1)]
     for net, seed in zip(nets, (0, 0, 1), strict=True):
-        trained(net, FEW, recipe, seed)
+        train_both(net, FEW, recipe, seed)
     one, same, other = (torch.cat([p.flatten() for p in net.parameters()]) for net in nets)
     assert torch.equal(one, same) and not torch.equal(one, other)
 
@@ -122,7 +122,7 @@ def test_every_pair_of_a_process_is_compiled(monkeypatch: pytest.MonkeyPatch) ->
     with torch._dynamo.config.patch(recompile_limit=2):  # of one function; it is 8
         for level, batch in ((1, 16), (4, 24)):  # two kinds of layers each: twice as many as are kept
             recipe = TwoCnns("small", level, 1, (batch, batch), (1e-3, 1e-3))
-            trained(built(FEW, recipe, 0, "cpu"), FEW, recipe, 0)
+            train_both(built(FEW, recipe, 0, "cpu"), FEW, recipe, 0)
     assert len(made) == 8  # layers and updates of either network
 
 
@@ -147,10 +147,10 @@ def test_one_pass_is_adamw(kind: torch.dtype) -> None:
 def test_training_on_rounded_copies_trains_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = TwoCnns("small", 2, 6, (16, 16), (1e-3, 1e-3))
     plain, net = (built(FEW, recipe, 0, "cpu") for _ in range(2))
-    exact = trained(plain, FEW, recipe, 0)
+    exact = train_both(plain, FEW, recipe, 0)
     monkeypatch.setitem(COPIES, "cpu", torch.bfloat16)
-    assert rounded(net).backbone is not net.backbone and rounded(net).index_head is net.index_head
-    course = trained(net, FEW, recipe, 0)
+    assert bf16_copy(net).backbone is not net.backbone and bf16_copy(net).index_head is net.index_head
+    course = train_both(net, FEW, recipe, 0)
     assert {weight.dtype for weight in net.parameters()} == {torch.float32}
     assert course != exact  # it was rounded
     for name in ("class_loss", "index_loss"):
@@ -163,7 +163,7 @@ def test_training_on_rounded_copies_trains_the_weights(monkeypatch: pytest.Monke
 def test_a_recorded_step_learns_on_a_gpu() -> None:
     recipe = TwoCnns("small", 3, 12, (16, 16), (1e-3, 1e-3))
     net = built(FEW, recipe, 0, "cuda")
-    course = trained(net, FEW, recipe, 0)
+    course = train_both(net, FEW, recipe, 0)
     assert course[-1]["class_loss"] < 0.6 * course[0]["class_loss"]
     assert rates(pair_hits(net, FEW, FEW))["class_accuracy"][0] > 0.6
 
@@ -171,14 +171,14 @@ def test_a_recorded_step_learns_on_a_gpu() -> None:
 @pytest.mark.parametrize("shape", [(3, 1, 4, 4), (2, 3, 5, 5), (0, 1, 4, 4)])
 def test_pictures_come_back_as_they_were(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    assert np.array_equal(unpacked(packed(values)), values)
+    assert np.array_equal(unpack_array(pack_array(values)), values)
     right = np.random.default_rng(1).random((15, 77)) < 0.9
-    assert np.array_equal(unpacked(packed(right)), right)
+    assert np.array_equal(unpack_array(pack_array(right)), right)
 
 
 def test_pictures_lie_side_by_side() -> None:
     values = np.zeros((4, 3, 2, 2), dtype=np.uint8)
-    sheet = joined(values, 3)
+    sheet = tile_pictures(values, 3)
     assert sheet.shape == (5, 8, 3)
     assert (sheet[:, 2] == 255).all() and (sheet[:2, :2] == 0).all()
 

@@ -13,7 +13,7 @@ from provnet.data.modalities.augment import POLICIES, Policy
 from provnet_paper import vae
 from provnet_paper.frame import EXPERIMENTS
 from provnet_paper.records import SCALES, Cell, Result
-from provnet_paper.store import cell_file, keep, kept, read_results, results_file, write_results
+from provnet_paper.store import cell_file, keep, kept_cells, read_results, results_file, write_results
 
 RESULT = Result({"rate": (1 / 3, 7)}, {"seconds": {"all": 1.5}, "words": "ä"}, {"device": "cpu", "dirty": None})
 
@@ -29,14 +29,14 @@ def write(out: Path, *seeds: int, scale: str = "full", **config: Any) -> None:
 
 def test_round_trip_through_cells_and_through_the_one_file(tmp_path: Path) -> None:
     write(tmp_path, 0, 2)
-    assert kept(tmp_path, "swift", "full", [cell()]) == {"a/x": {0: RESULT, 2: RESULT}}
+    assert kept_cells(tmp_path, "swift", "full", [cell()]) == {"a/x": {0: RESULT, 2: RESULT}}
     whole = write_results(tmp_path, "swift", "full", [cell()], {"b": "no data", "a/x": "not so"})
     path = results_file(tmp_path, "swift", "full")
     assert read_results(path) == whole
     assert whole.absent == {"b": "no data"}
     for file in (tmp_path / "cells/swift").iterdir():
         file.unlink()
-    assert kept(tmp_path, "swift", "full", [cell()]) == {"a/x": {0: RESULT, 2: RESULT}}
+    assert kept_cells(tmp_path, "swift", "full", [cell()]) == {"a/x": {0: RESULT, 2: RESULT}}
 
 
 def test_one_line_a_seed(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_one_line_a_seed(tmp_path: Path) -> None:
 def test_results_of_another_config_are_not_used(tmp_path: Path) -> None:
     write(tmp_path, 0)
     write_results(tmp_path, "swift", "full", [cell()], {})
-    assert kept(tmp_path, "swift", "full", [cell(epochs=2)]) == {"a/x": {}}
+    assert kept_cells(tmp_path, "swift", "full", [cell(epochs=2)]) == {"a/x": {}}
     assert write_results(tmp_path, "swift", "full", [cell(epochs=2)], {}).cells == {}
 
 
@@ -60,12 +60,12 @@ def test_a_newer_cell_replaces_what_the_one_file_says(tmp_path: Path) -> None:
     write_results(tmp_path, "swift", "full", [cell()], {})
     newer = Result({"rate": (0.9, 7)}, RESULT.told, RESULT.origin)
     keep(tmp_path, "swift", "full", cell(), 0, newer)
-    assert kept(tmp_path, "swift", "full", [cell()])["a/x"][0] == newer
+    assert kept_cells(tmp_path, "swift", "full", [cell()])["a/x"][0] == newer
 
 
 def test_scales_lie_apart(tmp_path: Path) -> None:
     write(tmp_path, 0, scale="tiny")
-    assert kept(tmp_path, "swift", "full", [cell()]) == {"a/x": {}}
+    assert kept_cells(tmp_path, "swift", "full", [cell()]) == {"a/x": {}}
     assert cell_file(tmp_path, "swift", "tiny", "a/x", 0).is_relative_to(tmp_path / "tiny")
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_cell_is_an_error_and_not_a_result(tmp_path: Path, text: str, 
     write(tmp_path, 0)
     cell_file(tmp_path, "swift", "full", "a/x", 0).write_text(text)
     with pytest.raises(error):
-        kept(tmp_path, "swift", "full", [cell()])
+        kept_cells(tmp_path, "swift", "full", [cell()])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from provnet.cli import main
 from provnet_paper.frame import EXPERIMENTS
-from provnet_paper.records import SCALES, printed
+from provnet_paper.records import SCALES, printed_numbers
 from provnet_paper.store import plain, read_results
 
 
@@ -28,7 +28,7 @@ def test_all_experiments_run_tiny_once(
         assert experiment.title in page and any(line.endswith("| 1 |") for line in page.splitlines())
     for name in ("table2", "table2-ours"):
         cells = first[name]["cells"]
-        for one in printed("2"):
+        for one in printed_numbers("2"):
             if one.data == "mnist":
                 rate, n = cells[f"mnist/{one.setting}"]["0"]["figures"][one.figure]
                 assert 0 <= rate <= 1 < n

@@ -7,7 +7,7 @@ import torch
 import provnet
 from provnet.models.network import parameter_count
 from provnet.training.config import train_config
-from provnet_paper.cost import network, trained
+from provnet_paper.cost import network, train_timed
 
 
 def test_it_has_no_weights_of_an_index_branch() -> None:
@@ -25,7 +25,7 @@ def test_it_learns() -> None:
     data = provnet.open_data("embedded", limit=200)
     net = network(data, None, "fast", 0)
     done: list[int] = []
-    seconds = trained(net, data, train_config("fast", epochs=6, batch_size=32), "cpu", done.append)
+    seconds = train_timed(net, data, train_config("fast", epochs=6, batch_size=32), "cpu", done.append)
     assert done == [1, 2, 3, 4, 5, 6]
     assert len(seconds) == 6 and min(seconds) > 0
     with torch.inference_mode():

@@ -57,7 +57,7 @@ def assert_self_contained(source: str) -> Page:
         for name, value in attributes.items():
             assert not name.startswith("on"), (tag, name)
             if name in ("src", "href", "srcset", "action", "data", "xlink:href"):
-                inside = ("#",) if tag == "a" else ("data:image/png;base64,", "data:,")
+                inside = ("#",) if tag == "a" else ("data:image/png;base64,", "data:image/jpeg;base64,", "data:,")
                 assert value.startswith(inside), (tag, name, value[:40])
     return page
 

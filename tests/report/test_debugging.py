@@ -50,7 +50,7 @@ def report(name: str = "a/1.png", label: str = "cat", **changes: object) -> Debu
         "fitted": 0.75,
         "classes": (ClassRow(label, 9, 1, (one,), (one,)),),
         "anomalies": (one,),
-        "duplicates": (DuplicateRow(0, False, True, 2, (one, one)),),
+        "duplicates": (DuplicateRow(0, "near", True, 2, (one, one)),),
         "groups": 1,
         "conflicts": 1,
         "class_names": (label, "dog"),

@@ -179,7 +179,7 @@ def test_a_name_that_is_copied_from_a_page_is_whole(opened: Open, width: int) ->
 
 def test_class_names_stay_on_a_line_and_copies_are_told_apart_by_their_names(opened: Open) -> None:
     names = ("bird/img_0020.png", "bird/copy of img_0020.png")
-    copies = DuplicateRow(0, True, False, 2, tuple(tile(name, "bird") for name in names))
+    copies = DuplicateRow(0, "exact", False, 2, tuple(tile(name, "bird") for name in names))
     one = report("a/1.png", "automobile", duplicates=(copies,))
     for width in (1280, 700):
         tab = opened(debug_html(one), width)

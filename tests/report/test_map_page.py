@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from provnet.base.errors import UsageError
-from provnet.report.page import json_block, packed, with_script
+from provnet.report.page import base64_numbers, json_block, with_script
 from provnet.report.pictures import PER_SHEET, sprite_sheets, strip, z_order
 from provnet.report.records import ExplanationCard
 from provnet.tools.map.page import ClusterCard, MapReport, map_html, map_png
@@ -77,13 +77,13 @@ def test_a_script_runs_only_by_its_hash_and_data_cannot_end_it() -> None:
     nasty = {"a": "</script><script>alert(1)</script>", "b": "<!-- & \u2028"}
     assert "<" not in json_block(nasty)
     assert json.loads(json_block(nasty)) == nasty
-    assert np.frombuffer(base64.b64decode(packed(np.array([-1, 70000]), "<i4")), "<i4").tolist() == [-1, 70000]
+    assert np.frombuffer(base64.b64decode(base64_numbers(np.array([-1, 70000]), "<i4")), "<i4").tolist() == [-1, 70000]
 
 
 def test_numbers_that_a_type_cannot_hold_are_refused() -> None:
     for values, kind in (([65_536], "<u2"), ([-1], "<u2"), ([2**31], "<i4"), ([0.5], "<u2")):
         with pytest.raises(UsageError, match="do not fit"):
-            packed(np.array(values), kind)
+            base64_numbers(np.array(values), kind)
 
 
 def report(n: int = 30, pictures: bool = True) -> MapReport:

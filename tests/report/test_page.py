@@ -60,12 +60,12 @@ def test_pictures_round_trip_and_keep_their_pixels():
 
 
 def test_small_pictures_stay_crisp_and_large_ones_are_scaled_down():
-    cards = [ExplanationCard(picture(0, shape), "a", "7", 0.5, True) for shape in ((28, 28), (200, 640, 3))]
+    cards = [ExplanationCard(picture(0, shape), "a", "7", 0.5, True) for shape in ((28, 28), (400, 1440, 3))]
     small, large = assert_self_contained(explanation_html(cards, title="t")).all("img")
     assert small["class"] == "px"
     assert "class" not in large
     with Image.open(io.BytesIO(base64.b64decode(large["src"].split(",")[1]))) as image:
-        assert image.size == (320, 100)
+        assert image.size == (720, 200)
 
 
 def test_every_picture_has_words():

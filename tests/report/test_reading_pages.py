@@ -118,12 +118,17 @@ def test_names_on_the_map_do_not_lie_on_each_other_or_leave_it(opened: Open) -> 
         assert all(abs(one["x"] - b["x"]) >= 120 or abs(one["y"] - b["y"]) >= 18 for b in found[:i])
 
 
-def test_many_classes_differ_in_shape_or_it_is_said(opened: Open) -> None:
+def test_many_classes_are_coloured_by_where_they_lie_and_lit_by_their_names(opened: Open) -> None:
     many = replace(mapped(120), class_names=[f"class {i}" for i in range(60)], labels=np.arange(123) % 60, groups=())
     tab = opened(map_html(many).html, color_scheme="dark")
-    signs = tab.locator(".key i").evaluate_all("(all) => all.map((one) => one.className + one.style.background)")
-    assert (len(signs), len(set(signs))) == (60, 40)
-    assert "Signs repeat after 40 of 60 classes" in tab.locator("#repeats").inner_text()
+    signs = tab.locator(".key i").evaluate_all("(all) => all.map((one) => one.style.background)")
+    assert len(signs) == 60 and len(set(signs)) > 40
+    assert "near each other have like colours" in tab.locator("#repeats").inner_text()
+    seen = "() => document.getElementById('map').toDataURL()"
+    before = tab.evaluate(seen)
+    tab.locator(".key").nth(7).hover()
+    tab.wait_for_timeout(200)
+    assert tab.evaluate(seen) != before
 
 
 def test_names_on_the_picture_stay_inside_and_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,11 @@ from ..digits import training
 @cache
 def isolated(**wishes: Any) -> Run:
     """A CNN whose index branch is not trained."""
-    config = train_config(epochs=3, batch_size=16, index_weight=0.0)
+    config = train_config("fast", epochs=3, batch_size=16, index_weight=0.0)
     return fit(training(), config=config, **wishes)
 
 
 @cache
 def keyed(network: str = "single") -> Run:
     """A run with keys."""
-    return fit(training(), network=network, head="exemplar", config=train_config(epochs=2, batch_size=16))
+    return fit(training(), network=network, head="exemplar", config=train_config("fast", epochs=2, batch_size=16))

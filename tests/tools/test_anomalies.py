@@ -11,7 +11,7 @@ import provnet
 from provnet.answers.curves import auc
 from provnet.tools.debug.compute import Debugging, debug
 from provnet.tools.debug.mislabels import Anomalies, anomalies
-from provnet.tools.debug.signals import Signals, others
+from provnet.tools.debug.signals import Signals, nearest_others
 from provnet.training.config import train_config
 from tests.fitting import fit
 
@@ -28,7 +28,7 @@ def looked_at() -> tuple[Debugging, np.ndarray]:
     for number, row in enumerate(np.flatnonzero(odd)):
         images[row] = chance.integers(0, 256, images[row].shape) if number % 2 else 255 - images[row]
     planted = provnet.open_data(images, data.samples.labels[rows])
-    return debug(fit(planted, config=train_config(epochs=6, batch_size=32)), planted), odd
+    return debug(fit(planted, config=train_config("fast", epochs=6, batch_size=32)), planted), odd
 
 
 def test_oddities_are_found_among_few_samples() -> None:
@@ -49,8 +49,8 @@ def test_the_size_of_its_class_makes_no_sample_odd() -> None:
 
 def made(labels: np.ndarray, support: np.ndarray, features: torch.Tensor) -> Anomalies:
     n = len(labels)
-    signals = Signals(features, np.zeros((n, 3)), np.zeros(n), support, None)
-    return anomalies(labels, signals, others(features, 5), np.zeros(n))
+    signals = Signals(features, features, np.zeros((n, 3)), np.zeros(n), support, None)
+    return anomalies(labels, signals, nearest_others(features, 5), np.zeros(n))
 
 
 def test_the_only_sample_of_its_class_is_judged_without_a_distance() -> None:

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from provnet.answers.curves import roc
 from provnet.base.errors import UsageError
 from provnet.models.keys import exemplar_head
-from provnet.tools.membership.audit import Audit, audit, audit_scores, lookup, thinned
+from provnet.tools.membership.audit import Audit, audit, audit_scores, lookup, thin_curve
 from provnet.tools.membership.compute import SCORES, member_scores
 from provnet.tools.membership.redrawn import untrained_with_keys
 from tests import banked, digits
@@ -165,7 +165,7 @@ def test_a_thinned_curve_lies_on_the_curve(n: int) -> None:
     chance = np.random.default_rng(0)
     truth, score = np.arange(2 * n) < n, chance.normal(size=2 * n) + (np.arange(2 * n) < n)
     curve = roc(truth, score)
-    points = thinned(curve)
+    points = thin_curve(curve)
     every = set(zip(curve.fpr.tolist(), curve.tpr.tolist(), strict=True))
     assert {tuple(point) for point in points.tolist()} <= every
     assert len(points) < 460

@@ -18,8 +18,8 @@ from provnet.tools.robustness.conditions import (
     Condition,
     attack,
     class_scores,
+    conditions_by_name,
     distort,
-    named,
 )
 from tests.cases import cases
 
@@ -207,10 +207,10 @@ def test_a_range_without_width_is_refused_and_nothing_stays_nothing() -> None:
 
 
 def test_conditions_by_name_begin_with_the_clean_one() -> None:
-    assert [one.name for one in named(["blur-1", "clean", "blur-1"])] == ["clean", "blur-1"]
-    assert [one.name for one in named()] == list(CONDITIONS)
+    assert [one.name for one in conditions_by_name(["blur-1", "clean", "blur-1"])] == ["clean", "blur-1"]
+    assert [one.name for one in conditions_by_name()] == list(CONDITIONS)
     with pytest.raises(UsageError, match="unknown condition"):
-        named(["fog"])
+        conditions_by_name(["fog"])
 
 
 def network(kind: str, head: str = "plain") -> ProvenanceNet:

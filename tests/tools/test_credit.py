@@ -23,7 +23,7 @@ from provnet.tools.credit.compute import (
     credit,
     gini,
     lorenz,
-    ranked,
+    rank_contributors,
     read_contributors,
 )
 from tests.cases import cases
@@ -180,7 +180,7 @@ def test_intervals_hold_the_true_share() -> None:
     chance, rounds, hits = np.random.default_rng(0), count(60, 2000), 0
     for seed in range(rounds):
         shares = chance.dirichlet([0.6, 0.3, 0.3], size=60)
-        rows, _, _ = ranked(["a", "b", "c"], np.ones(3, dtype=np.bool_), np.ones(3), shares, 200, seed)
+        rows, _, _ = rank_contributors(["a", "b", "c"], np.ones(3, dtype=np.bool_), np.ones(3), shares, 200, seed)
         one = next(row for row in rows if row.name == "a")
         assert one.share.low is not None
         assert one.share.high is not None

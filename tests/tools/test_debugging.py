@@ -78,7 +78,7 @@ def test_a_run_that_learned_its_labels_can_tell_how_many_are_wrong() -> None:
 
 def test_a_run_that_learned_nothing_cannot_tell() -> None:
     data = small.training()
-    result = debug(fit(data, config=train_config(epochs=12, batch_size=16)), data)  # memorised
+    result = debug(fit(data, config=train_config("fast", epochs=12, batch_size=16)), data)  # memorised
     assert result.expected is None
     assert "cannot tell how many are wrong" in repr(result)
     assert "the signals have a power of" in result.mislabels.cannot_tell
@@ -94,7 +94,7 @@ def test_equal_pictures_under_two_labels_come_first_and_are_not_all_kept(strong:
     pair = np.array([6, len(rows)])  # and a pair of which nothing says which is right
     rows, labels = np.append(rows, 6), np.append(labels, (truth[6] + 1) % 10)
     more = provnet.open_data(data.images[torch.tensor(rows)].numpy(), labels)
-    config = train_config("robust", epochs=8, batch_size=32) if strong else train_config(epochs=1)
+    config = train_config("robust", epochs=8, batch_size=32) if strong else train_config("fast", epochs=1)
     result = debug(fit(more, network="class-independent", head="exemplar", config=config), more)
     wrong = len(data) + 1
     assert result.certainly_wrong == 2
@@ -125,7 +125,7 @@ def test_every_network_with_an_output_layer(network: str) -> None:
 @pytest.mark.parametrize("network", small.NETWORKS)
 def test_every_network_with_keys(network: str) -> None:
     data = small.training()
-    run = fit(data, network=network, head="exemplar", config=train_config(epochs=2, batch_size=16))
+    run = fit(data, network=network, head="exemplar", config=train_config("fast", epochs=2, batch_size=16))
     result = debug(run, data)
     check_whole(result.columns(), len(data))
     assert np.allclose(result.signals.entropy, entropy_the_long_way(run.network, data), atol=1e-4)
@@ -176,7 +176,7 @@ def test_withheld_samples_are_neither_looked_at_nor_named() -> None:
 def test_samples_added_later_have_no_course() -> None:
     data = small.training()
     first, later = data.select(np.arange(50)), data.select(np.arange(50, 56))
-    run = fit(first, network="class-independent", head="exemplar", config=train_config(epochs=3, batch_size=16))
+    run = fit(first, network="class-independent", head="exemplar", config=train_config("fast", epochs=3, batch_size=16))
     run = add(run, later)
     table = run.samples
     both = replace(data.select(np.arange(56)), samples=table)

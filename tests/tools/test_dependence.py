@@ -125,7 +125,7 @@ def weights_of(outcomes: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def test_a_network_that_ranks_by_pixels_is_found_out() -> None:
-    config = train_config(epochs=1, batch_size=16)
+    config = train_config("fast", epochs=1, batch_size=16)
     run = fit(training(), network="class-independent", backbone=Pixels(), head="exemplar", config=config)
     found = dependence(run, unseen().images, training().images, np.arange(62))
     assert found.fresh is not None

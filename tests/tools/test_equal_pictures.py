@@ -33,7 +33,7 @@ def doubled() -> ImageData:
 
 @cache
 def run_of(network: str, head: str = "plain") -> Run:
-    return fit(doubled(), network=network, head=head, config=train_config(epochs=6, batch_size=16))
+    return fit(doubled(), network=network, head=head, config=train_config("fast", epochs=6, batch_size=16))
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -24,7 +24,9 @@ HEADS = {"exemplar": "class-independent", "plain": "class-conditional"}
 
 
 def trained(head: str) -> Run:
-    return fit(DATA, network=HEADS[head], head=head, backbone="mlp", config=train_config(epochs=2, batch_size=64))
+    return fit(
+        DATA, network=HEADS[head], head=head, backbone="mlp", config=train_config("fast", epochs=2, batch_size=64)
+    )
 
 
 @pytest.fixture(scope="module")

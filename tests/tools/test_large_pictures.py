@@ -23,13 +23,13 @@ from provnet.tools.copies.near_copies import copy_ratios
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug import compute as near_duplicates
 from provnet.tools.debug.compute import debug, duplicates
-from provnet.tools.debug.signals import others
+from provnet.tools.debug.signals import nearest_others
 from provnet.tools.map.compute import index_features
 from provnet.tools.membership import redrawn
 from provnet.tools.membership.compute import member_scores
 from provnet.tools.membership.redrawn import feature_scores, pixel_scores
 from provnet.tools.robustness.compute import measure
-from provnet.tools.subsets import look
+from provnet.tools.subsets import view_of
 from provnet.tools.trust.checks import abstention, dependence, support_of
 from tests.cases import cases
 
@@ -47,7 +47,7 @@ ASKED: dict[str, Ask] = {
     "index_features": lambda run, data: index_features(run, data.images),
     "member_scores": lambda run, data: member_scores(run, data.images).values["contrast"],
     "copies": lambda run, data: member_scores(run, data.images, copy=COPIES["noise-0.1"]).values["contrast"],
-    "look": lambda run, data: look(run, data).features,
+    "look": lambda run, data: view_of(run, data).features,
     "dependence": lambda run, data: [
         one.spearman.value for one in dependence(run, data.images, data.images, np.arange(len(data))).steps
     ],
@@ -107,7 +107,7 @@ def test_pictures_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     images = training().images[:60]
     copied = torch.cat([images, images[:5] // 2])
     data = training().select(np.arange(60))
-    near = others(torch.nn.functional.normalize(data.images.flatten(1).float(), dim=1), k=3)
+    near = nearest_others(torch.nn.functional.normalize(data.images.flatten(1).float(), dim=1), k=3)
 
     def all_of_it() -> tuple[np.ndarray, ...]:
         ratios = copy_ratios(copied, images)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from provnet.answers.curves import auc
-from provnet.tools.debug.mislabels import course_level, mislabels, regressed
-from provnet.tools.debug.signals import Neighbours, others, votes
+from provnet.tools.debug.mislabels import course_level, log_odds_from, mislabels
+from provnet.tools.debug.signals import Neighbours, nearest_others, votes
 from tests.cases import cases
 
 N, C = 600, 5
@@ -27,7 +27,7 @@ def made(
     rows = chance.choice(N, round(flipped * N), replace=False)
     labels[rows] = (labels[rows] + chance.integers(1, C, len(rows))) % C
     centres = np.eye(C)[truth] * 4 + chance.normal(size=(N, C))
-    near = others(F.normalize(torch.from_numpy(centres).float(), dim=1), 20)
+    near = nearest_others(F.normalize(torch.from_numpy(centres).float(), dim=1), 20)
     wrong = labels != truth
     course = np.abs(chance.normal(0.3, 0.2, (10, N)))
     course[:, wrong] += np.linspace(3, 0, 10)[:, None]  # fitted at the end
@@ -48,7 +48,7 @@ def test_wrong_labels_are_found_also_when_memorised(memorised: bool) -> None:
 def test_where_labels_are_predicted_only_once_memorised_the_number_of_wrong_ones_cannot_be_told() -> None:
     labels, _, logits, _, _ = made(0.1, memorised=True)
     chance = torch.Generator().manual_seed(0)
-    near = others(F.normalize(torch.randn(N, 8, generator=chance), dim=1), 20)
+    near = nearest_others(F.normalize(torch.randn(N, 8, generator=chance), dim=1), 20)
     course = np.linspace(1.6, 0, 10)[:, None] * np.random.default_rng(0).uniform(0.8, 1.2, N)  # all learned late
     result = mislabels(labels, logits, near, course.astype(np.float32))
     assert result.power < 0.1 and "so wrong labels do not stand out from right ones" in result.cannot_tell
@@ -82,7 +82,7 @@ def between(flipped: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray
     other = (truth + chance.integers(1, C, N)) % C
     part = np.where(chance.random(N) < 0.2, chance.uniform(0.3, 0.7, N), 0.0)
     centres = 4 * (np.eye(C)[truth] * (1 - part)[:, None] + np.eye(C)[other] * part[:, None])
-    near = others(F.normalize(torch.from_numpy(centres + chance.normal(0, 0.3, (N, C))).float(), dim=1), 20)
+    near = nearest_others(F.normalize(torch.from_numpy(centres + chance.normal(0, 0.3, (N, C))).float(), dim=1), 20)
     labels = truth.copy()
     rows = chance.choice(np.flatnonzero(part == 0), flipped, replace=False)
     labels[rows] = (labels[rows] + chance.integers(1, C, flipped)) % C
@@ -114,7 +114,7 @@ def test_wrong_labels_are_found_beside_hard_pictures(seed: int) -> None:
 def test_votes_at_random_flag_no_label(seed: int) -> None:
     labels, _, logits, _, course = between(0, seed)
     chance = torch.Generator().manual_seed(seed)
-    near = others(F.normalize(torch.randn(N, 8, generator=chance), dim=1), 20)
+    near = nearest_others(F.normalize(torch.randn(N, 8, generator=chance), dim=1), 20)
     assert (votes(near, labels, np.ones(N), C).argmax(1) != labels).mean() > 0.7
     result = mislabels(labels, logits, near, course)
     assert not (result.score >= 0.5).any()
@@ -133,14 +133,14 @@ def test_one_class_or_one_sample_cannot_be_wrong() -> None:
 def test_more_of_a_signal_never_speaks_for_less(n: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     signal, target = chance.normal(size=n), chance.random(n) < 0.3
-    odds = regressed(signal, target)
+    odds = log_odds_from(signal, target)
     assert np.isfinite(odds).all()
     assert (np.diff(odds[np.argsort(signal, kind="stable")]) >= -1e-9).all()
 
 
 def test_a_signal_against_its_meaning_is_silent() -> None:
     signal = np.arange(100.0)
-    assert np.ptp(regressed(signal, signal < 30)) == 0
+    assert np.ptp(log_odds_from(signal, signal < 30)) == 0
 
 
 def test_course_leaves_out_the_first_epoch_and_untrained_samples() -> None:
@@ -153,7 +153,7 @@ def test_course_leaves_out_the_first_epoch_and_untrained_samples() -> None:
 
 def test_neighbours_leave_the_sample_itself_out() -> None:
     features = F.normalize(torch.randn(50, 6, generator=torch.Generator().manual_seed(0)), dim=1)
-    found = others(features, 7)
+    found = nearest_others(features, 7)
     cosine = features @ features.t()
     cosine.fill_diagonal_(-2)
     assert np.array_equal(found.row, cosine.topk(7, 1).indices.numpy())
@@ -161,10 +161,10 @@ def test_neighbours_leave_the_sample_itself_out() -> None:
 
 
 def test_neighbours_of_many_equal_samples() -> None:
-    found = others(torch.ones(40, 1), 5)
+    found = nearest_others(torch.ones(40, 1), 5)
     assert found.row.shape == (40, 5)
     assert not (found.row == np.arange(40)[:, None]).any()
-    assert others(torch.ones(1, 3), 5).row.tolist() == [[-1]]
+    assert nearest_others(torch.ones(1, 3), 5).row.tolist() == [[-1]]
 
 
 def test_distrusted_neighbours_have_no_vote() -> None:

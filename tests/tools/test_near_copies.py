@@ -13,12 +13,12 @@ from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.tools.copies.compute import nearest, nearest_features, nearest_pixels
 from provnet.tools.copies.near_copies import (
     Calibration,
-    blurred,
+    blur,
     calibrate_copies,
     copy_ratios,
     levels_of,
-    moved,
-    reduced,
+    shift_each_way,
+    shrink,
 )
 from tests.cases import cases
 
@@ -27,8 +27,8 @@ TRAIN, HELD, FRESH = DIGITS[:300], DIGITS[500:650], DIGITS[800:900]
 SOME = TRAIN[:30]
 
 
-def blur(images: Tensor) -> Tensor:
-    return blurred(images.float(), 1.0).round().to(torch.uint8)
+def blur_bytes(images: Tensor) -> Tensor:
+    return blur(images.float(), 1.0).round().to(torch.uint8)
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +43,9 @@ def calibration() -> Calibration:
         ("noise", add_noise(SOME, 0)),
         ("shift", shift(SOME, 0)),
         ("jpeg", jpeg(SOME, 50)),
-        ("blur", blur(SOME)),
+        ("blur", blur_bytes(SOME)),
         ("dim", (SOME.float() * 0.6 + 30).to(torch.uint8)),
-        ("all at once", add_noise(shift(blur(SOME), 1), 2, 0.05)),
+        ("all at once", add_noise(shift(blur_bytes(SOME), 1), 2, 0.05)),
     ],
 )
 def test_copies_are_found_and_named(name: str, copies: Tensor, calibration: Calibration) -> None:
@@ -54,7 +54,9 @@ def test_copies_are_found_and_named(name: str, copies: Tensor, calibration: Cali
     assert (calibration.score(found) <= calibration.threshold).mean() >= 0.93, name
 
 
-@pytest.mark.parametrize("images", [FRESH, blur(FRESH), add_noise(FRESH, 0, 0.2)], ids=["plain", "blurred", "noisy"])
+@pytest.mark.parametrize(
+    "images", [FRESH, blur_bytes(FRESH), add_noise(FRESH, 0, 0.2)], ids=["plain", "blurred", "noisy"]
+)
 def test_fresh_pictures_are_left_alone(images: Tensor, calibration: Calibration) -> None:
     flagged = calibration.score(copy_ratios(images, TRAIN)) <= calibration.threshold
     assert flagged.mean() <= 0.05  # 1 % is stated; more than five in a hundred would happen once in 2,000 tries
@@ -105,7 +107,7 @@ def test_vectors_colours_and_large_pictures() -> None:
         assert found.row.tolist() == [4, 5]
         assert (found.ratio < 0.2).all()
     assert len(levels_of(torch.zeros(1, 5))) == 1
-    assert len(moved(reduced(torch.zeros(1, 1, 4, 4)))) == 1
+    assert len(shift_each_way(shrink(torch.zeros(1, 1, 4, 4)))) == 1
 
 
 def test_one_training_picture_gives_no_ratio() -> None:

@@ -10,13 +10,13 @@ import torch.nn.functional as F
 import provnet
 from provnet.data.modalities.distort import add_noise, jpeg, shift
 from provnet.tools.debug.compute import Duplicates, _around_one, duplicates
-from provnet.tools.debug.signals import others
+from provnet.tools.debug.signals import nearest_others
 from tests.cases import cases
 
 
 def grouped(images: torch.Tensor, labels: np.ndarray) -> Duplicates:
     data = provnet.open_data(images, labels, class_names=[str(i) for i in range(10)])
-    near = others(F.normalize(images.flatten(1).float(), dim=1), 10)
+    near = nearest_others(F.normalize(images.flatten(1).float(), dim=1), 10)
     return duplicates(data.samples, data.images, near)
 
 
@@ -122,7 +122,7 @@ def test_vectors_and_single_samples() -> None:
     values = torch.randn(30, 6, generator=torch.Generator().manual_seed(0))
     twice = torch.cat([values, values[:2]])
     data = provnet.open_data(twice, [0] * 32)
-    found = duplicates(data.samples, data.images, others(F.normalize(twice, dim=1), 5))
+    found = duplicates(data.samples, data.images, nearest_others(F.normalize(twice, dim=1), 5))
     assert found.group[0] == found.group[30] != found.group[1] == found.group[31]
     one = provnet.open_data(values[:1], [0])
-    assert duplicates(one.samples, one.images, others(values[:1], 5)).group.tolist() == [-1]
+    assert duplicates(one.samples, one.images, nearest_others(values[:1], 5)).group.tolist() == [-1]

@@ -16,7 +16,7 @@ from provnet.runs.bank import withhold
 from provnet.tools.robustness.compute import (
     FIGURES,
     _most_named,
-    against,
+    from_isolated,
     is_isolated,
     measure,
     paired_difference,
@@ -139,7 +139,7 @@ def test_against_compares_the_same_samples_and_widens_for_many() -> None:
         measure(run, unseen(), name=name, conditions=FEW)
         for name, run in (("a", trained("single")), ("cnn", isolated()), ("b", trained("single", 0.5)))
     ]
-    together, alone = against(measured), against(measured, together=False)
+    together, alone = from_isolated(measured), from_isolated(measured, together=False)
     assert set(together) == {(name, condition) for name in "ab" for condition in ("clean", *FEW)}
     for key, gain in together.items():
         one = next(found for found in measured if found.name == key[0])
@@ -148,7 +148,7 @@ def test_against_compares_the_same_samples_and_widens_for_many() -> None:
         )
         assert gain.value == pytest.approx(ours.mean() - theirs.mean())
         assert gain.high - gain.low > alone[key].high - alone[key].low
-    assert against([measured[0]]) == {}
+    assert from_isolated([measured[0]]) == {}
     assert json.loads(json.dumps([one.to_json() for one in measured]))[1]["isolated"] is True
 
 

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 import provnet
 from provnet.base.errors import DataError, NonFiniteError, UsageError
-from provnet.tools.subsets import QUICK, SELECTIONS, choose_rows, index_subset, look, per_class, quick_run
+from provnet.tools.subsets import (
+    QUICK,
+    SELECTIONS,
+    choose_rows,
+    index_subset,
+    per_class,
+    quick_run,
+    view_of,
+)
 from tests.cases import cases
 from tests.counts import count
 
@@ -126,7 +134,7 @@ def test_a_quick_network_learns_classes_and_chooses_by_its_features() -> None:
     assert len(run.samples) == 10  # one a class: nothing is learned of indices
     chosen = index_subset(data, 20, "boundary", run=run)
     assert "a given run" in chosen.about["features"]
-    seen = look(run, data)
+    seen = view_of(run, data)
     labels = data.samples.labels
     for label in range(10):
         mine = np.flatnonzero(labels == label)

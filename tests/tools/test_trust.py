@@ -21,7 +21,7 @@ from provnet.data.modalities.distort import copies_of
 from provnet.runs import bank
 from provnet.runs.card import bank_state, model_card
 from provnet.runs.run import Run, read_run, write_run
-from provnet.tools.trust.checks import abstention, calibrated, index_calibration
+from provnet.tools.trust.checks import abstention, calibration_of, index_calibration
 from provnet.tools.trust.compute import LeftOut, Trust, check, letters, strangers
 from provnet.training.config import train_config
 from tests.cases import cases
@@ -90,11 +90,11 @@ def test_calibration_tells_over_from_underconfidence() -> None:
     chance = np.random.default_rng(0)
     sure = chance.uniform(0.5, 1.0, 4000)
     right = chance.random(4000) < sure
-    good = calibrated(sure, right)
+    good = calibration_of(sure, right)
     assert (good.ece.value or 0) < 0.03
     assert (good.ece.low or 0) <= (good.ece.value or 0) <= (good.ece.high or 0)
     assert sum(one.n for one in good.bins) == 4000
-    bold, shy = calibrated(np.full(400, 0.95), right[:400]), calibrated(np.full(400, 0.2), right[:400])
+    bold, shy = calibration_of(np.full(400, 0.95), right[:400]), calibration_of(np.full(400, 0.2), right[:400])
     assert (bold.leans, shy.leans) == ("overconfident", "underconfident")
     assert (bold.ece.low or 0) > 0.1
 
@@ -114,7 +114,7 @@ def test_the_confidence_of_equal_pictures_is_that_of_all_of_them(head: str, netw
     labels = np.concatenate([data.samples.labels, data.samples.labels, (data.samples.labels[:5] + 1) % 10])
     images = torch.cat([data.images, data.images, data.images[:5]])  # twice, and five with another label
     twice = provnet.open_data(images.numpy(), labels, class_names=data.class_names)
-    run = fit(twice, network=network, head=head, config=train_config(epochs=2))
+    run = fit(twice, network=network, head=head, config=train_config("fast", epochs=2))
     if head == "exemplar":
         run = bank.withhold(run, ["train/3", "train/24"])
     rows = np.arange(10)
@@ -174,7 +174,7 @@ def without(data: ImageData, label: int) -> ImageData:
 
 
 def test_a_left_out_class_is_judged_by_a_run_without_it() -> None:
-    lacking = fit(without(training(), 4), config=train_config(epochs=1, batch_size=16))
+    lacking = fit(without(training(), 4), config=train_config("fast", epochs=1, batch_size=16))
     test = provnet.open_data("embedded", split="test", limit=100)
     mine = torch.from_numpy(test.samples.labels == 4)
     left_out = LeftOut(lacking, test.images[~mine], test.images[mine], "left-out digit 4")

@@ -88,7 +88,7 @@ def start(data: ImageData, out: Path, wishes: dict[str, Any], seconds: float) ->
         fitting.write_run = announced(fitting.write_run)
         fit(
             data,
-            config=train_config(epochs=EPOCHS, batch_size=BATCH),
+            config=train_config("fast", epochs=EPOCHS, batch_size=BATCH),
             out=out,
             resume=True,
             checkpoint_seconds=seconds,

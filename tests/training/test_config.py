@@ -79,11 +79,11 @@ def test_many_grey_pictures_take_a_larger_backbone_under_robust_alone() -> None:
 )
 def test_settings_of_another_type_are_refused_by_name(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        train_config(**settings)
+        train_config("fast", **settings)
 
 
 def test_numbers_of_any_type_are_taken() -> None:
-    config = train_config(lr=np.float32(0.25), weight_decay=1, betas=[0.5, 0.75], seed=np.int64(3), warmup=0)
+    config = train_config("fast", lr=np.float32(0.25), weight_decay=1, betas=[0.5, 0.75], seed=np.int64(3), warmup=0)
     assert (config.lr, config.weight_decay, config.seed) == (0.25, 1, 3)
 
 

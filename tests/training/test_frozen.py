@@ -43,7 +43,7 @@ def data() -> ImageData:
 
 
 def trained(module: nn.Module, **settings: str) -> nn.Module:
-    recipe = train_config(epochs=2, batch_size=8, lr=1e-2)
+    recipe = train_config("fast", epochs=2, batch_size=8, lr=1e-2)
     return fit(data(), backbone=module, config=recipe, **settings).network.backbone  # type: ignore[arg-type]
 
 
@@ -97,7 +97,7 @@ def test_without_parameters_there_is_nothing_to_freeze() -> None:
 
 def test_a_run_with_a_frozen_backbone_is_read_again(tmp_path: Path) -> None:
     module = backbone().requires_grad_(False)
-    run = fit(data(), backbone=module, config=train_config(epochs=1, batch_size=8), out=tmp_path)
+    run = fit(data(), backbone=module, config=train_config("fast", epochs=1, batch_size=8), out=tmp_path)
     fresh = backbone().requires_grad_(False)
     with torch.no_grad():
         fresh[0][1].running_mean.add_(3.0)  # what is in the file counts

@@ -28,7 +28,7 @@ from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
 from provnet.models.keys import restricted
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
-from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole
+from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole_number
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 
@@ -183,7 +183,7 @@ class Attributor:
     ) -> Explanation:
         """Explain raw inputs (B, ...) by k samples each; the arguments as in `each`."""
         assert self._run is not None, "a network alone has no table of samples"
-        k = whole("k", k)
+        k = whole_number("k", k)
         given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "how": how}
         found = self.each(inputs, lambda answered: vars(answered.best(k)), **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
@@ -235,7 +235,7 @@ class Attributor:
 
     def at_once(self, shape: Sequence[int], batch_size: int | None = None, most: int = MOST) -> int:
         """How many inputs of a shape go through the network at a time."""
-        return at_once(shape, self.device.type, most) if batch_size is None else whole("batch_size", batch_size)
+        return at_once(shape, self.device.type, most) if batch_size is None else whole_number("batch_size", batch_size)
 
     # between the samples of the table and those that the network knows: these are all others without the withheld
 

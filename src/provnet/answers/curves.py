@@ -87,7 +87,7 @@ def roc(truth: np.ndarray, score: np.ndarray) -> Roc:
     >>> found.tpr.tolist(), found.fpr.tolist(), found.auc
     ([0.0, 0.5, 1.0], [0.0, 0.0, 1.0], 0.75)
     """
-    truth, score = checked(truth, score)
+    truth, score = paired_arrays(truth, score)
     order, ends = descending(score)
     hits = np.concatenate([[0], np.cumsum(truth[order])[ends]])
     return Roc(
@@ -109,7 +109,7 @@ def auc(truth: np.ndarray, score: np.ndarray) -> Interval:
     >>> auc(np.array([True, True, False, False]), np.array([0.9, 0.4, 0.4, 0.1])).value
     0.875
     """
-    truth, score = checked(truth, score)
+    truth, score = paired_arrays(truth, score)
     value = roc(truth, score).auc
     found, others = _placements(score[truth], score[~truth]), _placements(score[~truth], score[truth])
     low, high = _logit_interval(value, found, others)
@@ -173,10 +173,10 @@ def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15)
     return float(round(np.abs(gaps).sum() / len(right), 15))
 
 
-def checked(truth: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def paired_arrays(truth: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both as (N,) arrays; what cannot be compared is refused.
 
-    >>> checked([1, 0], [0.5, 2])[0].tolist()
+    >>> paired_arrays([1, 0], [0.5, 2])[0].tolist()
     [True, False]
     """
     truth, score = np.asarray(truth, dtype=np.bool_), np.asarray(score, dtype=np.float64)
@@ -220,17 +220,17 @@ def _logit_interval(value: float, found: np.ndarray, others: np.ndarray) -> tupl
     return low, high
 
 
-def measured(
+def with_interval(
     truth: np.ndarray, score: np.ndarray, *, measure: str = "average precision", draws: int = 2000, seed: int = 0
 ) -> Interval:
     """A measure of a score with its bootstrap interval; each kind of sample is drawn again by itself.
 
     >>> truth = np.array([True] * 5 + [False] * 5)
-    >>> measured(truth, truth * 1.0, draws=50).value
+    >>> with_interval(truth, truth * 1.0, draws=50).value
     1.0
     """
     taken = choose("measure", measure, MEASURES)
-    truth, score = checked(truth, score)
+    truth, score = paired_arrays(truth, score)
     side = _Drawn(truth, score)
     low, high = _ends(np.array([taken(side.curve(weights)) for weights in _draws(truth, draws, seed)]))
     return Interval(taken(roc(truth, score)), len(truth), low, high)
@@ -248,8 +248,8 @@ def difference(
     0.5
     """
     taken = choose("measure", measure, MEASURES)
-    truth, one = checked(truth, one)
-    _, other = checked(truth, other)
+    truth, one = paired_arrays(truth, one)
+    _, other = paired_arrays(truth, other)
     first, second = (_Drawn(truth, score) for score in (one, other))
     drawn = [taken(first.curve(weights)) - taken(second.curve(weights)) for weights in _draws(truth, draws, seed)]
     low, high = _ends(np.array(drawn))

@@ -16,9 +16,10 @@ from torch import Tensor
 from provnet.base.batches import is_column
 from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset, image_data
-from provnet.data.evidence import Evidence, evidence
+from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
 from provnet.report.notebook import Shown, cards_html, left_out
+from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
@@ -142,7 +143,7 @@ class Explanation:
         named = shown.index[:, :MOST_EXEMPLARS]
         withheld = (shown.index >= 0) & self.samples.withheld[np.maximum(shown.index, 0)]
         wanted = np.unique(named[(named >= 0) & ~withheld[:, :MOST_EXEMPLARS]])
-        found = [Evidence(None)] * len(wanted) if data is None else evidence(self.samples, data, wanted)
+        found = [Evidence(None)] * len(wanted) if data is None else pictures_of(self.samples, data, wanted)
         pictures = dict(zip(wanted.tolist(), found, strict=True))
         more = int(((shown.index >= 0) & ~withheld)[:, MOST_EXEMPLARS:].sum())
         notes = left_out(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))

@@ -25,14 +25,15 @@ from provnet.base.files import DataWarning, check_memory, read_file, shown
 from provnet.data.assemble import refit
 from provnet.data.dataset import ImageData
 from provnet.data.evidence import Evidence, evidence
-from provnet.data.modalities.decode import are_pictures, decode, is_picture
+from provnet.data.modalities.decode import are_pictures, decode_whole, fit, is_picture
 from provnet.data.modalities.image import converter, picture_of, planes
 from provnet.data.rules import make_options
 from provnet.data.sources.arrays import check_array
+from provnet.report.pictures import no_larger, pictures_of
 from provnet.report.records import ExplanationCard
 from provnet.runs.inputs import Fitted, as_trained, picture_rules, range_problem, raw_tensor, run_of
 from provnet.runs.run import Run
-from provnet.samples.identity import hash_bytes, hash_rows
+from provnet.samples.identity import hash_bytes, hash_pixels, hash_rows
 
 NAMED = 3  # inputs out of range that are named one by one
 
@@ -45,12 +46,21 @@ class Query(NamedTuple):
         image: raw, of the run's input shape.
         sha256: of its content.
         truth: the name of its class where it is known.
+        pixel_sha256: of the pixels that name it, those of the whole picture; empty where they are those of `image`.
+        picture: the whole picture, uint8 (H, W) or (H, W, 3); None where that is `image`.
     """
 
     name: str
     image: np.ndarray
     sha256: str
     truth: str | None = None
+    pixel_sha256: str = ""
+    picture: np.ndarray | None = None
+
+    @property
+    def shown(self) -> np.ndarray | None:
+        """What people look at."""
+        return picture_of(self.image) if self.picture is None else self.picture
 
 
 def read_queries(run: Run | Fitted, given: Sequence[str], data_dir: str | None, *, strict: bool) -> list[Query]:
@@ -114,7 +124,11 @@ def _test_queries(run: Run, data_dir: str | None) -> Any:
         if position >= len(test):
             raise UsageError(f"test:{position} is not there: the test split has {len(test):,} samples, counted from 0")
         truth = test.class_names[int(test.samples.labels[position])]
-        return Query(f"test:{position}", test.images[position].numpy(), test.samples.hex(position), truth)
+        found = Query(f"test:{position}", test.images[position].numpy(), test.samples.hex(position), truth)
+        if test.originals is None:
+            return found
+        pixels = bytes(test.samples.pixel_sha256[position].tobytes()).hex()
+        return found._replace(pixel_sha256=pixels, picture=evidence(test.samples, test, [position])[0].picture)
 
     return one
 
@@ -127,25 +141,33 @@ def _from_picture(run: Run, text: str) -> Query:
     rule = make_options(picture_rules(run.config)).rule
     name = shown(text)
     blob = read_file(Path(text), rule.max_bytes, name)
-    pixels = decode(blob, name, rule=rule)
-    image = planes(pixels)
+    whole = decode_whole(blob, name, rule).pixels
+    image = planes(fit(whole, rule))
     if image.shape != shape:
         raise DataError(
             f"{name}: the picture is {image.shape[1]} x {image.shape[2]}, the run takes {shape[1]} x {shape[2]} "
             "(height x width); resize it first, or train with --size, which then holds for every picture"
         )
-    return Query(text, image, bytes(hash_bytes(blob)).hex())
+    pixels = bytes(hash_pixels((image if rule.fit is None else planes(whole))[None])[0]).hex()
+    return Query(text, image, bytes(hash_bytes(blob)).hex(), None, pixels, whole)
 
 
 def _from_arrays(run: Run, text: str) -> list[Query]:
 
     values = _load(Path(text))
     given = run.config.data.options if run.config.data else {}
-    rules = {name: given[name] for name in ("size", "mode") if name in given}
+    rules = {name: given[name] for name in ("size", "fit", "mode") if name in given}
     raw, batch = as_batch(values, run.config.network.input_shape, shown(text), rules)
     hashes = hash_rows(raw)
     names = [text] if len(batch) == 1 else [f"{text}:{row}" for row in range(len(batch))]
-    return [Query(names[row], batch[row], bytes(hashes[row]).hex()) for row in range(len(batch))]
+    found = [Query(names[row], batch[row], bytes(hashes[row]).hex()) for row in range(len(batch))]
+    if raw.shape == batch.shape or "fit" not in rules:
+        return found
+    pixels = hash_pixels(raw)
+    return [
+        query._replace(pixel_sha256=bytes(pixels[row]).hex(), picture=picture_of(raw[row]))
+        for row, query in enumerate(found)
+    ]
 
 
 def as_batch(
@@ -235,7 +257,7 @@ LARGEST = 2 * 2**30  # bytes of an array file
 def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
     """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
     wanted = np.unique(explanation.index[explanation.index >= 0])
-    return dict(zip(wanted.tolist(), evidence(explanation.samples, data, wanted), strict=True))
+    return dict(zip(wanted.tolist(), pictures_of(explanation.samples, data, wanted), strict=True))
 
 
 def explanation_cards(
@@ -247,7 +269,7 @@ def explanation_cards(
         exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
         cards.append(
             ExplanationCard(
-                query=picture_of(query.image),
+                query=None if query.shown is None else no_larger(query.shown),
                 name=query.name,
                 predicted=one.predicted,
                 confidence=one.confidence,

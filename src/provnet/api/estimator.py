@@ -34,10 +34,11 @@ from provnet.data.open import open_data
 from provnet.data.rules import DecodeRule, check_labels
 from provnet.data.sources.arrays import to_numpy
 from provnet.models.attached import Given, Transform
+from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.models.tap import Reader
 from provnet.runs.inputs import picture_rule, row_shape, to_input
 from provnet.runs.run import Run, read_run, write_run
-from provnet.training.config import PRESETS, TrainConfig, for_samples, train_config
+from provnet.training.config import PRESETS, TrainConfig, for_pretrained, for_samples, train_config
 from provnet.training.fit import fit
 from provnet.training.session import refuse_strangers
 from provnet.training.setup import auto_head
@@ -181,7 +182,7 @@ def check_shape(wanted: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def labelled(
+def labelled_data(
     rows: np.ndarray,
     shape: tuple[int, ...] | None,
     labels: np.ndarray,
@@ -192,7 +193,7 @@ def labelled(
 ) -> ImageData:
     """Checked rows (of pictures of that shape) with labels as data; what load must know stands in the spec.
 
-    >>> labelled(np.eye(2), None, np.array([7, 3]), np.array([3, 7])).class_names
+    >>> labelled_data(np.eye(2), None, np.array([7, 3]), np.array([3, 7])).class_names
     ('3', '7')
     """
     values = rows if shape is None else rows.reshape(len(rows), *shape)
@@ -260,7 +261,8 @@ def recipe_of(run: Run) -> dict[str, Any]:
     preset = str(recipe.get("preset", "fast"))
     named = PRESETS.get(preset, PRESETS["fast"])
     chosen = for_samples(named, len(run.samples), run.config.network.input_shape)
-    usual = {**named.to_json(), "augment": chosen.augment}
+    chosen = for_pretrained(chosen) if run.config.network.backbone in PRETRAINED else chosen
+    usual = {**named.to_json(), **{name: getattr(chosen, name) for name in ("augment", "epochs", "lr")}}
     names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
     own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
     return {"preset": preset if preset in PRESETS else "fast", **own}
@@ -281,8 +283,8 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     Parameters:
         network: `single`, `class-independent`, `class-conditional` or `class-conditional-heads`.
         backbone: a name in BACKBONES or SHARING, `auto`, or an `nn.Module` (a copy of it is trained).
-        preset: `fast`, `paper` or `robust`; `epochs`, `batch_size`, `lr` and `augment` replace its values where they
-            are not None.
+        preset: `default`, `fast`, `paper` or `robust`; `epochs`, `batch_size`, `lr` and `augment` replace its values
+            where they are not None.
         head: `plain` (the paper's output layer), `exemplar` or `exemplar-trained` (keys), `auto` by preset.
         alpha: label mixing, the probability that the index target is another sample of the class.
         conditional: whether the index branch of `class-conditional` sees the class.
@@ -314,7 +316,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self,
         network: str = "class-conditional",
         backbone: str | nn.Module = "auto",
-        preset: str = "fast",
+        preset: str = "default",
         epochs: int | None = None,
         batch_size: int | None = None,
         lr: float | None = None,
@@ -433,7 +435,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             check_shape(self.image_shape, shape)
         elif self.image_shape is not None:
             shape = picture_shape(self.image_shape, rows.shape[1])
-        return labelled(rows, shape, labels, np.unique(labels), features=getattr(self, "feature_names_in_", None))
+        return labelled_data(rows, shape, labels, np.unique(labels), features=getattr(self, "feature_names_in_", None))
 
     def _take(self, run: Run) -> Self:
         """Become the fitted classifier of a run."""
@@ -463,7 +465,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
             if shape is None and is_picture(self.run_.config.network.input_shape):
                 shape = row_shape(self.run_.config)
             names = self.run_.samples.class_names
-            data = labelled(rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names)
+            data = labelled_data(
+                rows, shape, column_or_1d(answers_of(answers, self.classes_)), self.classes_, names=names
+            )
         return replace(data, inputs=to_input(self.run_, data))
 
 

@@ -102,7 +102,7 @@ def file_size(number: int) -> str:
 
 def check_memory(needed: int, what: str) -> None:
     """Refuse a job whose pictures would not fit into the memory that is free."""
-    free = _free_memory()
+    free = free_memory()
     if free is not None and needed > free:
         raise MemoryLimitError(
             f"{what} need {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} are free; "
@@ -110,7 +110,8 @@ def check_memory(needed: int, what: str) -> None:
         )
 
 
-def _free_memory() -> int | None:
+def free_memory() -> int | None:
+    """The bytes of memory that are free, or None where the system does not say."""
     found: list[int] = []
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():

@@ -212,7 +212,7 @@ def at_least(least: int) -> Test:
     return check
 
 
-def within(least: int, most: int) -> Test:
+def between(least: int, most: int) -> Test:
     """Refuse what lies outside."""
 
     def check(name: str, value: int) -> None:
@@ -297,7 +297,16 @@ class DataOptions(Options):
 
     panel: ClassVar[str | None] = "Data"
 
-    size: Any = option("Cut pictures to the centre and resize, such as 64 or 64x48.", metavar="N|HxW", check=sides)
+    size: Any = option(
+        "Size of the network's view, such as 64 or 64x48. Default: as found; 224 or 64 where sizes differ.",
+        metavar="N|HxW",
+        check=sides,
+    )
+    fit: str | None = option(
+        "How a picture of another shape becomes that size. Default: stretch, which cuts nothing.",
+        metavar="stretch|pad|crop",
+        rare=True,
+    )
     mode: str | None = option("Default: as found.", metavar="grey|rgb", rare=True)
     background: str | None = option("Behind transparency. Default: white.", metavar="COLOUR", rare=True)
     frame: int | None = option("Which picture of animated or multi-page files.", rare=True)
@@ -313,7 +322,11 @@ class DataOptions(Options):
         "Keep decoded pictures for the next opening. Default: $PROVNET_CACHE, else none.", metavar="DIR", rare=True
     )
     limit: int | None = option("At most so many samples of each split, evenly by class.", rare=True)
+    columns: Any = option(
+        "Which columns of a table hold what, such as path=image,label=class.", metavar="WHAT=NAME,...", rare=True
+    )
     class_names: Any = None  # the classes and their order
+    default_size: int | None = None  # of the network's view where sizes differ and none is asked for
     progress: bool = False
 
 
@@ -345,10 +358,10 @@ class NetworkOptions(Options):
         "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
     )
     backbone: Any = option(
-        "paper-single, paper, small, medium, residual, mlp, or one of app. 7.6. auto: by shape and preset.",
+        "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
+        "7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
         "auto",
-        metavar="NAME",
-        rare=True,
+        metavar="NAME|DIR/",
     )
     head: str = option(
         "Index head: the paper's output layer, or one key per training sample. auto: by preset.",
@@ -385,10 +398,11 @@ class RecipeOptions(Options):
         metavar="paper|faces|modern",
         rare=True,
     )
-    preset: str | None = option("Recipe. Default: fast.", metavar="fast|paper|robust")
+    preset: str | None = option("Recipe. Default: default.", metavar="default|fast|paper|robust")
     epochs: int | None = option("Default: by preset.")
     batch_size: int | None = option("2 to 1,000,000. Default: by preset.", rare=True)
     lr: float | None = option("Highest learning rate. Default: by preset.", rare=True)
+    finetune: bool = option("Train a pretrained backbone, too. Default: it is frozen.", default=False, rare=True)
     augment: str | None = option(
         "Train on changed copies that keep their index: tiny, digits, photos, noise. Default: by preset.",
         metavar="none|auto|NAME",
@@ -565,12 +579,51 @@ class Debug(Options):
     threshold: float = option(
         "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=probability
     )
+    certainty: float = option(
+        "Labels are replaced in corrected.csv where the suggested one is right with at least this probability.",
+        default=0.9,
+        metavar="P",
+        check=probability,
+    )
     top: int = option("Suspects shown in the report.", default=60, metavar="N", check=at_least(0))
     review: bool = option(f"Write {DECISIONS} too: suggestions to edit, for `provnet train --apply`.", default=False)
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet debug runs/mnist --out debugged --review"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fix(Options):
+    """Correct wrong labels in the description of a run's data, train again beside the run, and say what changed.
+
+    Your files and the run stay as they are. The new run is trained with the same seed and settings, compared with the
+    old one on the same test samples, and holds a file that says what was changed.
+    """
+
+    run: Path = _run()
+    out: Path | None = _out("Folder of the new run.", metavar="NEW", default=None)
+    decisions: Path | None = option(
+        f"{DECISIONS} of `provnet debug --review`, edited. Default: suggestions that are certain.", metavar="FILE"
+    )
+    certainty: float = option(
+        "Without decisions: labels are replaced where the suggested one is right with at least this probability.",
+        default=0.9,
+        metavar="P",
+        check=probability,
+    )
+    leave_out: bool = option(
+        "Without decisions: leave out flagged samples whose suggestion is not certain, and those of no class.",
+        default=False,
+    )
+    undo: bool = option(
+        "RUN is one that fix has made: say which run it came from, and what was changed.", default=False
+    )
+    data_dir: str | None = _data_dir()
+    device: str | None = _device()
+    json: bool = _json()
+
+    example: ClassVar[str] = "provnet fix runs/pets --out runs/pets-fixed"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -946,12 +999,15 @@ class App(Options):
     """
 
     run: Path = _run()
-    port: int | None = option("Port on 127.0.0.1. Default: 8808, or any free one.", metavar="N", check=within(0, 65535))
+    port: int | None = option(
+        "Port on 127.0.0.1. Default: 8808, or any free one.", metavar="N", check=between(0, 65535)
+    )
     exposure: str | None = option(
         "How much of the pictures is shown. Default: full for runs trained here, ids for others.",
         metavar="ids|thumb|full",
     )
     no_browser: bool = option("Print the address, open nothing.", default=False)
+    beside: Path | None = option("Another run of the same data, to compare the answers of both.", metavar="RUN")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()

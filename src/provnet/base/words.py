@@ -12,7 +12,7 @@ from provnet.base.options import Leaf, Options, leaves
 
 
 def to_argv(asked: Options) -> list[str]:
-    """The words of a command that ask for the same; `provnet.cli.flags.made` is the way back. Defaults are left out.
+    """The words of a command that ask for the same, without defaults; `provnet.cli.flags.options_from` is the way back.
 
     >>> from provnet.base.options import DataOptions, Train
     >>> to_argv(Train(data="my data", out=Path("-a"), opening=DataOptions(size=(64, 48), skip_bad=True)))

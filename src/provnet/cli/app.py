@@ -67,8 +67,8 @@ def main(
     `backbone` is the module of runs that were trained with one given as an object, or the model of runs that are
     attached to one: commands cannot build it. The latter may also need the functions that they were attached with.
 
-    >>> main(["--version"])
-    provnet 0.1.0
+    >>> main(["--version"])  # doctest: +ELLIPSIS
+    provnet ...
     0
     """
     given = list(sys.argv[1:] if argv is None else argv)
@@ -217,6 +217,7 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "generate": (options.Generate, "provnet.cli.generate"),
     "interpolate": (options.Interpolate, "provnet.cli.generate"),
     "debug": (options.Debug, "provnet.cli.debug"),
+    "fix": (options.Fix, "provnet.cli.fix"),
     "audit": (options.Audit, "provnet.cli.audit"),
     "member": (options.Member, "provnet.cli.member"),
     "robustness": (options.Robustness, "provnet.cli.robustness"),

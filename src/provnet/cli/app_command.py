@@ -39,7 +39,7 @@ def app(asked: App) -> None:
         ) from None
 
     where = pick_device(asked.device)
-    served = gather(asked.run, asked.exposure, asked.data, asked.data_dir, where)
+    served = gather(asked.run, asked.exposure, asked.data, asked.data_dir, where, asked.beside)
     listening = open_socket(asked.port)
     keys = Keys(listening.getsockname()[1])
     if where == "cpu":
@@ -55,7 +55,14 @@ def app(asked: App) -> None:
     serve(state, listening, started)
 
 
-def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | None, device: str) -> Served:
+def gather(
+    run: Path,
+    exposure: str | None,
+    data: str | None,
+    data_dir: str | None,
+    device: str,
+    beside: Path | None = None,
+) -> Served:
     """The run with its pictures, as far as they are there; what is missing is noted, not fatal."""
     opened = hashes(run)  # before it is read: what is written meanwhile is told as a change
     loaded = open_run(run)
@@ -78,7 +85,17 @@ def gather(run: Path, exposure: str | None, data: str | None, data_dir: str | No
         heldout=read_heldout(run, opened),
         keep=_keep(run),
         opened=opened,
+        beside=None if beside is None else _beside(beside, data_dir, device),
     )
+
+
+def _beside(run: Path, data_dir: str | None, device: str) -> Served:
+    """A run that answers are compared with: with its test split, without its training samples."""
+    opened = hashes(run)
+    loaded = open_run(run)
+    loaded.network.to(device)
+    test, why = _test(loaded, data_dir)
+    return Served(run=loaded, name=run.resolve().name, folder=run, test=test, test_why=why, opened=opened)
 
 
 def _training(run: Run, data: str | None, data_dir: str | None) -> tuple[Kept, list[str]]:

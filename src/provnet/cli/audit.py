@@ -27,7 +27,7 @@ from provnet.runs.run import Run
 from provnet.runs.safe import write_json
 from provnet.tools.membership.audit import Audit
 from provnet.tools.membership.audit import audit as measure
-from provnet.tools.membership.member import HELDOUT, Heldout, drawn, heldout_file
+from provnet.tools.membership.member import HELDOUT, Heldout, draw_samples, heldout_file
 from provnet.tools.membership.page import (
     SCORES,
     SIDES,
@@ -49,8 +49,8 @@ def audit(asked: options.Audit) -> None:
     drawn_as = None if asked.figure is None else FIGURES.get(asked.figure.suffix.lower())
     more = {} if asked.figure is None or drawn_as is None else {asked.figure: drawn_as}
     loaded, state, where = begin(asked, asked.out, inputs, more)
-    others = drawn(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.how.seed)
-    own = drawn(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.how.seed)
+    others = draw_samples(open_others(loaded, asked.nonmembers, asked.data_dir), asked.limit, asked.how.seed)
+    own = draw_samples(open_members(loaded, asked.members, asked.data_dir), asked.limit, asked.how.seed)
     unseen = None if asked.null is None else _unseen(asked.null, (own, others), where)
     found = measure(loaded, own, others, null=unseen, options=asked.how, progress=True, warn=False)
     _warn(found)

@@ -25,7 +25,7 @@ from provnet.cli.targets import write_into
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.tools.membership.member import drawn
+from provnet.tools.membership.member import draw_samples
 from provnet.tools.trust.compute import LeftOut, Trust
 from provnet.tools.trust.compute import check as measure
 from provnet.tools.trust.page import outcome_row, trust_files
@@ -33,7 +33,7 @@ from provnet.tools.trust.page import outcome_row, trust_files
 
 def open_other(run: Run, source: str, data_dir: str | None, how: CheckOptions) -> Tensor:
     """Pictures of another data set; those that have the pixels of a training sample are refused."""
-    data = drawn(open_others(run, source, data_dir), how.limit, how.seed)
+    data = draw_samples(open_others(run, source, data_dir), how.limit, how.seed)
     known = {row.tobytes() for row in run.samples.pixel_sha256}
     own = np.array([row.tobytes() in known for row in data.samples.pixel_sha256])
     if own.any():
@@ -62,7 +62,9 @@ def open_left_out(folder: Path, unseen: ImageData | None, how: CheckOptions, whe
             f"--left-out {folder} has {'all' if not lacks.any() else 'none'} of the classes of the test data; "
             "give a run that was trained without some of them"
         )
-    own, strangers = (drawn(unseen.select(np.flatnonzero(rows)), how.limit, how.seed) for rows in (~lacks, lacks))
+    own, strangers = (
+        draw_samples(unseen.select(np.flatnonzero(rows)), how.limit, how.seed) for rows in (~lacks, lacks)
+    )
     names = sorted({unseen.class_names[int(label)] for label in np.unique(strangers.samples.labels)})
     run.network.to(where)
     few = ", ".join(map(brief, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -11,7 +11,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from provnet.answers.queries import read_queries
+from provnet.answers.queries import Query, read_queries
 from provnet.base import options
 from provnet.base.errors import UsageError
 from provnet.base.files import shown
@@ -39,12 +39,14 @@ from provnet.tools.credit.page import credit_csv, credit_report
 def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[np.ndarray, str]:
     """Raw queries (n, ...) in the order given, and where they come from, in words."""
     parts: list[np.ndarray] = []
+    hashes: list[bytes] = []
     names: list[str] = []
     for is_data, texts in itertools.groupby(given, _is_data):
         if is_data:
             for text in texts:
                 data = open_others(run, text, data_dir)
                 parts.append(data.images.numpy())
+                hashes += [row.tobytes() for row in data.samples.pixel_sha256]
                 names.append(f"{len(data):,} of {spec_name(data.spec)}")
             continue
         files: list[str] = []  # together, so that what is to be said of them is said once
@@ -52,11 +54,13 @@ def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[
             inside = _loose(text)
             files += inside or [text]
             names.append(f"{len(inside):,} pictures in {text}" if inside else text)
-        parts.append(np.stack([query.image for query in read_queries(run, files, data_dir, strict=False)]))
+        queries = read_queries(run, files, data_dir, strict=False)
+        parts.append(np.stack([query.image for query in queries]))
+        hashes += [_hash(run, query) for query in queries]
     kinds = {part.dtype for part in parts}
     images = np.concatenate([part.astype(np.float32) for part in parts] if len(kinds) > 1 else parts)
     words = "; ".join(names[:5]) + (f"; and {len(names) - 5:,} more" if len(names) > 5 else "")
-    _note_members(run, images)
+    _note_members(run, hashes)
     return images, words
 
 
@@ -79,12 +83,17 @@ def _loose(text: str) -> list[str]:
     return [str(path) for path in loose_pictures(Path(text))] if Path(text).is_dir() else []
 
 
-def _note_members(run: Run, images: np.ndarray) -> None:
+def _hash(run: Run, query: Query) -> bytes:
+    """The hash of the pixels that name a query."""
+    return bytes.fromhex(query.pixel_sha256) or pixel_hashes(run, raw_tensor(query.image[None]))[0].tobytes()
+
+
+def _note_members(run: Run, hashes: Sequence[bytes]) -> None:
     """A query that is a training sample finds itself: its contributor gets nearly all of it."""
     known = {row.tobytes() for row in run.samples.pixel_sha256[~run.samples.withheld]}
-    own = sum(row.tobytes() in known for row in pixel_hashes(run, raw_tensor(images)))
+    own = sum(row in known for row in hashes)
     if own:
-        note(f"{own:,} of {len(images):,} queries are training samples: they credit themselves most", "warning")
+        note(f"{own:,} of {len(hashes):,} queries are training samples: they credit themselves most", "warning")
 
 
 def credit(asked: options.Credit) -> None:

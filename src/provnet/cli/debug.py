@@ -23,6 +23,7 @@ from provnet.runs.data import Kept
 from provnet.tools.debug.compute import DROP, Debugging, share_flagged
 from provnet.tools.debug.compute import debug as look
 from provnet.tools.debug.files import CORRECTED, DECISIONS, DebugFiles, debug_files
+from provnet.tools.debug.kinds import KINDS
 from provnet.tools.debug.page import probability
 
 CANNOT_TELL = (
@@ -45,7 +46,7 @@ def debug(asked: Debug) -> None:
     files = debug_files(loaded, result, found, asked)
     inputs = [asked.data, None if loaded.config.data is None else loaded.config.data.source]
     write_into(asked.out, files.contents, [asked.run], inputs)
-    summary = _summary(result, asked.threshold, found.kept)
+    summary = _summary(result, asked.threshold, asked.certainty, found.kept)
     summary["corrected_left_out"] = sum(count for count, _ in files.corrected.left_out)
     _note_next(files, review=asked.review)
     _note_doubts(result, asked.threshold, files.memorised)
@@ -88,9 +89,11 @@ def _samples(count: int) -> str:
     return "1 sample" if count == 1 else f"{count:,} samples"
 
 
-def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
+def _summary(result: Debugging, threshold: float, certainty: float, kept: Kept) -> dict[str, Any]:
 
     flagged, wrong = result.flagged(threshold), result.mislabels
+    interval, kinds = result.expected_interval, result.kinds(threshold)
+    changed = result.advised(threshold, certainty) != result.samples.labels
     groups = result.duplicates.group
     return {
         "samples": len(result),
@@ -99,6 +102,9 @@ def _summary(result: Debugging, threshold: float, kept: Kept) -> dict[str, Any]:
         "threshold": threshold,
         "flagged": share_flagged(int(flagged.sum()), len(result), wrong.cannot_tell).to_json(),
         "expected_wrong": None if result.expected is None else round(result.expected, 3),
+        "expected_interval": None if interval is None else [round(end, 3) for end in interval],
+        "kinds": {kind: int((kinds == kind).sum()) for kind in KINDS},
+        "certain_corrections": int((result.advised(threshold, certainty) >= 0)[changed].sum()),
         "certainly_wrong": result.certainly_wrong,
         "most_wrong": result.most_wrong,
         "cannot_tell": wrong.cannot_tell or None,
@@ -121,13 +127,18 @@ def _show(result: Debugging, summary: dict[str, Any], asked: Debug, files: Debug
     else:
         value, ends, n = interval_cells(summary["flagged"])
         flagged += f" ({value}, 95 %: {ends}, n = {n})"
-        expected = f"{result.expected:,.1f}, at most about {result.most_wrong:,}"
+        low, high = result.expected_interval or (result.expected, result.expected)
+        ends = f"95 %: {low:,.0f} to {high:,.0f}, more where people erred on hard pictures"
+        expected = f"about {result.expected:,.0f} ({ends}), at most about {result.most_wrong:,}"
     rows = [
         ("labels flagged", flagged),
         ("wrong labels expected", expected),
-        ("odd samples", f"{summary['odd']:,}"),
+        ("something else, or bad", f"{summary['odd']:,}"),
         ("duplicate groups", f"{summary['duplicate_groups']:,}, {summary['conflicts']:,} with different labels"),
     ]
+    told = [f"{count:,} {kind}" for kind, count in summary["kinds"].items() if count]
+    rows.append(("kinds", ", ".join(told) or "nothing suspicious"))
+    rows.append(("certain corrections", f"{summary['certain_corrections']:,}, at --certainty {asked.certainty:g}"))
     if summary["withheld"]:
         rows.append(("withheld, left out", f"{summary['withheld']:,}"))
     show(facts(rows))

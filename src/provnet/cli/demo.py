@@ -27,7 +27,7 @@ from provnet.data.open import open_data
 from provnet.report.records import DemoReport, Finding
 from provnet.report.text import seconds
 from provnet.tools.debug.files import SAMPLES
-from provnet.tools.demo import demo_html, make_report, planted
+from provnet.tools.demo import demo_html, make_report, plant_wrong_labels
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet.training.session import refuse_strangers
@@ -39,7 +39,7 @@ PICTURES = 1000  # of each kind in the audit
 
 def find_planted(out: Path, *, seed: int, epochs: int | None, limit: int | None) -> tuple[Finding, ...]:
     """Train on digits with planted wrong labels, debug the run, and count what was found."""
-    data, right = planted(open_data("embedded", limit=limit or DIGITS), seed)
+    data, right = plant_wrong_labels(open_data("embedded", limit=limit or DIGITS), seed)
     say(f"planting {len(right)} wrong labels among {len(data):,} digits, training on them, looking for them", "bold")
     config = train_config("robust", seed=seed, epochs=epochs or EPOCHS, network="class-independent")
     run = out / "planted"
@@ -86,7 +86,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     refuse_others(out)
     data = open_data("embedded", limit=limit)
     test = open_data("embedded", split="test", limit=limit)
-    config = train_config("fast", seed=seed, epochs=epochs)
+    config = train_config("default", seed=seed, epochs=epochs)
     show(
         facts(
             [

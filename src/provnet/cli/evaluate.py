@@ -130,6 +130,8 @@ OWN = {
     "index_accuracy_perturbed.noise": "index accuracy under noise",
     "index_accuracy_perturbed.shift": "index accuracy under shift",
     "index_accuracy_perturbed.jpeg": "index accuracy under JPEG",
+    "index_accuracy_perturbed.crop": "index accuracy after a crop of 5 %",
+    "index_accuracy_perturbed.mirror": "index accuracy of mirror images",
     "class_accuracy_train": "class accuracy",
     "stage_1": "stage 1: the class",
     "stage_2": "stage 2: the sample, given its class",

@@ -20,7 +20,7 @@ def callback(kind: type[Options], run: Callable[[Any], None]) -> Callable[..., N
 
     def call(**values: Any) -> None:
         values.pop(_ALL.name, None)
-        run(made(kind, values))
+        run(options_from(kind, values))
 
     found = [_parameter(one) for one in leaves(kind)]
     found += [_ALL] if any(one.option.rare for one in leaves(kind)) else []
@@ -29,16 +29,16 @@ def callback(kind: type[Options], run: Callable[[Any], None]) -> Callable[..., N
     return call
 
 
-def made(kind: type[Kind], values: dict[str, Any]) -> Kind:
+def options_from(kind: type[Kind], values: dict[str, Any]) -> Kind:
     """An object of a class, with its parts, from values by the names of their fields.
 
     >>> from provnet.base.options import Train
-    >>> asked = made(Train, {"data": "mnist", "out": Path("runs/a"), "epochs": 3})
+    >>> asked = options_from(Train, {"data": "mnist", "out": Path("runs/a"), "epochs": 3})
     >>> asked.recipe.epochs, asked.network.head
     (3, 'auto')
     """
     own = {one.name: values[one.name] for one in fields(kind) if one.name in values}  # type: ignore[arg-type]
-    own |= {name: made(part, values) for name, part in parts(kind).items()}
+    own |= {name: options_from(part, values) for name, part in parts(kind).items()}
     return kind(**own)
 
 

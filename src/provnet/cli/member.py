@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +20,15 @@ from provnet.cli.output import (
     note,
 )
 from provnet.cli.rundata import begin, open_others
+from provnet.runs.data import find_data
 from provnet.runs.run import Run
+from provnet.tools.membership.compared import compared
 from provnet.tools.membership.compute import decides, member_scores
-from provnet.tools.membership.member import Heldout, Membership, drawn, memberships, read_heldout
+from provnet.tools.membership.member import Heldout, Membership, draw_samples, memberships, read_heldout
 
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
+AGREE |= {"view": "the network sees the same of", "picture": "made of"}
 STYLES = {
     "member": "bold",
     "distorted copy of a member": "bold",
@@ -45,7 +49,10 @@ def member(asked: Member) -> None:
         else _heldout(loaded, asked.run, kept, asked.nonmembers, asked.data_dir)
     )
     images = np.stack([query.image for query in queries])
-    found = memberships(loaded, images, [query.sha256 for query in queries], heldout=heldout, warn=False)
+    hashes = [query.sha256 for query in queries]
+    pixels = [query.pixel_sha256 for query in queries]
+    found = memberships(loaded, images, hashes, pixel_sha256=pixels, heldout=heldout, warn=False)
+    found = _looked_at(loaded, asked, images, [query.picture for query in queries], found)
     withheld = int(loaded.samples.withheld.sum())
     if withheld:
         note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
@@ -54,6 +61,19 @@ def member(asked: Member) -> None:
     elif is_first_process():
         for query, one in zip(queries, found, strict=True):
             _show(query.name, one)
+
+
+def _looked_at(
+    run: Run, asked: Member, images: np.ndarray, pictures: Sequence[np.ndarray | None], found: list[Membership]
+) -> list[Membership]:
+    """The verdicts after whole pictures were compared with those of training, where they can be opened."""
+    settled = all(one.agrees in ("bytes", "pixels") for one in found)
+    if settled or all(picture is None for picture in pictures):
+        return found
+    data = find_data(run.config, run.samples, None, asked.data_dir, progress=not asked.json)
+    if data.data is None:
+        note(f"pictures cannot be compared with those of training, their scores alone are: {data.why}", "warning")
+    return compared(run, data.parts, images, pictures, found)
 
 
 def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, data_dir: str | None) -> Heldout | None:
@@ -70,7 +90,7 @@ def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, d
     if not fresh:
         note("every picture given as held out is a training sample, so none can be compared with", "warning")
         return None
-    chosen = drawn(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
+    chosen = draw_samples(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
     score = decides(run.network)
     scored = member_scores(run, chosen.images, warn=False)
     values = np.sort(scored.values[score][scored.named])

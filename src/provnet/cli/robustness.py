@@ -27,8 +27,8 @@ from provnet.data.dataset import ImageData
 from provnet.report.text import percent
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
-from provnet.tools.robustness.compute import Measured, against, measure
-from provnet.tools.robustness.conditions import ATTACKS, named
+from provnet.tools.robustness.compute import Measured, from_isolated, measure
+from provnet.tools.robustness.conditions import ATTACKS, conditions_by_name
 from provnet.tools.robustness.page import (
     RobustnessReport,
     contact_sheet,
@@ -47,7 +47,7 @@ def robustness(asked: Robustness) -> None:
     ways = [] if asked.attacks == "none" else _listed(asked.attacks)
     check_outputs({asked.out / "report.html": PAGE}, asked.run, [asked.data], data_dir=asked.data_dir)
     where = pick_device(asked.device)
-    named(wanted)
+    conditions_by_name(wanted)
     choose_all("attack", ways, ATTACKS)
     test: ImageData | None = None
     measured: list[Measured] = []
@@ -60,7 +60,7 @@ def robustness(asked: Robustness) -> None:
         measured.append(measure(loaded, test, name=name, options=asked.how, **more))
         models[name] = state["model.safetensors"]
     assert test is not None
-    gains = against(measured)
+    gains = from_isolated(measured)
     _warn_unnamed(measured)
     if not gains:
         note("no run is an isolated CNN (trained with index_weight 0), so nothing is compared with one")

@@ -51,7 +51,7 @@ def with_state(folder: Path, read: Callable[[Path], Read]) -> tuple[Read, dict[s
             return found, state
 
 
-class Asked(Protocol):
+class RunQuestion(Protocol):
     """What the options of a command that asks a run have in common."""
 
     @property
@@ -76,7 +76,7 @@ class Begun(NamedTuple):
 
 
 def begin(
-    asked: Asked,
+    asked: RunQuestion,
     out: Path | None = None,
     inputs: Iterable[str | Path | None] = (),
     more: Mapping[Path, bytes] | None = None,

@@ -39,8 +39,10 @@ from provnet.data.dataset import DataSpec, ImageData
 from provnet.data.open import has_split, open_data, reopen
 from provnet.data.select import check_fraction, holdout, with_classes
 from provnet.data.sources.folder import refuse_inside
-from provnet.models.backbones import BACKBONES, SHARING
+from provnet.models.backbones import BACKBONES, SHARING, takes_pretrained
 from provnet.models.network import NETWORKS, build, parameter_count
+from provnet.models.pretrained import INSTALL, installed
+from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.report.text import percent, seconds
 from provnet.runs.data import in_mode, other_spec
 from provnet.runs.run import Run
@@ -54,7 +56,7 @@ from provnet.training import session as run_folder
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit
 from provnet.training.session import LOG
-from provnet.training.setup import DEVICES, plan
+from provnet.training.setup import DEVICES, is_folder, plan
 from provnet.training.subset import IndexSubset
 
 
@@ -65,8 +67,8 @@ def train(asked: Train) -> None:
     config = chosen_recipe(asked)
     check_folder(out, resume=where.resume, overwrite=where.overwrite)
     check_early(asked)
-    found = opened(asked.data, asked.opening, out)
-    chosen = found if split.apply is None else decided(found, split.apply)
+    found = open_training_data(asked.data, asked.opening, out)
+    chosen = found if split.apply is None else apply_file(found, split.apply)
     samples, test, test_words = find_test(chosen, split.holdout, split.test, data_dir, out, given=found)
     subset = chosen_subset(samples, asked.subset, config, where)
     if not asked.json:
@@ -74,9 +76,11 @@ def train(asked: Train) -> None:
         show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
     for warning in data_warnings(samples, config.wanted.network):
         note(warning, "warning")
+    if config.wanted.backbone == "auto" and config.preset == "default" and pretrained_is_missing(samples.shape):
+        note(f"pretrained features do better on photographs, in less time: {INSTALL}")
     done, begun = where.resume and run_folder.finished(out), where.resume and run_folder.has_begun(out)
     began = time.perf_counter()
-    with kept_is_told(out, resumed(asked)):
+    with kept_is_told(out, resume_command(asked)):
         run = fit(samples, config, where, test=test, index_subset=subset)
     if not is_first_process():
         return
@@ -97,12 +101,12 @@ def train(asked: Train) -> None:
         draw_course(out, quiet=asked.json)
 
 
-def resumed(asked: Train) -> str:
+def resume_command(asked: Train) -> str:
     """The command that goes on with what a command has begun.
 
     >>> from pathlib import Path
     >>> from provnet.base.options import RunOptions
-    >>> resumed(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
+    >>> resume_command(Train(data="my data", out=Path("runs/a"), where=RunOptions(overwrite=True)))
     "provnet train 'my data' --out runs/a --resume"
     """
     again = replace(asked, where=replace(asked.where, overwrite=False, resume=True))
@@ -128,7 +132,8 @@ def check_early(asked: Train) -> None:
     """Refuse what is wrong whatever the data are, before hours of reading pictures."""
     check_environment(several=asked.where.devices > 1 or world_size() > 1)
     one_of("network", asked.network.network, tuple(NETWORKS))
-    one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
+    if not is_folder(asked.network.backbone):
+        one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
     one_of("device", asked.where.device, DEVICES)
     if asked.split.holdout is not None:
         check_fraction(asked.split.holdout)
@@ -136,15 +141,17 @@ def check_early(asked: Train) -> None:
         read_decisions(asked.split.apply)
 
 
-def opened(data: str, asked: DataOptions, out: Path) -> ImageData:
+def open_training_data(data: str, asked: DataOptions, out: Path) -> ImageData:
     """The training data; a run among their pictures, or where nothing may be written, is refused."""
     refuse_unwritable(out)
     found = open_data(data, options=asked, progress=is_first_process())
     _refuse_inside(found.spec, out)
+    for line in found.notes:
+        note(line)
     return found
 
 
-def decided(data: ImageData, path: Path) -> ImageData:
+def apply_file(data: ImageData, path: Path) -> ImageData:
     """The data after the decisions of a file, and a word on what they changed."""
     changed = apply_decisions(data, read_decisions(path))
     remembered = changed.spec.options.get(DECISIONS)
@@ -248,13 +255,21 @@ def data_words(data: ImageData) -> str:
     return f"{data.spec.source}: {len(data):,} samples, {classes}, {shape}"
 
 
+def pretrained_is_missing(shape: tuple[int, ...]) -> bool:
+    """Whether pretrained weights would be taken for these data if they were installed."""
+    return takes_pretrained(shape) and not installed()
+
+
 def network_words(data: ImageData, asked: TrainConfig) -> str:
     """The network that will be trained, with its parameter count."""
     config, index_map = plan(data, asked.wanted, asked.preset)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))
     keys = "" if config.head == "plain" else f", {config.head} head"
-    return f"{config.network}{keys}, backbone {config.backbone}, {count:,} parameters, preset {asked.preset}"
+    body = config.backbone
+    if body in PRETRAINED:
+        body += " (pretrained, trained further)" if asked.finetune else " (pretrained, frozen)"
+    return f"{config.network}{keys}, backbone {body}, {count:,} parameters, preset {asked.preset}"
 
 
 def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
@@ -292,7 +307,8 @@ def show_result(result: Mapping[str, Any], folder: Path, *, resumed: bool = Fals
         say(f"{name} accuracy while training, last epoch: {value} (95 %: {ends}, n = {n})")
     words = "went on for" if resumed else "trained in"
     say(f"{words} {seconds(result['seconds'])}; run written to {folder}", "bold")
-    say(f"next: provnet evaluate {path_word(folder)}")
+    goal = path_word(folder)
+    say(f"next: provnet evaluate {goal}   or   provnet debug {goal} --out {goal}/debug   to find wrong labels")
 
 
 def course_table(course: list[dict[str, Any]], most: int = 8) -> Table:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,20 +17,24 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief
 from provnet.data.dataset import hash_items
 from provnet.data.modalities.decode import are_pictures, fit
-from provnet.data.modalities.image import channels_first
+from provnet.data.modalities.image import channels_first, picture_of
 from provnet.data.modalities.modality import Modality
-from provnet.data.rules import OpenOptions
+from provnet.data.originals import Originals
+from provnet.data.rules import CHOOSE, OpenOptions
 from provnet.samples.identity import Groups, SampleTable, hash_pixels, hash_rows
 
 
 class Opened(NamedTuple):
-    """What a reader gives back: inputs, their table, `name: reason` of what was left out; items and their modality."""
+    """What a reader gives back: the fields of a Dataset, and the options that were settled while reading."""
 
     images: Inputs
     samples: SampleTable
     skipped: tuple[str, ...] = ()
     items: Sequence[Any] | None = None
     modality: Modality | None = None
+    originals: Originals | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    notes: tuple[str, ...] = ()
 
 
 def evenly(labels: np.ndarray, limit: int | None) -> np.ndarray:
@@ -119,21 +126,31 @@ def assemble(
     rows = evenly(labels, options.limit)
     taken = raw if len(rows) == len(raw) else raw[rows]
     images = np.array(taken) if convert is None else convert(taken)
+    whole, chosen = images, "stretch" if options.fit == CHOOSE else options.fit
     if options.size is not None or options.mode is not None:
-        images = refit(images, options)
+        images = refit(images, replace(options, fit=chosen))
     if not images.flags.writeable or not images.flags.c_contiguous or np.shares_memory(images, raw):
         images = images.copy()  # torch wants to own its memory
     count = len(rows)
     samples = SampleTable(
         sample_ids=tuple(sample_ids[i] for i in rows),
         sha256=hash_rows(taken),
-        pixel_sha256=hash_pixels(images),
+        pixel_sha256=hash_pixels(images if chosen is None else whole),
         labels=labels[rows],
         class_names=tuple(class_names),
         paths=(None,) * count,
         sources=(None,) * count if sources is None else tuple(sources[i] for i in rows),
     )
-    return Opened(torch.from_numpy(images), samples)
+    if chosen is None or (images.shape == whole.shape and np.array_equal(images, whole)):
+        return Opened(torch.from_numpy(images), samples)
+    originals = Originals(hash_pixels(images), tuple(partial(_picture, whole, i) for i in range(count)))
+    return Opened(torch.from_numpy(images), samples, originals=originals, options={"fit": chosen})
+
+
+def _picture(images: np.ndarray, place: int) -> np.ndarray:
+    found = picture_of(images[place])
+    assert found is not None, "size and mode are for pictures"
+    return found
 
 
 def assemble_items(

@@ -124,19 +124,29 @@ def _digest(key: str, shape: tuple[int, ...], rows: np.ndarray, names: np.ndarra
     return digest.hexdigest()
 
 
-FORMAT = "provnet pictures 1"
-RECORD = np.dtype([("stamp", "<u8", 5), ("sha256", "u1", 32), ("pixel_sha256", "u1", 32), ("frames", "<i8")])
+FORMAT = "provnet pictures 2"
+RECORD = np.dtype(
+    [
+        *(("stamp", "<u8", 5), ("sha256", "u1", 32), ("pixel_sha256", "u1", 32), ("view_sha256", "u1", 32)),
+        *(("shape", "<i8", 3), ("frames", "<i8")),
+    ]
+)
 
 
 Stamp = tuple[int, int, int, int, int]  # size, modified, changed (ns), inode, device; as unsigned 64-bit
 
 
 class Picture(NamedTuple):
-    """One decoded picture with everything that is kept of it; `stamp` is None where its file must not be kept."""
+    """One decoded picture with everything that is kept of it; `stamp` is None where its file must not be kept.
 
-    pixels: np.ndarray  # (C, H, W)
+    `pixels` (C, H, W) are those that the network receives, `shape` is that of the whole picture.
+    """
+
+    pixels: np.ndarray
     sha256: np.ndarray
     pixel_sha256: np.ndarray
+    view_sha256: np.ndarray
+    shape: tuple[int, ...]
     frames: int
     stamp: Stamp | None = None
 
@@ -196,13 +206,13 @@ class PictureCache:
             here = np.flatnonzero(numbers == number)
             pixels = self._parts[number].pixels[rows[here] - self._starts[number]]  # a copy: what is checked is used
             records = self._records[rows[here]]
-            good = (hash_pixels(pixels) == records["pixel_sha256"]).all(1)
+            good = (hash_pixels(pixels) == records["view_sha256"]).all(1)
             self.damaged += int((~good).sum())
             for i in np.flatnonzero(good).tolist():
                 record = records[i]
-                found[places[here[i]]] = Picture(
-                    pixels[i], record["sha256"], record["pixel_sha256"], int(record["frames"])
-                )
+                raw, whole, view = (record[name] for name in ("sha256", "pixel_sha256", "view_sha256"))
+                shape = tuple(record["shape"].tolist())
+                found[places[here[i]]] = Picture(pixels[i], raw, whole, view, shape, int(record["frames"]))
         return found
 
     def save(self, fresh: Sequence[tuple[int, str, Picture]], images: np.ndarray) -> None:
@@ -286,4 +296,4 @@ def _warn(message: str) -> None:
 
 YOUNG = 2_000_000_000  # ns
 PARTS = 8  # files of the cache before they are joined into one
-_SOURCES = ("modalities/decode.py", "sources/folder.py", "rules.py", "../samples/identity.py")
+_SOURCES = ("modalities/decode.py", "pictures.py", "rules.py", "../samples/identity.py")

@@ -36,6 +36,7 @@ class Comparison:
         now: the table of now.
         erased: how many samples were erased from the run since, and are in neither.
         advice: how to open the data, where some are decoded differently (`decoding_advice`).
+        views: whether the samples of then are named by what a network sees of them, not by whole pictures.
     """
 
     verdict: str
@@ -47,6 +48,7 @@ class Comparison:
     now: SampleTable
     erased: int = 0
     advice: str = ""
+    views: bool = False
 
     @property
     def holds(self) -> bool:
@@ -63,6 +65,7 @@ class Comparison:
             if counts[status]:
                 first = [shown(self.then.sample_ids[i]) for i, s in enumerate(self.status) if s == status][:3]
                 more = ", ..." if counts[status] > 3 else ""
+                words = VIEWS if self.views and status == "re-encoded" else words
                 found.append(f"{counts[status]:,} {words}: {', '.join(first)}{more}")
         if self.added:
             found.append(f"{self.added:,} added since training")
@@ -222,6 +225,7 @@ class _Places:
 
 
 DECODED = "decoded differently"
+VIEWS = "are other files of which the network sees the same (the rest of the picture may differ)"
 _WORDS = {
     "same": "the same data",
     "re-ordered": "the same samples in another order",
@@ -233,7 +237,7 @@ _WORDS = {
 _FACTS = {
     "moved": "moved or renamed",
     "relabelled": "carry another label",
-    "re-encoded": "are the same picture, re-encoded",
+    "re-encoded": "are the same picture to the pixel, in another file",
     DECODED: "have the bytes of training time, but are decoded to another picture",
     "edited": "edited (the name holds other content now)",
     "missing": "missing",

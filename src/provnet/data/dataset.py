@@ -18,11 +18,20 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
+from provnet.data.originals import Originals
+from provnet.data.scratch import taken
 from provnet.samples.identity import SampleTable, chosen_rows, hash_bytes, hash_pixels, hash_rows
 
 # options that choose and relabel among what was read, in this order; the third says that the second chose first
 AFTER_READING = ("decisions", "holdout", "holdout_first")
-DECODING = ("size", "mode", "background", "frame", "value_range")  # options that say how a picture is read, not which
+DECODING = (
+    "size",
+    "fit",
+    "mode",
+    "background",
+    "frame",
+    "value_range",
+)  # how a picture is read, not which
 HASHED, AT_ONCE = 2**30, 256  # bytes that are hashed again before they are trained on, and samples at a time
 
 
@@ -33,10 +42,10 @@ class DataSpec:
     Attributes:
         source: a known name (`mnist`, `embedded`), an absolute path, or `arrays` for data given as objects.
         kind: the reader that was used (`embedded`, `digits`, `idx`, `cifar10`, `cifar100`, `folder`, `npz`, `csv`,
-            `arrays`).
+            `table`, `tar`, `arrays`).
         split: `train`, `test` or `all`.
         data_dir: the folder that names resolve under, or None.
-        options: everything else that changes the pictures (`size`, `mode`, `background`, `frame`, `value_range`,
+        options: everything else that changes the pictures (`size`, `fit`, `mode`, `background`, `frame`, `value_range`,
             `skip_bad`, `limit`, `root`, and those of AFTER_READING); `modality`, where the shape does not say it.
     """
 
@@ -78,6 +87,8 @@ class Dataset:
         items: the samples as people see them, such as texts and rows of a table, which then name them by their
             content; None where the inputs are the samples.
         modality: what the samples are.
+        originals: where inputs are views of pictures, how to read the whole pictures, which name them; else None.
+        notes: what was done to the samples on their way, one line each, to be said.
     """
 
     inputs: Inputs
@@ -86,6 +97,8 @@ class Dataset:
     skipped: tuple[str, ...]
     items: Sequence[Any] | None
     modality: Modality
+    originals: Originals | None
+    notes: tuple[str, ...]
 
     def __init__(
         self,
@@ -95,6 +108,8 @@ class Dataset:
         skipped: tuple[str, ...] = (),
         items: Sequence[Any] | None = None,
         modality: Modality | None = None,
+        originals: Originals | None = None,
+        notes: tuple[str, ...] = (),
         *,
         images: Tensor | None = None,
     ) -> None:
@@ -110,7 +125,8 @@ class Dataset:
         for what, count in (("inputs", len(inputs)), ("items", len(inputs if items is None else items))):
             if count != len(samples):
                 raise DataError(f"{count} {what} but {len(samples)} rows in the sample table")
-        given = (inputs, samples, spec, skipped, items, modality or modality_of(inputs.shape[1:]))
+        own = modality or modality_of(inputs.shape[1:])
+        given = (inputs, samples, spec, skipped, items, own, originals, notes)
         for one, content in zip(fields(self), given, strict=True):
             object.__setattr__(self, one.name, content)
 
@@ -171,18 +187,20 @@ class Dataset:
         """
         rows = chosen_rows(indices, len(self))
         items = None if self.items is None else [self.items[i] for i in rows.tolist()]
-        table = self.samples.select(rows) if samples is None else samples
-        return replace(self, inputs=self.inputs[torch.from_numpy(rows)], samples=table, items=items)
+        originals = None if self.originals is None else self.originals.select(rows)
+        inputs, table = taken(self.inputs, rows), self.samples.select(rows) if samples is None else samples
+        return replace(self, inputs=inputs, samples=table, items=items, originals=originals)
 
     def hashes(self, rows: Tensor) -> np.ndarray:
-        """(n, 32) hashes of the content of some samples as they are now: of their items, else of their inputs."""
+        """(n, 32) hashes of some samples as they are in memory now: of their items, else of their inputs."""
         if self.items is not None:
             return hash_items(self.modality, [self.items[i] for i in rows.tolist()])
         return hash_inputs(self.inputs[rows])
 
     def changed(self, rows: Tensor) -> np.ndarray:
         """(n,) bool: which of some samples are no longer what they were when they were opened."""
-        found = (self.hashes(rows) != self.samples.pixel_sha256[rows.numpy()]).any(1)
+        opened = self.samples.pixel_sha256 if self.originals is None else self.originals.views
+        found = (self.hashes(rows) != opened[rows.numpy()]).any(1)
         if self.items is not None:  # what a network receives is made of them
             made = self.modality.batch([self.items[i] for i in rows.tolist()])
             found |= (hash_inputs(made) != hash_inputs(self.inputs[rows])).any(1)
@@ -244,6 +262,16 @@ def refuse_changed(what: str, data: Dataset) -> None:
                 f'{what}: the values of "{name}" are not those that were opened, so its hash would name another '
                 "sample; open the changed ones: open_data(images, labels, ids=data.samples.sample_ids)"
             )
+
+
+def views_only(spec: DataSpec | None) -> bool:
+    """Whether samples are named by what a network sees of them, as all were before there was a choice of fit.
+
+    >>> views_only(DataSpec("pictures", "folder", options={"size": [8, 8]})), views_only(DataSpec("mnist", "idx"))
+    (True, False)
+    """
+    given = {} if spec is None else spec.options
+    return "fit" not in given and bool({"size", "mode"} & set(given))
 
 
 def spec_of(given: DataSpec | Dataset | None) -> DataSpec | None:

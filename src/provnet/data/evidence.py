@@ -1,7 +1,7 @@
 """The pictures behind an explanation: shown only if they are, to the pixel, those of training time.
 
 A sample is looked up by hash, never by position. A file is read and hashed again at the moment it is shown, and so are
-the pixels that it is decoded to; an array is hashed again as the network receives it. What does not match is not shown.
+the pixels of the whole picture that it is decoded to; an array is hashed again. What does not match is not shown.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from torch import Tensor
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file
 from provnet.data.dataset import AFTER_READING, Dataset
-from provnet.data.modalities.decode import decode
+from provnet.data.modalities.decode import decode_whole, fit
 from provnet.data.modalities.image import picture_of, planes
 from provnet.data.modalities.modality import Preview
 from provnet.data.open import data_root
+from provnet.data.originals import Read
 from provnet.data.rules import DecodeRule, make_options
 from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
 
@@ -30,15 +31,22 @@ class Evidence:
     """What a training sample looks like, or why it cannot be shown.
 
     Attributes:
-        picture: uint8 (H, W) or (H, W, 3), or None.
+        picture: the whole picture at its own size, uint8 (H, W) or (H, W, 3), or None.
         text: what is shown of a sample that is no picture, such as a text or the row of a table.
         note: empty where there is either; else `changed since training`, `decoded differently from training` or
             `picture not available`, and why.
+        rule: how the network's view is made of the picture; None where it is the picture.
     """
 
     picture: np.ndarray | None
     note: str = ""
     text: str = ""
+    rule: DecodeRule | None = None
+
+    @property
+    def view(self) -> np.ndarray | None:
+        """What the network sees of the picture."""
+        return self.picture if self.picture is None or self.rule is None else fit(self.picture, self.rule)
 
     @property
     def there(self) -> bool:
@@ -100,13 +108,18 @@ def _absent(samples: SampleTable, now: SampleTable, i: int) -> str:
     if here is None:
         return MISSING
     if bool((now.pixel_sha256[here] == samples.pixel_sha256[i]).all()):
-        return f"{CHANGED} (the same picture, re-encoded)"
+        return f"{CHANGED} (the same picture to the pixel, in another file)"
     return CHANGED
 
 
 def _as_trained(samples: SampleTable, i: int, image: np.ndarray) -> bool:
-    """Whether a picture (C, H, W) is what the network received of sample i."""
+    """Whether a picture (C, H, W) is the one that names sample i."""
     return bool((hash_pixels(image[None])[0] == samples.pixel_sha256[i]).all())
+
+
+def _is_same(samples: SampleTable, i: int, whole: np.ndarray, rule: DecodeRule) -> bool:
+    """Whether pixels at full size are those of sample i; of runs written before there was a choice, by their view."""
+    return _as_trained(samples, i, planes(fit(whole, rule) if rule.fit is None else whole))
 
 
 def _from_file(samples: SampleTable, data: Dataset, path: Path, i: int) -> Evidence:
@@ -115,16 +128,35 @@ def _from_file(samples: SampleTable, data: Dataset, path: Path, i: int) -> Evide
         blob = read_file(path, rule.max_bytes)
     except DataError:
         return Evidence(None, MISSING)
+    return _shown(samples, i, blob, rule)
+
+
+def _shown(samples: SampleTable, i: int, blob: bytes, rule: DecodeRule) -> Evidence:
     if not bool((hash_bytes(blob) == samples.sha256[i]).all()):
         return Evidence(None, CHANGED)
     try:
-        picture = decode(blob, samples.sample_ids[i], rule=rule)
+        picture = decode_whole(blob, samples.sample_ids[i], rule).pixels
     except DataError as error:
         return Evidence(None, f"{MISSING} ({error})")
-    return Evidence(picture) if _as_trained(samples, i, planes(picture)) else Evidence(None, DECODED)
+    return Evidence(picture, rule=rule) if _is_same(samples, i, picture, rule) else Evidence(None, DECODED)
+
+
+def _read_again(samples: SampleTable, data: Dataset, read: Read, i: int) -> Evidence:
+    """A picture that has no file of its own, read from where it came."""
+    rule = _rule(data)
+    try:
+        found = read()
+    except DataError:
+        return Evidence(None, MISSING)
+    if isinstance(found, bytes):
+        return _shown(samples, i, found, rule)
+    return Evidence(found, rule=rule) if _is_same(samples, i, found, rule) else Evidence(None, CHANGED)
 
 
 def _from_memory(samples: SampleTable, data: Dataset, place: int, i: int) -> Evidence:
+    read = None if data.originals is None else data.originals.read[place]
+    if read is not None:
+        return _read_again(samples, data, read, i)
     if data.items is not None or not isinstance(data.inputs, Tensor):
         same = bool((data.hashes(torch.tensor([place]))[0] == samples.pixel_sha256[i]).all())
         item = data.inputs[place : place + 1] if data.items is None else data.items[place]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from provnet.data.modalities.decode import sniff
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import is_frame
-from provnet.data.rules import OpenOptions, make_options
+from provnet.data.rules import CHOOSE, OpenOptions, make_options
 from provnet.data.select import apply_holdout
 from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_frame, open_items, open_npz
 from provnet.data.sources.binary import (
@@ -33,11 +34,13 @@ from provnet.data.sources.binary import (
     open_cifar100,
     open_idx,
 )
-from provnet.data.sources.columns import is_columns, open_columns
 from provnet.data.sources.folder import folder_has_test, open_folder
 from provnet.data.sources.known import NAMES, data_folder, locate, open_digits, open_embedded
 from provnet.data.sources.layouts import refuse_coco
 from provnet.data.sources.manifest import open_manifest
+from provnet.data.sources.rows import is_hugging_face, is_table, open_hugging_face, open_table, table_has_test
+from provnet.data.sources.shards import find_tars, open_tars, tar_has_test
+from provnet.data.sources.texts import open_texts
 
 ARRAYS_ONLY = (
     "labels",
@@ -65,8 +68,9 @@ def open_data(
 
     Args:
         source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
-            a path (image folder, .npz, CSV manifest, folder of idx or CIFAR files), an array or tensor with `labels`, a
-            map-style torch Dataset, a `datasets.Dataset`, a DataSpec (opened as it says), or a Dataset (given back).
+            a path (image folder, CSV manifest, parquet, webdataset tar, Dataset saved by Hugging Face, .npz, folder of
+            idx or CIFAR files), an array, tensor or list of pictures with `labels`, a Dataset or DatasetDict of Hugging
+            Face, a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
         labels: one a sample, where `source` is an array.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
         ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
@@ -74,8 +78,9 @@ def open_data(
         modality: what the samples in a list are, where they are neither pictures nor rows of a table.
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
-            `data_dir`, the folder that names resolve under; `size`, to which pictures are cut and resized; `mode`,
-            `grey` or `rgb`; `background`; `frame`; `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
+            `data_dir`, the folder that names resolve under; `size` of what the network sees of a picture; `fit`,
+            `stretch`, `pad` or `crop`; `mode`, `grey` or `rgb`; `columns` of a table of files; `background`; `frame`;
+            `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
 
     Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
 
@@ -98,16 +103,22 @@ def open_data(
     one_of("split", split, ("train", "test", "all"))
     given = {one.name: getattr(asked, one.name) for one in fields(asked) if one.name != "data_dir"}
     given |= {"size": parse_size(asked.size, "size")} if isinstance(asked.size, str) else {}
+    given["fit"] = asked.fit or CHOOSE
+    given["manifest_columns"] = given.pop("columns")  # a table keeps how its columns become inputs under that name
     checked = make_options(given)
     if isinstance(source, str | os.PathLike):
         if labels is not None:
             raise UsageError("labels are only for arrays; a data set by name or path has its own")
         return _open_spec(_spec(source, split, asked.data_dir, checked.to_json()), checked)
     spec = DataSpec("arrays", "arrays", split, None, checked.to_json())
-    if is_columns(source):
-        return _wrap(open_columns(source, labels, modality, split, checked, ids, sources), spec)
+    if modality is not None and is_hugging_face(source):
+        return _wrap(open_texts(source, labels, modality, split, checked, ids, sources), spec)
     if modality is not None:
         return _wrap(open_items(source, labels, modality, split, checked, ids, sources), spec)
+    if is_hugging_face(source):
+        if labels is not None:
+            raise UsageError("labels are only for arrays; of a Dataset give their column: columns='label=NAME'")
+        return _wrap(open_hugging_face(source, split, checked), spec)
     if is_frame(source):
         return _wrap(open_frame(source, labels, split, checked, ids, sources), spec)
     if isinstance(source, torch.Tensor | list | tuple) or hasattr(source, "__array__"):
@@ -204,7 +215,9 @@ def detect(path: Path) -> tuple[str, Path]:
         idx = find_idx(path)
         if idx is not None:
             return "idx", idx
-        return "cifar10" if is_cifar10(path) else "cifar100" if is_cifar100(path) else "folder", path
+        if is_cifar10(path) or is_cifar100(path):
+            return "cifar10" if is_cifar10(path) else "cifar100", path
+        return "table" if is_table(path) else "tar" if find_tars(path) else "folder", path
     if not path.exists():
         raise UsageError(f"{name}: no such file or folder")
     start = read_start(path)
@@ -216,12 +229,19 @@ def detect(path: Path) -> tuple[str, Path]:
         folder = find_idx(path.parent)
         if folder is not None:
             return "idx", folder
+    if start[:4] == b"PAR1":
+        return "table", path
+    if start[257:262] == b"ustar":
+        return "tar", path
     refuse_coco(path, start)
     is_text = b"\x00" not in start and sniff(start) is None
     if path.suffix.lower() == ".csv" or (is_text and path.suffix.lower() in (".txt", "")):
         return "csv", path
     what = "one picture is no data set" if sniff(start) else "not a data set that can be opened"
-    raise UsageError(f"{name}: {what}; give an image folder, an .npz, a CSV manifest or a folder of idx or CIFAR files")
+    raise UsageError(
+        f"{name}: {what}; give an image folder, a CSV manifest, parquet or tar "
+        "files, an .npz, or a folder of idx or CIFAR files"
+    )
 
 
 def _spec(
@@ -276,8 +296,15 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
 
 def _wrap(opened: Opened, spec: DataSpec) -> Dataset:
     own = opened.modality or modality_of(opened.images.shape[1:])
-    spec = replace(spec, options={**spec.options, **own.to_json()})
-    return Dataset(opened.images, opened.samples, spec, opened.skipped, opened.items, own)
+    spec = replace(spec, options={**spec.options, **opened.options, **own.to_json()})
+    found = opened.items, own, opened.originals, opened.notes
+    return Dataset(opened.images, opened.samples, spec, opened.skipped, *found)
+
+
+def _open_table(path: Path, split: str, options: OpenOptions) -> Opened:
+    if find_spec("pyarrow") is None:
+        raise UsageError(f"{shown(str(path))}: parquet and Arrow files need pyarrow: pip install 'provnet[formats]'")
+    return open_table(path, split, options)
 
 
 READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
@@ -287,6 +314,8 @@ READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
     "npz": open_npz,
     "folder": open_folder,
     "csv": open_manifest,
+    "table": _open_table,
+    "tar": open_tars,
 }
 _HAS_TEST: dict[str, Callable[[Path], bool]] = {
     "idx": idx_has_test,
@@ -295,4 +324,6 @@ _HAS_TEST: dict[str, Callable[[Path], bool]] = {
     "npz": npz_has_test,
     "folder": folder_has_test,
     "csv": lambda _: False,
+    "table": table_has_test,
+    "tar": tar_has_test,
 }

@@ -27,7 +27,9 @@ class DecodeRule:
 
     Attributes:
         mode: None = as found (grey stays grey, colour RGB), `grey` or `rgb`.
-        size: (height, width) to cut to the centre and resize to, or None.
+        size: (height, width) of what the network sees, or None.
+        fit: how another shape becomes that size: `stretch`, `pad` or `crop`; None = crop, and a sample is named by what
+            the network sees of it, as runs were written before there was a choice. Else the whole picture names it.
         background: red, green, blue behind transparent pixels.
         frame: which picture of an animated or multi-page file; None refuses those.
         value_range: lowest and highest value of 16-bit, 32-bit and float pictures; None = 0..65535 for whole numbers.
@@ -38,6 +40,7 @@ class DecodeRule:
 
     mode: str | None = None
     size: tuple[int, int] | None = None
+    fit: str | None = None
     background: tuple[int, int, int] = (255, 255, 255)
     frame: int | None = None
     value_range: tuple[float, float] | None = None
@@ -51,6 +54,7 @@ class OpenOptions:
     """The options of `open_data`, in plain types that JSON keeps."""
 
     size: tuple[int, int] | None = None
+    fit: str | None = None  # None: data of a run that was written before there was a choice
     mode: str | None = None
     background: str = "white"
     frame: int | None = None
@@ -59,6 +63,8 @@ class OpenOptions:
     limit: int | None = None
     class_names: tuple[str, ...] | None = None
     root: str | None = None
+    manifest_columns: tuple[tuple[str, str], ...] | None = None
+    default_size: int | None = None
     progress: bool = False
     cache: str | None = None
 
@@ -66,16 +72,17 @@ class OpenOptions:
     def rule(self) -> DecodeRule:
         """The part that decoding needs."""
         red, green, blue = ImageColor.getrgb(self.background)[:3]
-        return DecodeRule(self.mode, self.size, (red, green, blue), self.frame, self.value_range)
+        return DecodeRule(self.mode, self.size, self.fit, (red, green, blue), self.frame, self.value_range)
 
     @property
     def values(self) -> DecodeRule:
         """What the values of a picture mean; its mode and size are left as they are."""
-        return replace(self.rule, mode=None, size=None, frame=None)
+        return replace(self.rule, mode=None, size=None, fit=None, frame=None)
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the defaults, as JSON keeps it; `progress` and `cache` change no picture: left out."""
-        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("progress", "cache")}
+        """What differs from the defaults, as JSON keeps it; what changes no picture is left out."""
+        found = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _NOT_KEPT}
+        found |= {"fit": None} if self.fit == CHOOSE else {}
         kept = {name: value for name, value in found.items() if value != getattr(OpenOptions, name)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in kept.items()}
 
@@ -95,6 +102,7 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
     names = values.get("class_names")
     return OpenOptions(
         size=_size(values.get("size")),
+        fit=None if values.get("fit") is None else one_of("fit", values["fit"], (*FITS, CHOOSE)),
         mode=None if mode is None else one_of("mode", mode, ("grey", "rgb")),
         background=_background("white" if values.get("background") is None else values["background"]),
         frame=_whole("frame", values.get("frame"), lowest=0),
@@ -103,6 +111,8 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
         limit=_whole("limit", values.get("limit"), lowest=1),
         class_names=_names(names),
         root=_root(values.get("root")),
+        manifest_columns=_columns(values.get("manifest_columns")),
+        default_size=_whole("default_size", values.get("default_size"), lowest=1),
         progress=bool(values.get("progress", False)),
         cache=_cache(values.get("cache", False)),
     )
@@ -135,6 +145,24 @@ def _root(value: Any) -> str | None:
     if not isinstance(value, str | os.PathLike) or not os.fspath(value):
         raise UsageError(f"root must be a folder, got {value!r}")
     return str(Path(os.fsdecode(value)).expanduser().absolute())
+
+
+def _columns(value: Any) -> tuple[tuple[str, str], ...] | None:
+    """Which columns of a table hold what, from `path=image,label=class`, a mapping or pairs."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        pairs = [tuple(part.split("=", 1)) for part in value.split(",")]
+    else:
+        pairs = [tuple(pair) for pair in (value.items() if isinstance(value, Mapping) else value)]
+    whats = [pair[0] for pair in pairs]
+    wrong = any(len(pair) != 2 or not all(pair) or pair[0] not in COLUMNS for pair in pairs)
+    if wrong or len(set(whats)) != len(whats):
+        raise UsageError(
+            f"columns (--columns) says what the columns of a table hold, of {', '.join(COLUMNS)}, such as "
+            f"path=image,label=class; got {value!r:.80}"
+        )
+    return tuple((str(what), str(name)) for what, name in pairs)
 
 
 def _size(size: Any) -> tuple[int, int] | None:
@@ -315,5 +343,9 @@ def some(items: Iterable[object], most: int = 8) -> str:
     return ", ".join(map(brief, words[:most])) + (f", ... ({len(words)} in all)" if len(words) > most else "")
 
 
+FITS = ("stretch", "pad", "crop")
+CHOOSE = "auto"  # data that are opened for the first time: the whole picture names a sample, stretched where need be
+COLUMNS = ("path", "label", "id", "source")
+_NOT_KEPT = ("progress", "cache", "default_size")
 MIXED = "labels must be all text or all whole numbers, got {}"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from provnet.base.batches import join
 from provnet.base.errors import UsageError
 from provnet.base.files import brief, clean_text
 from provnet.data.compare import compare
 from provnet.data.dataset import Dataset, DataSpec
+from provnet.data.originals import joined
+from provnet.data.scratch import joined_inputs, taken
 from provnet.samples.identity import Groups, SampleTable
 
 FIRST = "holdout_first"  # among a DataSpec's options: samples were held out by their labels before decisions
@@ -152,12 +152,13 @@ def combine(samples: SampleTable, parts: Sequence[Dataset]) -> Combined:
     back = np.argsort(np.concatenate(order))
     listed = [part.items for part in chosen if part.items is not None]
     items = [item for part in listed for item in part] if len(listed) == len(chosen) else None
-    inputs = join([part.inputs for part in chosen])
+    inputs, originals = joined_inputs([part.inputs for part in chosen]), joined(chosen)
     if (np.diff(back) < 0).any():
-        inputs = inputs[torch.from_numpy(back)]
+        inputs = taken(inputs, back)
+        originals = None if originals is None else originals.select(back)
         items = None if items is None else [items[i] for i in back.tolist()]
     skipped = tuple(line for part in parts for line in part.skipped)
-    whole = replace(parts[0], inputs=inputs, samples=table, skipped=skipped, items=items)
+    whole = replace(parts[0], inputs=inputs, samples=table, skipped=skipped, items=items, originals=originals)
     return Combined(whole, tuple(chosen), int((found.positions < 0).sum()))
 
 

@@ -143,7 +143,7 @@ class DenseScores(Scores):
             scores = scores.masked_fill(~self.valid, -torch.inf)
         elif self.log_class is not None:
             scores = joint_scores(scores, self.head.index_map.labels, self.log_class)
-        return scores if self.equal is None else shared(scores, self.classes, self.equal)
+        return scores if self.equal is None else share_equal_scores(scores, self.classes, self.equal)
 
     def finite(self) -> Tensor:
         """Scores of all slots that name a sample."""
@@ -177,7 +177,7 @@ class DenseScores(Scores):
 
     def by_class(self) -> Tensor:
         """A product with the classes of the slots."""
-        return summed(self.scores.float(), self.head.members())
+        return class_sums(self.scores.float(), self.head.members())
 
     def entropy(self) -> Tensor:
         """Over the slots that name a sample."""
@@ -371,11 +371,11 @@ def equal_slots(head: IndexHead, samples: SampleTable, *, joint: bool) -> Equal 
     return Equal(torch.from_numpy(slots).to(device), torch.from_numpy(groups).to(device), int(counts.max()))
 
 
-def shared(scores: Tensor, classes: Tensor, equal: Equal) -> Tensor:
+def share_equal_scores(scores: Tensor, classes: Tensor, equal: Equal) -> Tensor:
     """Scores (B, S) whose softmax is the same, but that equal samples have the mean of theirs; a copy.
 
     >>> equal = Equal(torch.tensor([[0, 2]]), torch.tensor([[7, 7]]), 2)
-    >>> shared(torch.tensor([[0.5, 0.25, 0.15, 0.1]]).log(), torch.tensor([0]), equal).exp()
+    >>> share_equal_scores(torch.tensor([[0.5, 0.25, 0.15, 0.1]]).log(), torch.tensor([0]), equal).exp()
     tensor([[0.3250, 0.2500, 0.3250, 0.1000]])
     """
     row = classes if len(equal.slots) > 1 else torch.zeros_like(classes)
@@ -413,10 +413,10 @@ def joint_scores(scores: Tensor, labels: Tensor, log_class: Tensor) -> Tensor:
     return within + (log_class - sums.log())[:, labels]
 
 
-def summed(scores: Tensor, members: Tensor) -> Tensor:
+def class_sums(scores: Tensor, members: Tensor) -> Tensor:
     """Logs of the sums of exp(score) (B, S) over the slots of each class, given their one-hot classes (S, C).
 
-    >>> summed(torch.zeros(1, 3), torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])).exp()
+    >>> class_sums(torch.zeros(1, 3), torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])).exp()
     tensor([[2., 1.]])
     """
     top = scores.detach().amax(1, keepdim=True)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from provnet.base.errors import UsageError, choose
 from provnet.data.modalities.decode import is_picture
 from provnet.heads.heads import WideLinear
+from provnet.models.pretrained import LEAST, LITE0, installed, lite0
 
 Shape = tuple[int, ...]
 MANY = 20_000  # samples from which on preset `robust` takes a larger network and another recipe
@@ -26,12 +27,16 @@ MANY = 20_000  # samples from which on preset `robust` takes a larger network an
 
 @dataclass(frozen=True)
 class Design:
-    """A backbone and the hidden layers of its branches, each as (width, dropout)."""
+    """A backbone and the hidden layers of its branches, each as (width, dropout).
+
+    With `measured` its features are frozen, and what is measured on them stands before both branches.
+    """
 
     make: Callable[[Shape], nn.Module]
     task: tuple[tuple[int, float], ...]
     trunk: tuple[tuple[int, float], ...]
     last_dropout: float = 0.0
+    measured: bool = False
 
 
 def branch(inputs: int, layers: tuple[tuple[int, float], ...], last_dropout: float = 0.0) -> nn.Sequential:
@@ -238,7 +243,8 @@ def mlp(shape: Shape) -> nn.Module:
 def auto_backbone(shape: Shape, network: str, preset: str, n: int = 0) -> str:
     """The name that "auto" stands for: by input shape, and the paper's own layers under the preset `paper`.
 
-    Under `robust`, MANY small grey pictures and more get a larger one.
+    Under `robust`, MANY small grey pictures and more get a larger one. Under `default` colour pictures of LEAST pixels
+    or more get the pretrained one where its weights are installed, and others a small one where there is no GPU.
 
     >>> auto_backbone((1, 28, 28), "single", "paper"), auto_backbone((3, 32, 32), "single", "fast")
     ('paper-single', 'residual')
@@ -249,7 +255,18 @@ def auto_backbone(shape: Shape, network: str, preset: str, n: int = 0) -> str:
         return "paper-single" if network == "single" else "paper"
     if shape[0] == 1 and max(shape[1:]) <= 32:
         return "medium" if preset == "robust" and n >= MANY else "small"
-    return "residual"
+    if preset == "default" and takes_pretrained(shape) and installed():
+        return LITE0
+    return "small" if preset == "default" and not torch.cuda.is_available() else "residual"
+
+
+def takes_pretrained(shape: Shape) -> bool:
+    """Whether `auto` takes pretrained weights for samples of this shape where they are installed.
+
+    >>> takes_pretrained((3, 224, 224)), takes_pretrained((3, 32, 32)), takes_pretrained((1, 224, 224))
+    (True, False, False)
+    """
+    return is_picture(shape) and shape[0] == 3 and min(shape[1:]) >= LEAST
 
 
 BACKBONES: dict[str, Design] = {
@@ -259,6 +276,7 @@ BACKBONES: dict[str, Design] = {
     "medium": Design(medium, task=(), trunk=((512, 0.0),)),
     "residual": Design(residual, task=(), trunk=((1024, 0.0),)),
     "mlp": Design(mlp, task=(), trunk=((256, 0.0),)),
+    LITE0: Design(lite0, task=(), trunk=((512, 0.0),), measured=True),
 }
 
 

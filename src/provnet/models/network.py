@@ -26,9 +26,11 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.losses import IndexLoss
 from provnet.heads.scores import Equal, Scores
 from provnet.heads.support import Support, looks_of
-from provnet.models.backbones import BACKBONES, SHARING, branch, custom_design, cut_at, output_shape
+from provnet.models.backbones import BACKBONES, SHARING, Design, branch, custom_design, cut_at, output_shape
+from provnet.models.pretrained import FOLDER, LITE0, Pretrained, from_folder
 from provnet.models.tap import Place
 from provnet.models.vae import GENERATORS, VAE, sample
+from provnet.models.whitening import KEY, Standardise, Whiten
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
@@ -69,7 +71,8 @@ class NetworkConfig:
 
     Attributes:
         network: a name in NETWORKS.
-        backbone: a name in BACKBONES or SHARING, or `custom` for a module given as object (needed again at load).
+        backbone: a name in BACKBONES or SHARING, `huggingface` for a model that came in a folder, or `custom` for a
+            module given as object (needed again at load).
         input_shape: (C, H, W) or (F,).
         classes: C, empty classes included.
         mean, std: one a channel (or a feature), in units of `raw / scale`.
@@ -81,6 +84,7 @@ class NetworkConfig:
         key_width, key_scale, key_type: of an exemplar head: features of a key (0: the backbone's own, or 128 of them
             where those are more than 512), factor of the cosine (0: learned), how keys are stored (fp32, bf16, int8).
         attached: the model of somebody else around which the network is, or None; the backbone is `custom` then.
+        architecture: of `huggingface`: the layers as JSON, see `pretrained.folder_architecture`.
     """
 
     network: str
@@ -98,6 +102,7 @@ class NetworkConfig:
     key_scale: float = 0.0
     key_type: str = "fp32"
     attached: AttachedModel | None = None
+    architecture: str = ""
 
     def __post_init__(self) -> None:
         check_network(self)
@@ -119,11 +124,9 @@ class NetworkConfig:
         return "generate" if self.backbone in GENERATORS else "classify"
 
     def to_json(self) -> dict[str, Any]:
-        """A plain dictionary for config.json."""
+        """A plain dictionary for config.json; a model around it and an architecture only where there are any."""
         plain = asdict(self)
-        if self.attached is None:
-            del plain["attached"]
-        return plain
+        return {name: value for name, value in plain.items() if name not in ("architecture", "attached") or value}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> NetworkConfig:
@@ -277,6 +280,19 @@ class ProvenanceNet(nn.Module):
         made._modules = dict(self._modules)
         made._know_samples(index_head, index_map)
         return made.train(self.training)
+
+    @property
+    def fixed_features(self) -> bool:
+        """Whether the backbone is frozen: its features were not learned from the labels of this training."""
+        return not any(p.requires_grad for p in self.backbone.parameters())
+
+    def on_features(self, width: int) -> Self:
+        """The same network without its backbone: its inputs are the features (B, D) that a frozen one makes."""
+        made = copy(self)
+        made._modules = dict(self._modules)
+        made.normalise = Normalise(NetworkConfig("single", "mlp", (width,), classes=1))
+        made.backbone = nn.Identity()
+        return made
 
     def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
         """Raw inputs -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
@@ -487,7 +503,7 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
-        if module is not None:
+        if module is not None and not isinstance(module, Pretrained):
             _initialise(module)
     for layer in head.modules():
         if isinstance(layer, nn.Linear):
@@ -567,19 +583,39 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         measured = width if level == 4 else key_width  # below level 4 maps are shared: see `support_features`
         return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, measured)
     if backbone is None:
-        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING))  # all that may be asked for
-    design = custom_design(backbone) if backbone is not None else choose("backbone", config.backbone, BACKBONES)
-    shared = backbone if backbone is not None else design.make(config.input_shape)
+        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING, FOLDER))  # all that may be asked for
+    of_folder = backbone is None and config.backbone == FOLDER
+    name = LITE0 if of_folder else config.backbone  # both have the same branches
+    design = custom_design(backbone) if backbone is not None else choose("backbone", name, BACKBONES)
+    shared = backbone if backbone is not None else design.make(config.input_shape) if not of_folder else None
+    shared = shared if shared is not None else from_folder(config.input_shape, config.architecture)
     features = output_shape(shared, config.input_shape)
     if len(features) != 1 or features[0] == 0:
         found = ", ".join(map(str, ("B", *features)))
         raise UsageError(f"a backbone must give (B, D) features, this one gives ({found}); end it with nn.Flatten()")
+    if design.measured:
+        return _measured_parts(shared, features[0], concatenated, design, config)
     if config.head == "plain":
         index, index_width = branch(features[0] + concatenated, design.trunk, design.last_dropout), design.trunk[-1][0]
     else:
         index, index_width = _projection(features[0], config)
     task, task_width = branch(features[0], design.task), design.task[-1][0] if design.task else features[0]
     return _Parts(shared, task, task_width, index, index_width, features[0])
+
+
+def _measured_parts(shared: nn.Module, width: int, concatenated: int, design: Design, config: NetworkConfig) -> _Parts:
+    """Behind pretrained features: classes by a linear layer on them standardised, keys of them whitened."""
+    task = nn.Sequential(Standardise(width))
+    if config.head != "plain":
+        made = min(config.key_width or KEY, width)
+        return _Parts(shared, task, width, Whiten(width, made), made, width)
+    if concatenated:
+        raise UsageError(
+            f'a plain head of backbone "{config.backbone}" has no class input; set conditional off (--no-conditional), '
+            "or take head exemplar"
+        )
+    index = nn.Sequential(Standardise(width), *branch(width, design.trunk))
+    return _Parts(shared, task, width, index, design.trunk[-1][0], width)
 
 
 def _projection(features: int, config: NetworkConfig) -> tuple[nn.Sequential, int]:

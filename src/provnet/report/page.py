@@ -6,7 +6,9 @@ import base64
 import hashlib
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,8 @@ from markupsafe import Markup
 from provnet.base.errors import UsageError
 from provnet.base.files import file_size
 from provnet.report import pictures, text
-from provnet.report.records import ExplanationCard
-from provnet.report.sheet import carried
+from provnet.report.records import ExplanationCard, Picture
+from provnet.report.sheet import weight_words
 
 
 def explanation_html(cards: Sequence[ExplanationCard], *, title: str, subtitle: str = "") -> str:
@@ -33,12 +35,37 @@ def explanation_html(cards: Sequence[ExplanationCard], *, title: str, subtitle: 
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill one of the templates in this folder; every value is made visible and escaped.
+    """Fill one of the templates in this folder; every value is made visible and escaped, and its size is bounded.
 
     >>> render("explanation.html.j2", title="A & B", subtitle="", cards=[], summary=[])[:15]
     '<!doctype html>'
     """
-    return _environment().get_template(template).render(**values) + "\n"
+    page, part = "", _environment().get_template(template)
+    for longest in SIDES:
+        with _longest(longest):
+            page = part.render(**values) + "\n"
+        if len(page) <= LARGEST:
+            break
+    return page
+
+
+LARGEST = 12_000_000  # characters of a page; where it has more, its pictures are made smaller
+SIDES = (pictures.LONGEST, 400, 240, 128, 64)
+_SIDE: ContextVar[int] = ContextVar("side", default=SIDES[0])
+
+
+@contextmanager
+def _longest(side: int) -> Iterator[None]:
+    """Meanwhile pictures have at most this many pixels a side."""
+    before = _SIDE.set(side)
+    try:
+        yield
+    finally:
+        _SIDE.reset(before)
+
+
+def _data_uri(picture: Picture, longest: int | None = None) -> str:
+    return pictures.data_uri(picture, _SIDE.get() if longest is None else longest)
 
 
 def _summary(cards: Sequence[ExplanationCard]) -> list[tuple[str, str]]:
@@ -95,9 +122,9 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        carried=carried,
+        carried=weight_words,
         count=text.count,
-        data_uri=pictures.data_uri,
+        data_uri=_data_uri,
         ends=_ends,
         exact=_exact,
         percent=text.percent,
@@ -137,10 +164,10 @@ def json_block(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def packed(values: np.ndarray, kind: str) -> str:
+def base64_numbers(values: np.ndarray, kind: str) -> str:
     """Numbers as base64, little-endian, of a type such as `<u2`; those that it cannot hold are refused.
 
-    >>> packed(np.array([1, 2]), "<u2")
+    >>> base64_numbers(np.array([1, 2]), "<u2")
     'AQACAA=='
     """
     made = np.ascontiguousarray(values).astype(kind)

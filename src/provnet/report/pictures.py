@@ -1,17 +1,22 @@
-"""Pictures for reports: pixels in, a PNG data URI or a picture of a wanted size out."""
+"""Pictures for reports: pixels in, a data URI or a picture of a wanted size out."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image, features
 
 from provnet.base.errors import UsageError
+from provnet.data.dataset import Dataset
+from provnet.data.evidence import Evidence, evidence
 from provnet.report.records import Picture
+from provnet.samples.identity import SampleTable
+
+LONGEST = 720  # pixels of a picture on a page that is looked at in full size
 
 
 def to_image(picture: Picture) -> Image.Image:
@@ -32,7 +37,7 @@ def to_image(picture: Picture) -> Image.Image:
 
 
 def data_uri(picture: Picture, longest: int = 320) -> str:
-    """Encode pixels as a PNG data URI; larger pictures are scaled down to keep the page small.
+    """Encode pixels as a data URI, a photograph as JPEG; larger pictures are scaled down to keep the page small.
 
     >>> data_uri(np.zeros((2, 2), np.uint8))[:22]
     'data:image/png;base64,'
@@ -40,9 +45,40 @@ def data_uri(picture: Picture, longest: int = 320) -> str:
     image = to_image(picture)
     if max(image.size) > longest:
         image = fitted(image, longest)
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+    buffer, kind = io.BytesIO(), "PNG" if is_small(picture) else "JPEG"
+    image.save(buffer, kind, optimize=True, **({} if kind == "PNG" else {"quality": 82}))
+    return f"data:image/{kind.lower()};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def pictures_of(
+    samples: SampleTable,
+    data: Dataset | Sequence[Dataset] | None,
+    index: Iterable[int] | np.ndarray,
+    longest: int = LONGEST,
+) -> list[Evidence]:
+    """The evidence of some training samples, with pictures as large as a page shows them: read one by one, then shrunk.
+
+    >>> import provnet
+    >>> data = provnet.open_data("embedded", limit=20)
+    >>> pictures_of(data.samples, data, [3])[0].picture.shape
+    (28, 28)
+    """
+    found = []
+    for one in np.asarray(index, dtype=np.int64).reshape(-1).tolist():
+        (seen,) = evidence(samples, data, [one])
+        found.append(seen if seen.picture is None else Evidence(no_larger(seen.picture, longest), seen.note, seen.text))
+    return found
+
+
+def no_larger(picture: Picture, longest: int = LONGEST) -> Picture:
+    """The picture, its longer side at most `longest`.
+
+    >>> no_larger(np.zeros((2000, 1000), np.uint8)).shape
+    (720, 360)
+    """
+    if max(picture.shape[:2]) <= longest:
+        return picture
+    return np.asarray(fitted(to_image(picture), longest))
 
 
 def is_small(picture: Picture) -> bool:

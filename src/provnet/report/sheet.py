@@ -167,10 +167,10 @@ def explanation_png(cards: Sequence[ExplanationCard]) -> Image.Image:
     return sheet
 
 
-def carried(weights: Sequence[float]) -> str:
+def weight_words(weights: Sequence[float]) -> str:
     """What exemplars carry of an explanation, and all other samples: small weights of a large run are no fault.
 
-    >>> carried([0.04, 0.03])
+    >>> weight_words([0.04, 0.03])
     'Together these carry 7.0 %, all other samples 93.0 %.'
     """
     if not weights:
@@ -228,7 +228,7 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
         _draw_exemplar(sheet, draw, item, (x, y), faded=not card.supported)
     if card.exemplars:
         small, below = face(20), top + ANSWER + HEADING - (-len(card.exemplars) // PER_LINE) * LINE_HEIGHT - ROW_GAP
-        line = small.shorten(carried([item.weight for item in card.exemplars]), room)
+        line = small.shorten(weight_words([item.weight for item in card.exemplars]), room)
         draw.text((left, below + CARRIED // 4), line, fill=SOFT, font=small.font)
 
 

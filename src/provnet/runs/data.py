@@ -31,7 +31,12 @@ from provnet.runs.files import RunConfig
 from provnet.samples.identity import SampleTable
 
 Place = str | os.PathLike[str]  # a name or path of data
-PICTURES = ("folder", "csv")  # kinds of sources whose samples are picture files; arrays are taken as they are
+PICTURES = (
+    "folder",
+    "csv",
+    "table",
+    "tar",
+)  # sources of picture files; arrays are taken as they are
 NARROWING = ("limit", "holdout")  # options that choose among the samples of a source
 NOWHERE = DataSpec("arrays", "arrays")
 REST = "the other samples, which have no index,"
@@ -194,9 +199,15 @@ def modality_for(config: RunConfig) -> Modality:
 
 def in_terms_of(config: RunConfig, data: Dataset) -> Dataset:
     """Data whose inputs are made of their items as a run's were: other columns would be taken for those trained on."""
+    options = config.data.options if config.data else {}
+    fits = [given.get("fit") for given in (options, data.spec.options)]
+    if None not in fits and fits[0] != fits[1] and data.originals is not None:
+        raise UsageError(
+            f'the run takes pictures with fit "{fits[0]}", these data were opened with fit "{fits[1]}", of which the '
+            f'network would see something else; open them with fit="{fits[0]}"'
+        )
     if data.items is None:
         return data
-    options = config.data.options if config.data else {}
     same = data.modality.to_json()
     if json.loads(json.dumps(same)) == {name: _listed(options.get(name)) for name in same}:
         return data

@@ -35,9 +35,18 @@ from provnet.models.network import (
     ProvenanceNet,
     build,
 )
+from provnet.models.pretrained import FOLDER
 from provnet.models.tap import POOLS, SIDES
 from provnet.models.vae import GENERATORS
-from provnet.runs.safe import Layout, all_finite, compare_layouts, layouts_of, read_layouts, read_tensors, shown
+from provnet.runs.safe import (
+    Layout,
+    all_finite,
+    compare_layouts,
+    layouts_of,
+    printable,
+    read_layouts,
+    read_tensors,
+)
 from provnet.samples.identity import FLAGS, Groups, SampleTable
 
 CUSTOM = "custom"
@@ -122,12 +131,15 @@ class RunConfig:
         _want(_is_count(value["erased"]), "erased must be a whole number")
         _training(value["training"])
         threshold = value["support"].get("threshold", 0.0)
-        _want(_is_number(threshold), f"support.threshold must be a number, got {shown(threshold)}")
+        _want(_is_number(threshold), f"support.threshold must be a number, got {printable(threshold)}")
         for name in ("evaluation", "checks", "audit"):
             check_figures(value[name] or {}, name)
         for name in set(value) - {"data", "test", "added"}:  # those hold file names, whose bytes may be no UTF-8
             for text in _texts(value[name]):
-                _want(not _HALVES.search(text), f"{name} holds half a character (a lone surrogate): {shown(text)}")
+                _want(
+                    not _HALVES.search(text),
+                    f"{name} holds half a character (a lone surrogate): {printable(text)}",
+                )
         return cls(
             network=_network(value["network"]),
             data=_spec(value["data"], "data"),
@@ -148,7 +160,7 @@ def _network(value: Any) -> NetworkConfig:
     value = {**LATER, **value}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
-    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, CUSTOM))
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, FOLDER, CUSTOM))
     _known("head", value["head"], HEADS)
     _known("key type", value["key_type"], KEY_TYPES)
     for name in ("classes", "level", "key_width"):
@@ -160,6 +172,8 @@ def _network(value: Any) -> NetworkConfig:
         _want(isinstance(seq, list | tuple) and len(seq) > 0 and all(map(fits, seq)), f"{name} must be numbers")
     _want(isinstance(value["conditional"], bool), "conditional must be true or false")
     _attached(value["attached"], value["backbone"])
+    layers = value["architecture"]
+    _want(isinstance(layers, str) and bool(layers) == (value["backbone"] == FOLDER), f"architecture goes with {FOLDER}")
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)
@@ -172,8 +186,8 @@ def _attached(value: Any, backbone: Any) -> None:
     _keys(value, set(AttachedModel.__dataclass_fields__), "network.attached")
     for name in value:
         fits, words = (_is_count, "a whole number") if name in ("features", "width") else (_is_text, "text")
-        _want(fits(value[name]), f"network.attached.{name} must be {words}, got {shown(value[name])}")
-    _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {shown(backbone)}')
+        _want(fits(value[name]), f"network.attached.{name} must be {words}, got {printable(value[name])}")
+    _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {printable(backbone)}')
     most = min(value["features"], WIDEST_KEY)
     _want(0 < value["features"] <= PIXELS, f"network.attached.features may be 1 to {PIXELS:,}")
     _want(0 < value["width"] <= most, f"network.attached.width may be 1 to {most:,}")
@@ -183,7 +197,14 @@ def _attached(value: Any, backbone: Any) -> None:
 
 
 # Settings that the first runs did not have, with the values that those runs were made with.
-LATER = {"head": "plain", "key_width": 0, "key_scale": 0.0, "key_type": "fp32", "attached": None}
+LATER = {
+    "head": "plain",
+    "key_width": 0,
+    "key_scale": 0.0,
+    "key_type": "fp32",
+    "attached": None,
+    "architecture": "",
+}
 
 
 def _spec(value: Any, name: str) -> DataSpec | None:
@@ -209,7 +230,7 @@ def _options(value: Mapping[str, Any], name: str) -> None:
     for key, fits, words in LISTS:
         found = value.get(key, ())
         listed = isinstance(found, list | tuple) and all(map(fits, found))
-        _want(listed, f"{name}.{key} must be a list of {words}, got {shown(found)}")
+        _want(listed, f"{name}.{key} must be a list of {words}, got {printable(found)}")
     try:
         make_options({key: value[key] for key in (one.name for one in fields(OpenOptions)) if key in value})
     except UsageError as error:
@@ -223,7 +244,7 @@ def _training(value: Mapping[str, Any]) -> None:
         _want(about is None or isinstance(about, Mapping), f"training.{part} must be a mapping")
         for name in numbers:
             count = (about or {}).get(name, 0)
-            _want(_is_count(count), f"training.{part}.{name} must be a whole number, got {shown(count)}")
+            _want(_is_count(count), f"training.{part}.{name} must be a whole number, got {printable(count)}")
 
 
 def check_figures(value: Any, name: str) -> None:
@@ -235,10 +256,10 @@ def check_figures(value: Any, name: str) -> None:
     provnet.base.errors.IntegrityError: evaluation.a.value must be a number or null, got 'good'
     """
     for key, part in value.items() if isinstance(value, Mapping) else enumerate(value):
-        here = f"{name}.{shown(key)[1:-1]}"
+        here = f"{name}.{printable(key)[1:-1]}"
         if key in FIGURE or key in SHARES:
             what, fits = ("a whole number", _is_count) if key == "n" else ("a number", _is_number)
-            _want(part is None or fits(part), f"{here} must be {what} or null, got {shown(part)}")
+            _want(part is None or fits(part), f"{here} must be {what} or null, got {printable(part)}")
         elif isinstance(part, Mapping | list | tuple):
             check_figures(part, here)
 
@@ -262,13 +283,15 @@ def _texts(value: Any) -> Iterator[str]:
 def _keys(value: Any, allowed: set[str], what: str) -> None:
     _want(isinstance(value, Mapping), f"{what} must be a mapping")
     unknown, missing = set(value) - allowed, allowed - set(value)
-    _want(not unknown, f"{what} has unknown settings: {', '.join(map(shown, sorted(unknown)))}")
+    _want(not unknown, f"{what} has unknown settings: {', '.join(map(printable, sorted(unknown)))}")
     _want(not missing, f"{what} lacks {', '.join(sorted(missing))}")
 
 
 def _known(kind: str, name: Any, allowed: Mapping[str, Any] | tuple[str, ...]) -> None:
     if not isinstance(name, str) or name not in allowed:
-        raise UsageError(f"unknown {kind} {shown(name)}; model files may name {', '.join(allowed)} and nothing else")
+        raise UsageError(
+            f"unknown {kind} {printable(name)}; model files may name {', '.join(allowed)} and nothing else"
+        )
 
 
 def _want(fits: bool, otherwise: str) -> None:
@@ -598,7 +621,9 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
         if backbone is not None:
             with torch.random.fork_rng(devices=[]), float32_default():
                 return build(config, index_map, backbone.to("cpu")).to("cpu")
-        with torch.device("meta"), float32_default():
+        # what a model of a folder computes when it is made is not among its weights: it is made for real
+        where = torch.device("cpu" if config.backbone == FOLDER else "meta")
+        with torch.random.fork_rng(devices=[]), where, float32_default():
             network = build(config, index_map)
     except (UsageError, RuntimeError) as error:
         if backbone is not None:

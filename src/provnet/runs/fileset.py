@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from provnet.base import atomic
 from provnet.base.errors import IntegrityError, ProvnetError, UnsafeFileError
-from provnet.runs.safe import LIMIT, TOTAL, open_checked, read_json, sha256_file, shown, write_json
+from provnet.runs.safe import LIMIT, TOTAL, open_checked, printable, read_json, sha256_file, write_json
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -165,7 +165,7 @@ def _parsed(file: io.BufferedReader, folder: Path, known: Sequence[str]) -> File
     value = read_json(raw, str(path), depth=4)
     version = value.get("format_version")
     if type(version) is not int or version < 1:
-        raise IntegrityError(f"{path} is damaged: format_version must be a whole number, found {shown(version)}")
+        raise IntegrityError(f"{path} is damaged: format_version must be a whole number, found {printable(version)}")
     if version > FORMAT_VERSION:
         raise IntegrityError(
             f"{path}: written in format {version}, this provnet reads up to format {FORMAT_VERSION}; upgrade provnet"
@@ -182,7 +182,7 @@ def _entries(value: Any, path: Path, known: Sequence[str]) -> dict[str, Entry]:
     entries = {}
     for name, entry in value.items():
         if name not in known:
-            raise IntegrityError(f"{path} lists {shown(name)}; a run may hold {', '.join(known)} and nothing else")
+            raise IntegrityError(f"{path} lists {printable(name)}; a run may hold {', '.join(known)} and nothing else")
         if not isinstance(entry, dict) or set(entry) != {"sha256", "bytes"}:
             raise IntegrityError(f"{path} is damaged: {name} must have sha256 and bytes, nothing else")
         digest, size = entry["sha256"], entry["bytes"]

@@ -138,7 +138,7 @@ def content_hashes(run: Run, given: Any, queries: Any) -> np.ndarray:
     `queries` are the inputs that were made of the samples `given`.
     """
     own = modality_for(run.config)
-    if isinstance(given, Dataset) and given.items is not None:
+    if isinstance(given, Dataset) and (given.items is not None or given.originals is not None):
         return given.samples.pixel_sha256
     if is_frame(given) and isinstance(own, Table) and own.columns:
         return hash_items(own, own.rows(given))
@@ -156,7 +156,7 @@ def picture_rules(config: RunConfig) -> dict[str, Any]:
     {'size': [8, 8], 'mode': 'rgb'}
     """
     given = config.data.options if config.data else {}
-    kept = {name: given[name] for name in ("size", "background", "frame", "value_range") if name in given}
+    kept = {name: given[name] for name in ("size", "fit", "background", "frame", "value_range") if name in given}
     return kept | picture_mode(config.network.input_shape)
 
 
@@ -202,10 +202,10 @@ def fit_bytes(values: Tensor) -> Tensor:
     return fits & (flat == flat.round()).all(1) if values.is_floating_point() else fits
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
+def whole_number(name: str, value: Any, least: int = 1) -> int:
     """A setting that must be a whole number, of any type that has them.
 
-    >>> whole("k", np.int64(3))
+    >>> whole_number("k", np.int64(3))
     3
     """
     try:
@@ -217,10 +217,10 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return number
 
 
-def real(name: str, value: Any) -> float:
+def finite_number(name: str, value: Any) -> float:
     """A setting that must be a finite number.
 
-    >>> real("epsilon", np.float32(0.5))
+    >>> finite_number("epsilon", np.float32(0.5))
     0.5
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, numbers.Real) or not math.isfinite(value):
@@ -296,7 +296,7 @@ def _typed(values: np.ndarray, *, is_bytes: bool) -> np.ndarray:
     return typed if typed.flags.writeable else typed.copy()
 
 
-def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True) -> Any:
+def checked_inputs(run: Run, images: Any, what: str = "the input", *, warn: bool = True) -> Any:
     """Numbers as people give them, as a tensor of the type trained on (`inputs.as_trained`).
 
     What is no number, empty or not finite is refused, named as `what`. Pictures whose values cannot lie in the range
@@ -306,7 +306,7 @@ def checked(run: Run, images: Any, what: str = "the input", *, warn: bool = True
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded", limit=20)
-    >>> checked(fit(data, config=train_config(epochs=1)), data.images[:3].numpy()).shape
+    >>> checked_inputs(fit(data, config=train_config(epochs=1)), data.images[:3].numpy()).shape
     torch.Size([3, 1, 28, 28])
     """
     given = inputs_of(run.config, images)

@@ -71,10 +71,10 @@ def write_json(value: Any, name: str) -> bytes:
     return text.encode("ascii") + b"\n"
 
 
-def shown(text: object, most: int = 60) -> str:
+def printable(text: object, most: int = 60) -> str:
     """Text from a file in a form that is safe to print: control characters escaped, shortened.
 
-    >>> shown("a\\x1b[2J")
+    >>> printable("a\\x1b[2J")
     "'a\\\\x1b[2J'"
     """
     whole = str(text)
@@ -96,7 +96,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise _RefusedError(f"the key {shown(key)} occurs twice; refused, since readers would disagree")
+            raise _RefusedError(f"the key {printable(key)} occurs twice; refused, since readers would disagree")
         found[key] = value
     return found
 
@@ -107,7 +107,7 @@ def _refuse_texts(value: Any) -> None:
         if len(value) > STRING:
             raise _RefusedError(f"a text of {len(value):,} characters, at most {STRING:,} are read")
         if _HALVES.search(value):
-            raise _RefusedError(f"the text {shown(value)} holds half a character (a lone surrogate)")
+            raise _RefusedError(f"the text {printable(value)} holds half a character (a lone surrogate)")
     elif isinstance(value, dict | list):
         for part in (*value, *value.values()) if isinstance(value, dict) else value:
             _refuse_texts(part)
@@ -120,14 +120,14 @@ def _constant(text: str) -> float:
 def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise _RefusedError(f"the number {shown(text, 20)} is not finite")
+        raise _RefusedError(f"the number {printable(text, 20)} is not finite")
     return value
 
 
 def _int(text: str) -> int:
     value = int(text)
     if abs(value) >= WHOLE:
-        raise _RefusedError(f"the whole number {shown(text, 20)} is too large")
+        raise _RefusedError(f"the whole number {printable(text, 20)} is too large")
     return value
 
 
@@ -233,7 +233,7 @@ def open_checked(
             raise UnsafeFileError(f"{where}: {actual:,} bytes, at most {limit:,} are read")
         if sha256 is not None and (found := _sha256(file)) != sha256:
             raise IntegrityError(
-                f"{where} is damaged or was changed: SHA-256 {found[:12]}…, its manifest says {shown(sha256[:12])}"
+                f"{where} is damaged or was changed: SHA-256 {found[:12]}…, its manifest says {printable(sha256[:12])}"
             )
         file.seek(0)
     except BaseException:
@@ -302,7 +302,7 @@ def read_tensors(file: io.BufferedReader, expected: Mapping[str, Layout] | None 
         raw = torch.empty(end - start, dtype=torch.uint8)
         file.seek(begin + start)
         if end > start and file.readinto(raw.numpy().data) != end - start:
-            raise IntegrityError(f"{file.name} is damaged: it ended while tensor {shown(name)} was read")
+            raise IntegrityError(f"{file.name} is damaged: it ended while tensor {printable(name)} was read")
         tensor = raw.view(DTYPES[layout.dtype]).reshape(layout.shape)
         _check_values(tensor, raw, name, file.name)
         tensors[name] = tensor
@@ -313,14 +313,14 @@ def compare_layouts(found: Mapping[str, Layout], expected: Mapping[str, Layout],
     """Refuse a file whose tensors are not those that its description implies."""
     for name in expected:
         if name not in found:
-            raise IntegrityError(f"{path}: tensor {shown(name)} is missing")
+            raise IntegrityError(f"{path}: tensor {printable(name)} is missing")
     for name, layout in found.items():
         if name not in expected:
-            raise IntegrityError(f"{path}: tensor {shown(name)} is not one of this network's")
+            raise IntegrityError(f"{path}: tensor {printable(name)} is not one of this network's")
         if layout != expected[name]:
             want = expected[name]
             raise IntegrityError(
-                f"{path}: tensor {shown(name)} is {layout.dtype} {list(layout.shape)}, "
+                f"{path}: tensor {printable(name)} is {layout.dtype} {list(layout.shape)}, "
                 f"expected {want.dtype} {list(want.shape)}"
             )
 
@@ -354,7 +354,7 @@ def _places(file: io.BufferedReader) -> tuple[int, list[_Place]]:
     for place in places:
         if place.start != end:
             kind = "overlap" if place.start < end else "leave a hole"
-            raise UnsafeFileError(f"{path}: its tensors {kind} before {shown(place.name)}")
+            raise UnsafeFileError(f"{path}: its tensors {kind} before {printable(place.name)}")
         end = place.end
     if end != data:
         raise IntegrityError(f"{path} is damaged: {data:,} bytes of data, its header accounts for {end:,}")
@@ -363,14 +363,16 @@ def _places(file: io.BufferedReader) -> tuple[int, list[_Place]]:
 
 def _place(path: str, name: str, entry: Any) -> _Place:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise IntegrityError(f"{path}: tensor {shown(name)} must have dtype, shape and data_offsets, nothing else")
+        raise IntegrityError(f"{path}: tensor {printable(name)} must have dtype, shape and data_offsets, nothing else")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise IntegrityError(f"{path}: tensor {shown(name)} has type {shown(dtype)}; allowed: {', '.join(DTYPES)}")
+        raise IntegrityError(
+            f"{path}: tensor {printable(name)} has type {printable(dtype)}; allowed: {', '.join(DTYPES)}"
+        )
     if not _counts(shape) or len(shape) > 8 or not _counts(offsets) or len(offsets) != 2:
-        raise IntegrityError(f"{path}: tensor {shown(name)} has a shape or place that no tensor can have")
+        raise IntegrityError(f"{path}: tensor {printable(name)} has a shape or place that no tensor can have")
     if offsets[1] - offsets[0] != math.prod(shape) * DTYPES[dtype].itemsize:
-        raise IntegrityError(f"{path}: shape and place of tensor {shown(name)} contradict each other")
+        raise IntegrityError(f"{path}: shape and place of tensor {printable(name)} contradict each other")
     return _Place(name, Layout(dtype, tuple(shape)), *offsets)
 
 
@@ -382,9 +384,9 @@ def _counts(value: Any) -> bool:
 def _check_values(tensor: Tensor, raw: Tensor, name: str, path: str) -> None:
     """Every float is finite, every bool is 0 or 1."""
     if tensor.dtype is torch.bool and raw.numel() and int(raw.max()) > 1:
-        raise IntegrityError(f"{path}: tensor {shown(name)} holds bytes that are neither true nor false")
+        raise IntegrityError(f"{path}: tensor {printable(name)} holds bytes that are neither true nor false")
     if not all_finite(tensor):
-        raise IntegrityError(f"{path}: tensor {shown(name)} holds NaN or infinity")
+        raise IntegrityError(f"{path}: tensor {printable(name)} holds NaN or infinity")
 
 
 def all_finite(tensor: Tensor) -> bool:

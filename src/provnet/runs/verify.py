@@ -11,7 +11,7 @@ from provnet.base.errors import IntegrityError, ProvnetError, UsageError
 from provnet.base.files import as_path
 from provnet.base.options import SUBSET
 from provnet.data.compare import Comparison, compare, decoding_advice, held, other_options
-from provnet.data.dataset import Dataset, image_data
+from provnet.data.dataset import Dataset, image_data, views_only
 from provnet.models.attached import Given
 from provnet.runs.data import REST, has_changed, rest_content, rest_state
 from provnet.runs.files import CUSTOM
@@ -103,7 +103,8 @@ def verify(
         now = data.samples
         some = SUBSET in config.training or has_changed(config, samples)  # such a run knows the samples that it holds
         comparison = compare(samples, now.select(held(samples, now)) if some else now)
-        comparison = replace(comparison, erased=config.erased, advice=decoding_advice(config.data, data.spec))
+        advice = decoding_advice(config.data, data.spec)
+        comparison = replace(comparison, erased=config.erased, advice=advice, views=views_only(config.data))
         words = rest_state(config, samples, now)
         if rest_content(config) and not any(words) and config.data and other_options(config.data, data.spec):
             words = "", f"{REST} cannot be compared: {comparison.advice}"  # the run knows a hash of their bytes alone

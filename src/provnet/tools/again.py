@@ -17,12 +17,15 @@ from provnet.base.options import (
 )
 from provnet.base.words import shell_words, to_argv
 from provnet.data.dataset import DataSpec
+from provnet.data.modalities.decode import is_picture
 from provnet.models.backbones import auto_backbone
 from provnet.models.network import NetworkConfig
+from provnet.models.pretrained import FOLDER
+from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.runs.files import CUSTOM, RunConfig
 from provnet.tools.generate.recipes import RECIPES
 from provnet.tools.subsets import QUICK_WORDS
-from provnet.training.config import PRESETS, for_samples
+from provnet.training.config import PRESETS, for_pretrained, for_samples
 from provnet.training.setup import auto_head
 
 
@@ -67,7 +70,7 @@ def recipe_options(config: RunConfig) -> str:
     >>> network = NetworkConfig("class-independent", "small", (1, 8, 8), classes=2)
     >>> recipe = for_samples(train_config("fast", epochs=7), 500, (1, 8, 8)).to_json()
     >>> recipe_options(RunConfig(network, training={"training": recipe, "data": {"samples": 500}}))
-    ' --network class-independent --epochs 7'
+    ' --network class-independent --preset fast --epochs 7'
     """
     network, settings, about = config.network, config.training.get("training"), config.training.get("data")
     if not isinstance(settings, Mapping) or not isinstance(about, Mapping):
@@ -80,10 +83,13 @@ def recipe_options(config: RunConfig) -> str:
         asked = RecipeOptions(task="generate", generator=generators[preset])
     elif preset in PRESETS:
         words, usual = _network_words(network, preset, n), PRESETS[preset]
-        asked = RecipeOptions(preset=None if preset == "fast" else preset)
+        asked = RecipeOptions(preset=None if preset == "default" else preset, finetune=bool(settings.get("finetune")))
     else:
         return ""
-    plain = for_samples(usual, n, network.input_shape).to_json()
+    usual = for_samples(usual, n, network.input_shape)
+    if network.backbone in PRETRAINED:
+        usual = for_pretrained(replace(usual, finetune=asked.finetune))
+    plain = usual.to_json()
     changed = ("epochs", "batch_size", "lr", "augment", "seed")
     asked = replace(asked, **{k: settings[k] for k in changed if k in settings and settings[k] != plain[k]})
     machine = config.training.get("machine")
@@ -94,10 +100,12 @@ def recipe_options(config: RunConfig) -> str:
 
 def _network_words(network: NetworkConfig, preset: str, n: int) -> list[str]:
     """The network itself, always named, with what is not what the preset takes for n samples."""
-    own = (CUSTOM, auto_backbone(network.input_shape, network.network, preset, n))  # the first cannot be named
+    own = [CUSTOM, FOLDER]  # which cannot be named
+    if preset != "default" or not is_picture(network.input_shape) or network.input_shape[0] == 1:
+        own.append(auto_backbone(network.input_shape, network.network, preset, n))  # the same on every machine
     given = {name: getattr(network, name) for name in ("key_type", "key_width", "alpha", "conditional", "level")}
     backbone = "auto" if network.backbone in own else network.backbone
-    head = "auto" if network.head == auto_head(preset) else network.head
+    head = "auto" if network.head == auto_head(preset, network.backbone) else network.head
     return ["--network", network.network, *to_argv(NetworkOptions(backbone=backbone, head=head, **given))]
 
 

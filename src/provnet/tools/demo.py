@@ -166,7 +166,7 @@ _LARGEST_MATRIX = 20
 SHARE = 0.1  # of the labels are made wrong
 
 
-def planted(data: ImageData, seed: int) -> tuple[ImageData, dict[str, str]]:
+def plant_wrong_labels(data: ImageData, seed: int) -> tuple[ImageData, dict[str, str]]:
     """The data with a tenth of the labels replaced by wrong ones, and the right labels of those, by sample id."""
     chance, samples, names = np.random.default_rng(seed), data.samples, data.class_names
     rows = np.sort(chance.choice(len(data), max(1, round(SHARE * len(data))), replace=False))

@@ -24,7 +24,7 @@ from provnet.base.progress import progress_bar
 from provnet.data.dataset import ImageData, image_data
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import build
-from provnet.runs.inputs import Fitted, run_of, whole
+from provnet.runs.inputs import Fitted, run_of, whole_number
 from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit
@@ -162,7 +162,7 @@ BATCH = 1024  # where samples are small
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class NetworkView:
     """What a network makes of samples: backbone features (N, D) float32, and by how much the best class leads (N,)."""
 
     features: np.ndarray
@@ -193,7 +193,7 @@ def index_subset(
     """
     run = None if run is None else run_of(run)
     image_data("the training data", data)
-    seed = whole("seed", seed, 0)
+    seed = whole_number("seed", seed, 0)
     counts = per_class(asked, data.samples.labels, len(data.class_names))
     about: dict[str, Any] = {"asked": str(asked), "select": select, "seed": seed}
     given: dict[str, Any] = {}
@@ -202,7 +202,7 @@ def index_subset(
             run, about["features"] = quick_run(data, seed=seed, device=device, progress=progress), QUICK_WORDS
         else:
             about["features"] = f"a given run, {run.config.network.network}, backbone {run.config.network.backbone}"
-        seen = look(run, data, device=device, progress=progress)
+        seen = view_of(run, data, device=device, progress=progress)
         given = {"features": seen.features, "margins": seen.margins}
     elif run is not None:
         raise UsageError("a stratified subset is drawn by the seed and needs no run; leave --select-from out")
@@ -219,7 +219,7 @@ def quick_run(data: ImageData, *, seed: int = 0, device: str = "auto", progress:
 
 
 @torch.inference_mode()
-def look(run: Run | Fitted, data: ImageData, *, device: str = "auto", progress: bool = False) -> Seen:
+def view_of(run: Run | Fitted, data: ImageData, *, device: str = "auto", progress: bool = False) -> NetworkView:
     """Features and margins of all samples, one pass; the margin is the best class score minus the second best."""
     run = run_of(run)
     shape = run.config.network.input_shape
@@ -231,7 +231,7 @@ def look(run: Run | Fitted, data: ImageData, *, device: str = "auto", progress: 
     with progress_bar("features", len(data), progress) as update:
         found = ask.each(data.inputs, _read, most=BATCH, update=lambda done: update(done, ""))
     run.network.cpu()
-    return Seen(found["features"].numpy(), found["margins"].numpy())
+    return NetworkView(found["features"].numpy(), found["margins"].numpy())
 
 
 def _read(answered: Answered) -> dict[str, Tensor]:

@@ -61,6 +61,7 @@ def calibrate(
     chosen = _measured(pick, given.cpu())
     distorted = chosen[:CALIBRATED]
     modality = modality or modality_of(images.shape[1:])
+    of_features = modality.name == "image" and len(images.shape) == 2
     perturbed = modality.perturbed(images)
     names = [name for name in perturbed if name in (modality.calibrated_on or perturbed)]
     copiers = [perturbed[name] for name in names]
@@ -88,6 +89,7 @@ def calibrate(
                 support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
     support = support.cpu()
     kinds = "noisy training samples" if names == ["noise"] else f"distorted training samples ({', '.join(names)})"
+    kinds = "training samples with noise on their features" if of_features else kinds
     return {
         "statistic": "minus the Mahalanobis distance from the training samples of the predicted class"
         + (", or that of the picture's looks from all of them where it is larger" if looks else ""),

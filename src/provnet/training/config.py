@@ -32,6 +32,7 @@ class TrainConfig:
         task_weight, index_weight: weights of the two losses (two-branch networks).
         precision: `auto` is bf16-mixed on a GPU that has it, else 32-true.
         negatives: keys that a sample is told from at each step (exemplar heads); 0 means all.
+        finetune: train a pretrained backbone, too, which is frozen else.
         augment: a name in POLICIES, or `auto` to choose it by the shape of the samples; the copies keep their index.
         seed: order, targets, dropout and initial weights are functions of it.
         asked: the fields that were asked for by name, which `for_samples` leaves as they are.
@@ -54,6 +55,7 @@ class TrainConfig:
     index_weight: float = 0.7
     precision: str = "auto"
     negatives: int = 0
+    finetune: bool = False
     augment: str = "none"
     seed: int = 0
     asked: tuple[str, ...] = ()
@@ -89,7 +91,8 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """A plain dictionary of the recipe; who asked for it does not count, and the network is kept on its own."""
-        recipe = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("asked", "wanted")}
+        left_out = ("asked", "wanted") if self.finetune else ("asked", "wanted", "finetune")
+        recipe = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in left_out}
         return recipe | {"betas": list(self.betas)}
 
     def using(self, **wishes: Any) -> TrainConfig:
@@ -123,7 +126,7 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, numbers.Integral)
 
 
-def train_config(preset: str = "fast", **changes: Any) -> TrainConfig:
+def train_config(preset: str = "default", **changes: Any) -> TrainConfig:
     """A preset with some fields changed, those of the network among them; None leaves a field as the preset has it.
 
     >>> train_config("paper", epochs=40, network="single").batch_size
@@ -146,7 +149,7 @@ def as_config(given: Any) -> TrainConfig:
     """What `fit` was given, or the usual recipe; anything else is refused.
 
     >>> as_config(None).preset
-    'fast'
+    'default'
     """
     if not isinstance(given, TrainConfig | None):
         raise UsageError(f"config must be a TrainConfig, as train_config(...) gives it; got {type(given).__name__}")
@@ -156,7 +159,8 @@ def as_config(given: Any) -> TrainConfig:
 def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainConfig:
     """The recipe for n samples of a shape: a batch size left open becomes about n / 32, from 32 to 512.
 
-    From MANY samples on the preset `robust` takes the values of MANY_SAMPLES for what was not asked for by name.
+    Preset `default` takes EPOCHS for ENOUGH samples and more; from MANY on preset `robust` takes the values of
+    MANY_SAMPLES. Neither replaces what was asked for by name.
 
     >>> for_samples(train_config("fast"), 4_000, (1, 28, 28)).batch_size
     128
@@ -169,8 +173,25 @@ def for_samples(config: TrainConfig, n: int, shape: tuple[int, ...]) -> TrainCon
     augment = auto_policy(shape) if config.augment == "auto" else config.augment
     many = MANY_SAMPLES.get(augment, {}) if config.preset == "robust" and n >= MANY else {}
     usual = PRESETS["robust"]
+    if config.preset == "default" and n >= ENOUGH and augment in EPOCHS and "epochs" not in config.asked:
+        config = replace(config, epochs=EPOCHS[augment])
     left = {k: v for k, v in many.items() if k not in config.asked and getattr(config, k) == getattr(usual, k)}
     return replace(config, batch_size=batch, augment=augment, **left)
+
+
+def for_pretrained(config: TrainConfig) -> TrainConfig:
+    """The recipe for a pretrained backbone: what was not asked for by name is that of FROZEN, or of FINETUNED.
+
+    >>> for_pretrained(train_config(epochs=3)).epochs, for_pretrained(train_config(finetune=True)).augment
+    (3, 'photos')
+    """
+    if not config.finetune and "augment" in config.asked and config.augment != "none":
+        raise UsageError(
+            "a frozen backbone sees every picture once, so changed copies cannot be trained on; leave augment "
+            "(--augment) out, or train the backbone, too: finetune (--finetune)"
+        )
+    found = FINETUNED if config.finetune else FROZEN
+    return replace(config, **{name: value for name, value in found.items() if name not in config.asked})
 
 
 def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float:
@@ -194,6 +215,7 @@ def learning_rate(config: TrainConfig, step: int, steps_per_epoch: int) -> float
 
 
 PRESETS: dict[str, TrainConfig] = {
+    "default": TrainConfig(preset="default", augment="auto"),
     "fast": TrainConfig(),
     "paper": TrainConfig(
         preset="paper",
@@ -208,6 +230,10 @@ PRESETS: dict[str, TrainConfig] = {
     ),
     "robust": TrainConfig(preset="robust", epochs=30, augment="auto"),
 }
+ENOUGH, EPOCHS = 2_000, {"digits": 12}  # by augmentation: so many samples need fewer epochs
+# Behind frozen features a linear layer learns in seconds; its weights need a strong decay, or it learns by heart.
+FROZEN: dict[str, Any] = {"epochs": 20, "lr": 5e-4, "weight_decay": 1.0, "augment": "none", "schedule": "one-cycle"}
+FINETUNED: dict[str, Any] = {"epochs": 5, "lr": 1e-4, "weight_decay": 0.05, "augment": "photos", "batch_size": 32}
 # By augmentation. Few samples need a stronger index loss; many can afford to let the class lead.
 MANY_SAMPLES: dict[str, dict[str, Any]] = {
     "digits": {"epochs": 25, "index_weight": 0.3, "task_smoothing": 0.1},

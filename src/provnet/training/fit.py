@@ -18,17 +18,20 @@ from provnet.base.batches import bounds, carried, fold
 from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
-from provnet.base.progress import progress_bar
+from provnet.base.progress import forecast, progress_bar
 from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
 from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.models.keys import fill_keys, open_keys, refresh, split_keys, whole_keys
 from provnet.models.network import ProvenanceNet, build
+from provnet.models.pretrained import NAMES as PRETRAINED
+from provnet.models.pretrained import Pretrained, features_of_all, frozen
+from provnet.models.whitening import measure
 from provnet.runs.files import float32_default, own_copy
 from provnet.runs.run import Run, RunConfig, read_run, write_run
 from provnet.training import session as run_folder
 from provnet.training.calibration import calibrate
 from provnet.training.checkpoint import Checkpoint, Clock, load_checkpoint, restore, save_checkpoint
-from provnet.training.config import TrainConfig, as_config, for_samples
+from provnet.training.config import TrainConfig, as_config, for_pretrained, for_samples
 from provnet.training.loop import Learner, TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.session import Held, run_lock, stop_on_signal
 from provnet.training.setup import (
@@ -38,8 +41,10 @@ from provnet.training.setup import (
     check_memory,
     check_shares,
     kept_memory,
+    load_pretrained,
     make_fabric,
     plan,
+    seconds_of_step,
     settings_of,
     versions,
 )
@@ -90,6 +95,7 @@ def fit(
     config = for_samples(config, len(data), data.shape)
     custom = own_copy(wanted.backbone) if isinstance(wanted.backbone, nn.Module) else None
     shape, index_map = plan(data, wanted, config.preset)
+    config = for_pretrained(config) if shape.backbone in PRETRAINED else config
     samples = data.samples if rows is None else data.samples.select(rows.numpy())
     index_map = index_map if rows is None else IndexMap(samples.labels, shape.classes)
     refuse_changed("the training data", data)
@@ -109,15 +115,17 @@ def fit(
         stack.enter_context(kept_memory() if fabric.device.type == "cpu" else nullcontext())
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
+        load_pretrained(net, wanted, shape, finetune=config.finetune)
         shown = where.progress and fabric.global_rank == 0
         session = Session(held, settings, where.checkpoint_seconds, shown, on_epoch, where.recorded and custom is None)
         with _memory_errors_named():
-            training = _training_set(data, rows, index_map, fabric.device)
-            state = _run(fabric, net, training, config, session, checkpoint)
-            refresh(net, training.samples.images, samples, rows, progress=shown)
+            learner, inputs = _on_features(net, data, fabric.device, progress=shown)
+            training = _training_set(data, inputs, rows, index_map, fabric.device)
+            state = _run(fabric, learner, training, config, session, checkpoint)
+            refresh(learner, training.samples.images, samples, rows, progress=shown)
             bar, labels = partial(progress_bar, enabled=shown), training.samples.labels
             support = calibrate(
-                net, training.samples.images, config.seed, labels=labels, modality=data.modality, progress=bar
+                learner, training.samples.images, config.seed, labels=labels, modality=data.modality, progress=bar
             )
         history = np.ascontiguousarray(np.stack(state.history)[:, slice(None) if rows is None else rows.numpy()])
         run_config = RunConfig(shape, data.spec, test, settings, support, versions(), None)
@@ -185,6 +193,9 @@ def _run(
     if checkpoint is None:
         fill_keys(net, training.samples.images, None if training.indexed is None else training.indexed.rows)
     recorded = session.recorded and cuda and fabric.world_size == 1 and training.samples.resident
+    if session.progress:
+        steps = len(bounds(n, config.batch_size, least=2)) * config.epochs - state.step
+        forecast("training", steps * seconds_of_step(net, training.samples, config.batch_size), enabled=True)
     with _watched(learner, training, config, session, adamw) as (on_step, on_epoch):
         sampler = TargetSampler(net.index_map, config.wanted.alpha)
         train(learner, training, sampler, config, state, on_step=on_step, on_epoch=on_epoch, recorded=recorded)
@@ -207,7 +218,7 @@ def _watched(
     clock = Clock(session.checkpoint_seconds)
     with (
         stop_on_signal(enabled=writes and fabric.world_size == 1) as stop,
-        progress_bar("training", steps, session.progress) as update,
+        progress_bar("training", steps, session.progress, every=steps // config.epochs) as update,
         warnings.catch_warnings(),
     ):
         # the weights of a first layer for one channel have the same memory under both strides that DDP compares
@@ -277,11 +288,25 @@ def _text(row: Mapping[str, float]) -> str:
     return f"loss {row['loss']:.3f}  class {row['class_accuracy']:.1%}  index {row['index_accuracy']:.1%}"
 
 
-def _training_set(data: ImageData, rows: Tensor | None, index_map: IndexMap, device: torch.device) -> TrainingSet:
-    """The pictures are put on the device where they take less than half of its free memory, else streamed to it."""
+def _on_features(
+    net: ProvenanceNet, data: ImageData, device: torch.device, *, progress: bool
+) -> tuple[ProvenanceNet, Tensor]:
+    """What is trained, and on what: behind a frozen backbone the features of all samples, which are made once."""
+    if not isinstance(net.backbone, Pretrained):
+        return net, data.images
+    net.to(device)
+    features = features_of_all(net.backbone, net.normalise, data.images, progress=progress)
+    measure(net.cpu(), features)
+    return (net.on_features(features.shape[1]), features) if frozen(net.backbone) else (net, data.images)
+
+
+def _training_set(
+    data: ImageData, inputs: Tensor, rows: Tensor | None, index_map: IndexMap, device: torch.device
+) -> TrainingSet:
+    """The inputs are put on the device where they take less than half of its free memory, else streamed to it."""
     budget = available_memory() // 2 if device.type == "cuda" else None
     indexed = None if rows is None else indexed_among(rows, data.labels, index_map, device)
-    return TrainingSet(ResidentData(data.images, data.labels, device, budget), data.samples.sample_ids, indexed)
+    return TrainingSet(ResidentData(inputs, data.labels, device, budget), data.samples.sample_ids, indexed)
 
 
 @contextmanager

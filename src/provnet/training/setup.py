@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import shutil
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,15 +26,41 @@ from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFinit
 from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import ImageData, ResidentData
 from provnet.data.modalities.table import Table
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import StandIn, auto_backbone, check_alone
 from provnet.models.network import NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
+from provnet.models.pretrained import (
+    FOLDER,
+    NAMES,
+    folder_architecture,
+    load_folder,
+    load_published,
+    own_normalisation,
+)
 from provnet.tasks import TASKS
 from provnet.training.config import TrainConfig
 
 MANY = 1024  # samples gone through: shapes cost nothing, and what does not grow with the batch is lost in the mean
+
+
+def seconds_of_step(net: ProvenanceNet, samples: ResidentData, batch: int) -> float:
+    """About how long a step of training takes here: the backbone of a copy, forward and backward, the second time."""
+    body = copy.deepcopy(net.backbone).train()
+    trained = [p for p in body.parameters() if p.requires_grad]
+    device, seconds = next(net.parameters()).device, 0.0
+    if not trained:
+        return seconds
+    images, _ = samples.batch(torch.arange(min(batch, len(samples)), device=samples.images.device))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
+        for _ in range(2):
+            began = time.perf_counter()
+            torch.autograd.grad(body(net.normalise(images)).float().sum(), trained, allow_unused=True)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            seconds = time.perf_counter() - began
+    return seconds
 
 
 def kept_bytes(net: ProvenanceNet, custom: nn.Module | None = None) -> int:
@@ -305,8 +332,11 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
         raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
+    architecture = ""
     if isinstance(backbone, nn.Module):
         name = "custom"
+    elif is_folder(backbone):
+        name, architecture = FOLDER, folder_architecture(Path(backbone))
     else:
         name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
     config = NetworkConfig(
@@ -317,22 +347,59 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
         conditional=wanted.conditional,
         alpha=wanted.alpha,
         level=wanted.level,
-        head=auto_head(preset) if wanted.head == "auto" else wanted.head,
+        head=auto_head(preset, name) if wanted.head == "auto" else wanted.head,
         key_type=wanted.key_type,
         key_width=wanted.key_width,
+        architecture=architecture,
     )
-    mean, std, scale = between_0_and_1(data) if TASKS[config.task].rebuilds else normalisation(data)
+    if name in NAMES:
+        mean, std, scale = _as_pretrained(data, config)
+    else:
+        mean, std, scale = between_0_and_1(data) if TASKS[config.task].rebuilds else normalisation(data)
     config = replace(config, mean=mean, std=std, scale=scale)
     return config, IndexMap(labels, len(data.class_names))
 
 
-def auto_head(preset: str) -> str:
+def auto_head(preset: str, backbone: str = "") -> str:
     """The index head that "auto" stands for.
 
-    >>> auto_head("robust"), auto_head("paper")
-    ('exemplar', 'plain')
+    >>> auto_head("robust"), auto_head("paper"), auto_head("fast", "efficientnet-lite0")
+    ('exemplar', 'plain', 'exemplar')
     """
-    return "exemplar" if preset == "robust" else "plain"
+    return "exemplar" if preset in ("default", "robust") or backbone in NAMES else "plain"
+
+
+def is_folder(backbone: str) -> bool:
+    """Whether a backbone that was asked for is a folder with a model.
+
+    >>> is_folder("small"), is_folder("./my-model/")
+    (False, True)
+    """
+    return "/" in backbone or os.sep in backbone
+
+
+def _as_pretrained(data: ImageData, config: NetworkConfig) -> tuple[tuple[float, ...], tuple[float, ...], float]:
+    """The normalisation that a pretrained backbone was trained with."""
+    if data.shape[0] != 3 or len(data.shape) != 3:
+        raise UsageError(f"a pretrained backbone takes colour pictures, got {data.shape}; make them rgb (--mode rgb)")
+    if data.images.dtype != torch.uint8:
+        raise DataError(f"a pretrained backbone takes pictures of bytes (uint8); these data are {data.images.dtype}")
+    return own_normalisation(config.backbone, config.architecture)
+
+
+def load_pretrained(net: ProvenanceNet, wanted: NetworkOptions, config: NetworkConfig, *, finetune: bool) -> None:
+    """Give a pretrained backbone its weights, and have them trained where that was asked for; others stay as drawn."""
+    if config.backbone not in NAMES:
+        if finetune:
+            raise UsageError(
+                f'finetune (--finetune) is for pretrained backbones; "{config.backbone}" has no weights to start from'
+            )
+        return
+    if config.backbone == FOLDER:
+        load_folder(net.backbone, Path(wanted.backbone))
+    else:
+        load_published(net.backbone)
+    net.backbone.requires_grad_(finetune)
 
 
 def settings_of(data: ImageData, network: NetworkConfig, config: TrainConfig, fabric: Any) -> dict[str, Any]:

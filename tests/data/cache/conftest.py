@@ -10,7 +10,7 @@ import pytest
 
 from provnet.base.files import DataWarning
 from provnet.data import cache as hashcache
-from provnet.data.sources import folder as picture_files
+from provnet.data import pictures as picture_files
 from tests.data.cache.made import TICK, aged
 from tests.data.made import pictures, write_folder
 
@@ -25,9 +25,9 @@ def old_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that were decoded, rather than found in the cache."""
     names: list[str] = []
-    real = picture_files.decode_frame
+    real = picture_files.decode_whole
     monkeypatch.setattr(
-        picture_files, "decode_frame", lambda blob, name, rule: (names.append(name), real(blob, name, rule))[1]
+        picture_files, "decode_whole", lambda blob, name, rule: (names.append(name), real(blob, name, rule))[1]
     )
     return names
 

@@ -67,7 +67,9 @@ def test_two_writers_between_each_others_steps(root: Path, kept: Path, decoded: 
     def add(cache: hashcache.PictureCache, path: Path) -> None:
         _, stamp = hashcache.read_stamped(path, 10**6, "x")
         i = plain.samples.paths.index(path.relative_to(root).as_posix())
-        picture = hashcache.Picture(np.empty(0), plain.samples.sha256[i], plain.samples.pixel_sha256[i], 1, stamp)
+        pixels = plain.samples.pixel_sha256[i]
+        shape = tuple(plain.images.shape[1:])
+        picture = hashcache.Picture(np.empty(0), plain.samples.sha256[i], pixels, pixels, shape, 1, stamp)
         cache.save([(i, str(plain.samples.paths[i]), picture)], plain.images.numpy())
 
     for number in range(2 * hashcache.PARTS):

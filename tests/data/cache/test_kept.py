@@ -12,8 +12,8 @@ from PIL import Image
 
 from provnet.base.errors import DataError, UsageError
 from provnet.data import cache as hashcache
+from provnet.data import pictures as picture_files
 from provnet.data.rules import DecodeRule, make_options
-from provnet.data.sources import folder as picture_files
 from provnet.data.sources.manifest import open_manifest
 from tests.data.cache.made import aged, assert_equal, files, opened
 from tests.data.made import encode, noise, write_folder

@@ -9,7 +9,9 @@ The rules, in this order:
 - 16- and 32-bit grey is scaled linearly from `value_range` (default 0..65535) to 0..255 and never clipped: a value
   outside the range is refused. Float pictures need `value_range`. Colour with 16 bits keeps its upper 8.
 - `mode`: grey by ITU-R 601 (299 R + 587 G + 114 B), RGB by repeating grey.
-- `size`: cut to the centre at the new aspect, then resized with antialiasing (bilinear, Pillow).
+- What the network sees is a view of the picture: `mode` and `size`, resized with antialiasing (bilinear, Pillow). `fit`
+  says how another shape is reached: `stretch` and `pad` (with the picture's mean colour) keep the whole picture, `crop`
+  cuts to the centre at the new aspect first.
 """
 
 from __future__ import annotations
@@ -251,16 +253,16 @@ class Decoded(NamedTuple):
 
 
 def decode(blob: bytes, name: str, *, rule: DecodeRule) -> np.ndarray:
-    """Pixels of a picture file, uint8 (H, W) or (H, W, 3); whatever is wrong with the file is refused by name.
+    """The view of a picture file by the rule, uint8 (H, W) or (H, W, 3); what is wrong with it is refused by name.
 
     >>> decode(b"P5 2 1 255 ab", "two.pgm", rule=DecodeRule()).tolist()
     [[97, 98]]
     """
-    return decode_frame(blob, name, rule).pixels
+    return fit(decode_whole(blob, name, rule).pixels, rule)
 
 
-def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
-    """Like `decode`, with the number of pictures that the file holds."""
+def decode_whole(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
+    """The whole picture as it was found, at its own size and mode, and the number of pictures that the file holds."""
     if not blob:
         raise DataError(f"{name}: the file is empty; leave it out or replace it")
     if len(blob) > rule.max_bytes:
@@ -275,7 +277,7 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
             check_pixels(image.width, image.height, name, rule.max_pixels)
             check_depth(image.width, image.height, _bits(image), name, rule.max_decoded)
             image.load()
-            return Decoded(picture_array(image, name, rule), frames)
+            return Decoded(whole_array(image, name, rule), frames)
     except (DataError, MemoryError):
         raise
     except Image.DecompressionBombError as error:
@@ -291,7 +293,12 @@ def decode_frame(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
 
 
 def picture_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
-    """Pixels of a PIL image by the rules above, uint8 (H, W) or (H, W, 3).
+    """The view of a PIL image by the rule, uint8 (H, W) or (H, W, 3)."""
+    return fit(whole_array(image, name, rule), rule)
+
+
+def whole_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
+    """Pixels of a PIL image at its own size and mode, uint8 (H, W) or (H, W, 3).
 
     An orientation that the image still carries is applied, so a photo opened with PIL is the one that its file is.
     """
@@ -306,11 +313,11 @@ def picture_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray
         pixels = _banded(image, lambda band: np.asarray(band.convert(_PLAIN[band.mode])))
     else:
         raise DataError(f"{name}: pictures of mode {image.mode} are not supported; save it as 8-bit grey or RGB")
-    return fit(pixels, rule)
+    return pixels
 
 
 def fit(pixels: np.ndarray, rule: DecodeRule) -> np.ndarray:
-    """Bring uint8 pixels (H, W) or (H, W, 3) to the mode and size of the rule.
+    """What a network sees of uint8 pixels (H, W) or (H, W, 3): the mode, size and fit of the rule.
 
     >>> fit(np.zeros((4, 6), np.uint8), DecodeRule(mode="rgb", size=(2, 2))).shape
     (2, 2, 3)
@@ -319,12 +326,41 @@ def fit(pixels: np.ndarray, rule: DecodeRule) -> np.ndarray:
     same_mode = (target == "L") == (pixels.ndim == 2)
     if same_mode and (rule.size is None or rule.size == pixels.shape[:2]):
         return pixels
-    if rule.size is not None and rule.size != pixels.shape[:2]:
-        left, top, right, bottom = _centre(pixels.shape[:2], rule.size)
+    resized = rule.size is not None and rule.size != pixels.shape[:2]
+    if resized and rule.fit in ("crop", None):
+        left, top, right, bottom = _centre(pixels.shape[:2], rule.size or (1, 1))
         pixels = pixels[top:bottom, left:right]  # before the resizing, whose own box would mix in pixels from outside
     image = Image.fromarray(np.ascontiguousarray(pixels))
     image = image if same_mode else image.convert(target)
-    return np.asarray(image if rule.size is None else image.resize(rule.size[::-1], Image.Resampling.BILINEAR))
+    if rule.size is None or not resized:
+        return np.asarray(image)
+    return _padded(image, rule.size) if rule.fit == "pad" else _resized(image, rule.size)
+
+
+def cut_away(shape: tuple[int, ...], size: tuple[int, int]) -> float:
+    """The share of a picture (H, W) that lies outside the centre that `crop` keeps.
+
+    >>> cut_away((100, 200), (64, 64))
+    0.5
+    """
+    left, top, right, bottom = _centre(shape[:2], size)
+    return 1 - (right - left) * (bottom - top) / (shape[0] * shape[1])
+
+
+def _resized(image: Image.Image, size: tuple[int, int]) -> np.ndarray:
+    return np.asarray(image.resize(size[::-1], Image.Resampling.BILINEAR))
+
+
+def _padded(image: Image.Image, size: tuple[int, int]) -> np.ndarray:
+    """The whole picture at its own aspect in the middle of its mean colour."""
+    scale = min(size[0] / image.height, size[1] / image.width)
+    height, width = (max(1, min(most, round(side * scale))) for side, most in zip(image.size[::-1], size, strict=True))
+    small = _resized(image, (height, width))
+    whole = np.empty((*size, *small.shape[2:]), dtype=np.uint8)
+    whole[:] = np.floor(small.mean((0, 1), dtype=np.float64) + 0.5).astype(np.uint8)
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
+    whole[top : top + height, left : left + width] = small
+    return whole
 
 
 def _centre(shape: tuple[int, ...], size: tuple[int, int]) -> tuple[int, int, int, int]:

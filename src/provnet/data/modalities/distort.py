@@ -131,6 +131,40 @@ def perturbations(images: Tensor) -> dict[str, Callable[[Tensor, int], Tensor]]:
     return ways
 
 
+PHOTOGRAPH = 64  # pixels a side of colour pictures from which on they are taken for photographs
+CUT = 0.05  # of each side of a photograph
+
+
+def cut(images: Tensor, seed: int, share: float = CUT) -> Tensor:
+    """Cut a share of height and of width off, at a place drawn for each picture, and enlarge the rest to fill.
+
+    >>> cut(torch.zeros(2, 3, 64, 64, dtype=torch.uint8), seed=0).shape
+    torch.Size([2, 3, 64, 64])
+    """
+    images = images.cpu()
+    n, _, height, width = images.shape
+    lost = [max(1, round(share * side)) for side in (height, width)]
+    place = torch.rand(n, 2, generator=keyed_generator(seed, 13))
+    starts = (place * torch.tensor([lost[0] + 1, lost[1] + 1])).long().tolist()
+    out = torch.empty_like(images)
+    for row, (top, left) in enumerate(starts):
+        inner = images[row : row + 1, :, top : top + height - lost[0], left : left + width - lost[1]].float()
+        grown = F.interpolate(inner, size=(height, width), mode="bilinear", antialias=True)[0]
+        out[row] = grown.round().clamp(0, 255).to(torch.uint8) if images.dtype == torch.uint8 else grown
+    return out
+
+
+def of_photographs(shape: tuple[int, ...]) -> dict[str, Callable[[Tensor, int], Tensor]]:
+    """The distortions that people know from photographs, by name; none for smaller or grey pictures (C, H, W).
+
+    >>> sorted(of_photographs((3, 224, 224))), sorted(of_photographs((1, 224, 224)))
+    (['crop', 'mirror'], [])
+    """
+    if len(shape) != 3 or shape[0] != 3 or min(shape[1:]) < PHOTOGRAPH:
+        return {}
+    return {"crop": cut, "mirror": lambda images, _: images.flip(3)}
+
+
 SIDE = 28  # a crop takes one pixel off each side of a picture of this size, in proportion of others
 Copy = Callable[[Tensor, int], Tensor]
 

@@ -13,7 +13,7 @@ import torch
 from provnet.base.batches import Inputs, pieces
 from provnet.base.errors import DataError
 from provnet.data.modalities.decode import decode
-from provnet.data.modalities.distort import copies_of, perturbations
+from provnet.data.modalities.distort import copies_of, of_photographs, perturbations
 from provnet.data.modalities.modality import Modality, Perturb, Preview
 from provnet.data.rules import DecodeRule
 from provnet.samples.identity import pixel_header
@@ -49,8 +49,8 @@ class Image(Modality):
         return Preview(picture_of(np.asarray(item)))
 
     def perturbed(self, inputs: Any) -> Mapping[str, Perturb]:
-        """Noise, a shift by a pixel, and JPEG where the pixels are bytes."""
-        return perturbations(inputs)
+        """Noise, a shift by a pixel, JPEG where the pixels are bytes; a crop and the mirror image of photographs."""
+        return perturbations(inputs) | of_photographs(tuple(inputs.shape[1:]))
 
     def copies(self, inputs: Any) -> Mapping[str, Perturb]:
         """Noise of two strengths; of pictures also a shift, a crop and JPEG."""

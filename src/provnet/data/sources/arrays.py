@@ -12,6 +12,7 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,11 @@ from provnet.base.batches import is_column
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, ProvnetError, UnsafeFileError, UsageError
 from provnet.base.files import DataWarning, check_memory, shown
 from provnet.data.assemble import Opened, assemble, assemble_items, sample_ids, sample_sources
-from provnet.data.modalities.decode import picture_array
+from provnet.data.modalities.decode import picture_array, whole_array
 from provnet.data.modalities.image import converter
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import learn, take
+from provnet.data.pictures import Entry, load_pictures
 from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
 
 
@@ -37,11 +39,51 @@ def open_arrays(
     """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
     if labels is None:
         raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
-    raw = to_numpy(images, options.values)
-    check_array(raw)
     given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    pictures = _pictures(images, options.values)
+    raw = np.empty(0) if pictures else to_numpy(images, options.values)
+    if not pictures:
+        check_array(raw)
     answers, names = encode_labels(given, options.class_names)
+    if pictures:
+        return _loaded(pictures, answers, names, split, options, ids, sources)
     return _assembled(raw, answers, names, split, options, ids, sources)
+
+
+def _pictures(images: Any, rule: DecodeRule) -> list[np.ndarray]:
+    """The pictures of a list that holds PIL images, or bytes (H, W) and (H, W, 3) of several sizes; else none."""
+    if not isinstance(images, list | tuple) or not images:
+        return []
+    arrays = [one for one in images if isinstance(one, np.ndarray) and one.dtype == np.uint8]
+    several = len(arrays) == len(images) and len({one.shape for one in arrays}) > 1
+    if not several and not all(isinstance(one, Image.Image) for one in images):
+        return []
+    found = [_whole(one, f"picture {i}", rule) for i, one in enumerate(images)]
+    return found if all(one.ndim == 2 or (one.ndim == 3 and one.shape[2] == 3) for one in found) else []
+
+
+def _whole(one: Any, name: str, rule: DecodeRule) -> np.ndarray:
+    return whole_array(one, name, rule) if isinstance(one, Image.Image) else np.asarray(one)
+
+
+def _loaded(
+    pictures: list[np.ndarray],
+    labels: np.ndarray,
+    names: tuple[str, ...],
+    split: str,
+    options: OpenOptions,
+    ids: Any,
+    sources: Any,
+) -> Opened:
+    """Pictures in memory, of one size or of several."""
+    if len(pictures) != len(labels):
+        raise DataError(f"{len(pictures)} images but {len(labels)} labels; one label a picture is needed")
+    named, givers = sample_ids(ids, split, len(pictures)), sample_sources(sources, len(pictures))
+    entries = [
+        Entry(None, name, name, int(label), source, partial(np.asarray, picture))
+        for picture, label, name, source in zip(pictures, labels, named, givers, strict=True)
+    ]
+    return load_pictures(entries, names, options)
 
 
 def open_frame(
@@ -76,7 +118,7 @@ def open_items(
 
 def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:
     """A map-style Dataset of (picture, label) pairs; pictures are PIL images, arrays or tensors of one shape."""
-    pictures, labels = [], []
+    pictures, labels, are_whole = [], [], True
     for i in range(len(dataset)):
         try:
             item = dataset[i]
@@ -88,19 +130,22 @@ def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None
             raise DataError(f"item {i} of the Dataset must be a pair (image, label), got {type(item).__name__}")
         picture, label = item
         is_picture = isinstance(picture, Image.Image)
-        pictures.append(picture_array(picture, f"item {i}", options.rule) if is_picture else to_numpy(picture))
+        pictures.append(whole_array(picture, f"item {i}", options.rule) if is_picture else to_numpy(picture))
+        are_whole = are_whole and is_picture
         labels.append(label.item() if hasattr(label, "item") else label)
     if not pictures:
         raise UsageError("the Dataset is empty; at least one sample is needed")
-    shapes = Counter(f"{picture.dtype} {picture.shape}" for picture in pictures)
-    if len(shapes) > 1:
-        listed = ", ".join(f"{shape}: {n}" for shape, n in shapes.most_common(8))
-        raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
     known = getattr(dataset, "classes", None)
     if options.class_names is None and known is not None and all(isinstance(label, int) for label in labels):
         answers, names = encode_labels(labels, tuple(str(name) for name in known))
     else:
         answers, names = encode_labels(labels, options.class_names)
+    if are_whole:
+        return _loaded(pictures, answers, names, split, options, ids, sources)
+    shapes = Counter(f"{picture.dtype} {picture.shape}" for picture in pictures)
+    if len(shapes) > 1:
+        listed = ", ".join(f"{shape}: {n}" for shape, n in shapes.most_common(8))
+        raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
     raw = np.stack(pictures)
     check_array(raw)
     return _assembled(raw, answers, names, split, options, ids, sources)

@@ -7,15 +7,16 @@ import io
 import os
 import posixpath
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from provnet.base.errors import DataError
 from provnet.base.files import DataWarning, read_file, shown
 from provnet.data.assemble import Opened
-from provnet.data.rules import OpenOptions, encode_text
-from provnet.data.sources.folder import SKIP, Entry, load_pictures
+from provnet.data.pictures import SKIP, Entry, load_pictures
+from provnet.data.rules import OpenOptions, encode_text, some
 from provnet.samples.csvfile import commas, refuse_nul_byte, unquoted
 
 
@@ -35,7 +36,7 @@ def open_manifest(path: Path, split: str, options: OpenOptions) -> Opened:
     file = shown(path.name)
     folder = path.parent if options.root is None else Path(options.root)
     rows, bad = [], []
-    for row in read_rows(path):
+    for row in read_rows(path, dict(options.manifest_columns or ())):
         problem = _outside(folder, row.path)
         if problem is None:
             rows.append(row)
@@ -56,8 +57,11 @@ def open_manifest(path: Path, split: str, options: OpenOptions) -> Opened:
     return opened._replace(skipped=(*bad, *opened.skipped))
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a manifest, checked: header, columns, ids; an error names the row."""
+def read_rows(path: Path, named: Mapping[str, str] = MappingProxyType({})) -> list[Row]:
+    """The rows of a manifest, checked: header, columns, ids; an error names the row.
+
+    `named` says which columns hold path, label, id and source, where they are called otherwise.
+    """
     file = shown(path.name)
     blob = read_file(path, limit=2**30)
     try:
@@ -68,16 +72,32 @@ def read_rows(path: Path) -> list[Row]:
     refuse_nul_byte(text, file)
     records = _records(text, file)
     _, header = next(records, (1, []))
-    columns = [name.strip().lower() for name in header]
+    columns = _columns([name.strip() for name in header], named, file)
     if not {"path", "label"} <= set(columns) or len(set(columns)) != len(columns):
         raise DataError(
             f"{file} row 1: the header must be path,label[,id,source], got {shown(','.join(header))[:200]!r}"
-            f"{commas(columns)}"
+            f"{_guess([name.strip() for name in header])}{commas(columns)}"
         )
     extra = sorted(set(columns) - {"path", "label", "id", "source"})
     if extra:
         warnings.warn(f"{file}: columns not used: {shown(', '.join(extra))[:200]}", DataWarning, stacklevel=3)
     return _checked(records, columns, file)
+
+
+def _columns(header: Sequence[str], named: Mapping[str, str], file: str) -> list[str]:
+    """The names of the columns as they are used here; one that was asked for goes before one that is called so."""
+    for what, name in named.items():
+        if name not in header:
+            raise DataError(f'{file} row 1: no column "{shown(name)}" for {what} (--columns); there are {some(header)}')
+    own = {name: what for what, name in named.items()}
+    return [own.get(name, f"{name} (as found)" if name.lower() in named else name.lower()) for name in header]
+
+
+def _guess(columns: Sequence[str]) -> str:
+    """How to say which columns hold what."""
+    path = next((name for name in columns if name.lower() in _PATHS), "COLUMN")
+    label = next((name for name in columns if name.lower() in _LABELS), "COLUMN")
+    return f"; other names: --columns path={shown(path)},label={shown(label)}"
 
 
 def _checked(records: Iterator[tuple[int, list[str]]], columns: list[str], file: str) -> list[Row]:
@@ -140,3 +160,7 @@ def _outside(folder: Path, relative: str) -> str | None:
     if not (folder / relative).is_file():
         return f"is not a file in {shown(str(folder))}; root (train --root DIR) says what paths are relative to"
     return None
+
+
+_PATHS = ("path", "image", "img", "file", "filename", "file_name", "filepath", "image_path", "picture", "photo", "name")
+_LABELS = ("label", "class", "category", "target", "y", "labels", "class_name", "breed", "species")

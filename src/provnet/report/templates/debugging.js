@@ -40,7 +40,7 @@
   const save = () => {
     const rows = [["sample_id", "sha256", "decision", "new_label", "label", "mislabel"]];
     for (const card of cards) {
-      const decision = card.querySelector("input:checked").value;
+      const decision = card.querySelector(".choice input:checked").value;
       const label = decision === "relabel" ? card.querySelector(".choice select").value : "";
       rows.push([JSON.parse(card.dataset.exact)[0], card.dataset.sha, decision, label, card.dataset.given, card.dataset.score]);
     }

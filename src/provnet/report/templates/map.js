@@ -19,15 +19,15 @@
   if (train % 7919 === 0) for (let i = 0; i < train; i++) order[i] = i;
 
   const canvas = at("map"), brush = canvas.getContext("2d", { alpha: false });
-  const { parse, SHAPES } = marks, { sheetOf, drawFrom, picture } = thumbnails(data, () => ask());
-  let palette = marks.palette("#ffffff");
-  const shapeOf = (number) => Math.floor(number / palette.length) % SHAPES;
+  const { parse } = marks, { sheetOf, drawFrom, picture } = thumbnails(data, () => ask());
+  const { centre, largest } = marks.middles(data.names.length, label, xs, ys, train);
+  let palette = marks.palette("#ffffff"), tones = palette; // tones: of the classes
   const pixel = ([r, g, b]) => ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0;
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   let width = 0, height = 0, ratio = 1, frame = null, pixels = null;
   let view = { x: 32767, y: 32767, scale: 0.01 }, fit = 0.01;
-  let only = -1, picked = -1, hovered = -1, keyboard = false, crosses = true, waiting = false;
+  let only = -1, lit = -1, picked = -1, hovered = -1, keyboard = false, crosses = true, waiting = false;
   let pictured = false, tint = new Uint32Array(train), byClass = true, back = 0, ink = "#000", soft = "#888", card = "#fff";
 
   function paint() {
@@ -35,13 +35,13 @@
     const paper = parse(card), pale = parse(style("--line"));
     back = pixel(paper);
     palette = marks.palette(card);
-    for (const [c, dot] of [...document.querySelectorAll(".key i")].entries()) dot.style.background = palette[c % palette.length];
-    const shades = palette.map((hex) => pixel(parse(hex))), dim = pixel(pale);
+    tones = data.names.length <= palette.length ? palette : marks.byPlace(centre, card);
+    for (const [c, dot] of [...document.querySelectorAll(".key i")].entries()) dot.style.background = tones[c];
+    const shades = palette.map((hex) => pixel(parse(hex))), own = tones.map((hex) => pixel(parse(hex))), one = only >= 0 ? only : lit, dim = pixel(pale);
     byClass = at("by").value === "class";
     at("keys").classList.toggle("plain", !byClass);
     for (let i = 0; i < train; i++) {
-      const number = byClass ? label[i] : cluster[i] + (only < 0 ? label[i] * 3 : 0);
-      tint[i] = only >= 0 && label[i] !== only ? dim : shades[number % shades.length];
+      tint[i] = one >= 0 && label[i] !== one ? dim : byClass ? own[label[i]] : shades[(cluster[i] + (only < 0 ? label[i] * 3 : 0)) % shades.length];
     }
     ask();
   }
@@ -68,7 +68,7 @@
     pixels.fill(back);
     const s = view.scale, ox = width / 2 - view.x * s, oy = height / 2 - view.y * s;
     const zoom = s / fit, r = Math.max(1, Math.min(6, Math.round(ratio * (train > 20000 ? 0.8 : 1.6) * Math.sqrt(Math.min(zoom, 30)))));
-    const halves = Array.from({ length: SHAPES }, (_, shape) => marks.halfWidths(shape, r));
+    const spans = marks.halfWidths(r);
     const right = width - r - 1, bottom = height - r - 1;
     const seen = [];
     let count = 0;
@@ -77,7 +77,7 @@
       if (px < r || py < r || px > right || py > bottom) continue;
       count++;
       if (count <= 400) seen.push(i);
-      const colour = tint[i], spans = halves[byClass ? shapeOf(label[i]) : 0];
+      const colour = tint[i];
       for (let dy = -r; dy <= r; dy++) {
         const half = spans[dy + r], from = (py + dy) * width + px - half;
         for (let q = from, end = from + 2 * half; q <= end; q++) pixels[q] = colour;
@@ -96,7 +96,7 @@
     const size = Math.round(28 * ratio), sheet = sheetOf(i);
     if (!sheet) return;
     drawFrom(brush, sheet, i, px - size / 2, py - size / 2, size);
-    brush.strokeStyle = palette[label[i] % palette.length];
+    brush.strokeStyle = tones[label[i]];
     brush.lineWidth = ratio;
     brush.strokeRect(px - size / 2, py - size / 2, size, size);
   }
@@ -116,7 +116,6 @@
   }
 
   // a class is named at the middle of its samples: colour alone does not have to tell
-  const { centre, largest } = marks.middles(data.names.length, label, xs, ys, train);
 
   function names(s, ox, oy, zoom) {
     brush.font = `600 ${14 * ratio}px system-ui, sans-serif`;
@@ -269,7 +268,7 @@
   if (at("crosses")) at("crosses").addEventListener("change", (e) => { crosses = e.target.checked; ask(); });
 
   data.names.forEach((name, c) => {
-    const button = make("button", "key"), dot = make("i", `shape-${shapeOf(c)}`);
+    const button = make("button", "key"), dot = make("i");
     button.type = "button"; button.title = name; button.setAttribute("aria-pressed", "false");
     button.append(dot, make("span", "", marks.short(name)));
     button.addEventListener("click", () => {
@@ -277,13 +276,12 @@
       for (const [i, one] of [...at("keys").children].entries()) one.setAttribute("aria-pressed", String(i === only));
       paint();
     });
+    for (const [event, to] of [["pointerenter", c], ["pointerleave", -1], ["focus", c], ["blur", -1]]) button.addEventListener(event, () => { lit = to; paint(); });
     at("keys").append(button);
   });
 
   if (data.names.length > palette.length) {
-    const round = palette.length * SHAPES;
-    at("repeats").textContent = data.names.length <= round ? "Classes of one colour differ in shape: zoom in."
-      : `Signs repeat after ${round} of ${data.names.length.toLocaleString("en")} classes: point at a sample for its class, or press a class to see it alone.`;
+    at("repeats").textContent = "Classes that lie near each other have like colours: point at a name to see its samples, press it to see them alone.";
   }
 
   finder(data, n, go);

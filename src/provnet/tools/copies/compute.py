@@ -29,7 +29,7 @@ from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import ImageData, image_data
 from provnet.heads.keys import first_not_finite, unit
 from provnet.heads.retrieval import TopK, merge, top_k
-from provnet.runs.inputs import Fitted, as_trained, checked, inputs_of, pixel_hashes, run_of
+from provnet.runs.inputs import Fitted, as_trained, checked_inputs, inputs_of, pixel_hashes, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import Exemplar, named
 from provnet.tools.copies.near_copies import Calibration, calibrate_copies, copy_ratios
@@ -358,7 +358,7 @@ def attribute_generated(
     """
     asked = with_changes(CopyOptions, options, changes)
     run = run_of(run)
-    queries = checked(run, images, warn=asked.warn)
+    queries = checked_inputs(run, images, warn=asked.warn)
     _check_shape(queries, run)
     data = run.data(progress=asked.progress) if data is None else image_data("the training data", data)
     index, places = _found(run, data)

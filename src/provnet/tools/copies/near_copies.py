@@ -25,7 +25,7 @@ from provnet.base.batches import at_once, keyed_generator, pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.progress import progress_bar
 from provnet.data.modalities.decode import are_pictures
-from provnet.runs.inputs import real
+from provnet.runs.inputs import finite_number
 
 SIDE, COARSE = 32, 13  # longest side that is compared, and that is searched
 LEVELS = (0.0, 0.7, 1.2, 2.0)  # spread, in pixels, of the blur that a training picture is given to match a blurred copy
@@ -33,10 +33,10 @@ SHIFTS = tuple((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1))
 SMALLEST = 6  # pictures with a shorter side are compared as plain numbers
 
 
-def reduced(images: Tensor) -> Tensor:
+def shrink(images: Tensor) -> Tensor:
     """Raw pictures (B, C, H, W) as floats, no side above 32; anything else as one row of numbers (B, D).
 
-    >>> reduced(torch.zeros(2, 3, 64, 48, dtype=torch.uint8)).shape
+    >>> shrink(torch.zeros(2, 3, 64, 48, dtype=torch.uint8)).shape
     torch.Size([2, 3, 32, 32])
     """
     values = images.float()
@@ -47,10 +47,10 @@ def reduced(images: Tensor) -> Tensor:
     return values if same else F.adaptive_avg_pool2d(values, (height, width))
 
 
-def blurred(images: Tensor, level: float) -> Tensor:
+def blur(images: Tensor, level: float) -> Tensor:
     """Reduced pictures under a Gaussian blur of `level` pixels; numbers that are no pictures stay as they are.
 
-    >>> round(float(blurred(torch.ones(1, 1, 9, 9), 1.0)[0, 0, 4, 4]), 5)
+    >>> round(float(blur(torch.ones(1, 1, 9, 9), 1.0)[0, 0, 4, 4]), 5)
     1.0
     """
     if level == 0 or not are_pictures(images):
@@ -79,10 +79,10 @@ def coarse(images: Tensor) -> Tensor:
     return _unit(F.adaptive_avg_pool2d(inner, (height, width)))
 
 
-def moved(images: Tensor) -> list[Tensor]:
+def shift_each_way(images: Tensor) -> list[Tensor]:
     """Reduced pictures, moved by up to a pixel each way: S of them; numbers that are no pictures once.
 
-    >>> len(moved(torch.zeros(1, 1, 28, 28))), len(moved(torch.zeros(1, 5)))
+    >>> len(shift_each_way(torch.zeros(1, 1, 28, 28))), len(shift_each_way(torch.zeros(1, 5)))
     (9, 1)
     """
     if not are_pictures(images):
@@ -92,7 +92,7 @@ def moved(images: Tensor) -> list[Tensor]:
 
 def levels_of(images: Tensor) -> tuple[float, ...]:
     """The steps of blur that apply to this kind of data."""
-    return LEVELS if are_pictures(reduced(images[:1])) else LEVELS[:1]
+    return LEVELS if are_pictures(shrink(images[:1])) else LEVELS[:1]
 
 
 def _unit(values: Tensor) -> Tensor:
@@ -148,16 +148,16 @@ def copy_ratios(
     _check(images, training)
     steps = levels_of(training)
     few = at_once(training.shape[1:], torch.device(device).type, KEYS)
-    keys = torch.cat([coarse(reduced(part.to(device))) for part in torch.split(training, few)])
+    keys = torch.cat([coarse(shrink(part.to(device))) for part in torch.split(training, few)])
     parts = []
     for some in pieces(len(images), QUERIES):
-        queries = reduced(images[some].to(device))
+        queries = shrink(images[some].to(device))
         banned = None
         if groups is not None and own is not None:
             banned = _same_group(groups, own[some], device)
         rows = _candidates(queries, keys, banned)
-        near = torch.cat([reduced(training[part].to(device)) for part in torch.split(rows.cpu().flatten(), few)])
-        found = [_compared(queries, blurred(near, step), rows) for step in steps]
+        near = torch.cat([shrink(training[part].to(device)) for part in torch.split(rows.cpu().flatten(), few)])
+        found = [_compared(queries, blur(near, step), rows) for step in steps]
         best = torch.stack([each.cosine for each in found]).argmax(0)
         place = torch.arange(len(best), device=best.device)
         ratio, cosine, row = (
@@ -181,7 +181,7 @@ def _compared(queries: Tensor, near: Tensor, rows: Tensor) -> _Found:
     """Queries with their candidates, all at one step of blur."""
     count, width = rows.shape
     keys = fine(near).view(count, width, -1)
-    shifted = torch.stack([fine(each) for each in moved(queries)], 1)  # (B, S, D)
+    shifted = torch.stack([fine(each) for each in shift_each_way(queries)], 1)  # (B, S, D)
     cosines = shifted @ keys.transpose(1, 2)
     place = torch.arange(count, device=rows.device)
     cosines = cosines[place, cosines.amax(2).argmax(1)].where(rows >= 0, -2.0)  # as moved to where it fits best
@@ -219,7 +219,7 @@ def _ratio(cosines: Tensor, between: Tensor) -> Tensor:
 
 def _candidates(queries: Tensor, keys: Tensor, banned: Callable[[slice], Tensor] | None) -> Tensor:
     """(B, K) the training pictures most like each, however it is moved, of all of them; -1 where there are fewer."""
-    shifted = [coarse(each) for each in moved(queries)]
+    shifted = [coarse(each) for each in shift_each_way(queries)]
     score = torch.full((len(queries), 0), -torch.inf, device=keys.device)
     row = torch.empty((len(queries), 0), dtype=torch.int64, device=keys.device)
     for rows in pieces(len(keys), KEYS):
@@ -337,7 +337,7 @@ def calibrate_copies(
     >>> calibrate_copies(images, None).about
     '60 training pictures, each against all others'
     """
-    if not 0 < real("the rate of false alarms", false_alarms) < 0.5:
+    if not 0 < finite_number("the rate of false alarms", false_alarms) < 0.5:
         raise UsageError(f"the rate of false alarms must lie above 0 and below 0.5, got {false_alarms}")
     source = training if heldout is None or len(heldout) == 0 else heldout
     rows = torch.randperm(len(source), generator=keyed_generator(seed, 61))[:most].sort().values

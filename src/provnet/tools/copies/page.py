@@ -15,6 +15,7 @@ from provnet.data.evidence import Evidence, evidence
 from provnet.data.modalities.image import picture_of
 from provnet.report.charts import Path, Plot, histogram_plot
 from provnet.report.page import render
+from provnet.report.pictures import no_larger, pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard, Picture
 from provnet.report.text import count, percent
 from provnet.runs.run import Run
@@ -190,15 +191,17 @@ def attribute_report(
     wanted = np.unique(
         np.concatenate([index[index >= 0], found.copy_index[flagged], [one.sample.index for one in sources]])
     ).astype(np.int64)
-    pictures = dict(zip(wanted.tolist(), evidence(run.samples, parts, wanted), strict=True))
+    pictures = dict(zip(wanted.tolist(), pictures_of(run.samples, parts, wanted), strict=True))
     config, about, nearest = run.config.network, values["about"], found.copies
     copies = []
     for row in flagged.tolist():
         image, sample = picture_of(queries[row].image), _card(nearest[row], pictures)
+        view = evidence(run.samples, parts, [nearest[row].index])[0].view  # the network's views lie over each other
+        shown = queries[row].shown
         copies.append(
             CopyCard(
-                picture=image,
-                difference=difference(image if queries[row].image.dtype == np.uint8 else None, sample.picture),
+                picture=None if shown is None else no_larger(shown),
+                difference=difference(image if queries[row].image.dtype == np.uint8 else None, view),
                 name=queries[row].name,
                 sample=sample,
                 ratio=float(found.ratio[row]),

@@ -25,7 +25,7 @@ from provnet.base.options import CreditOptions, with_changes
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Interval
 from provnet.data.dataset import ImageData
-from provnet.runs.inputs import Fitted, checked, run_of, whole
+from provnet.runs.inputs import Fitted, checked_inputs, run_of, whole_number
 from provnet.runs.run import Run
 from provnet.samples.csvfile import read_rows
 from provnet.samples.identity import SampleTable
@@ -102,7 +102,7 @@ class Contributor:
         return {**vars(self), "share": self.share.to_json()}
 
 
-def ranked(
+def rank_contributors(
     names: list[str], listed: np.ndarray, sizes: np.ndarray, shares: np.ndarray, draws: int, seed: int
 ) -> tuple[tuple[Contributor, ...], np.ndarray, Interval]:
     """The ranking, its order among `names`, and the Gini coefficient; from the (q, G) shares of queries that count."""
@@ -234,15 +234,17 @@ def credit(
     """
     asked = with_changes(CreditOptions, options, changes)
     run = run_of(run)
-    queries, k = checked(run, images, warn=asked.warn), whole("k", asked.k, 0)
-    draws = whole("draws", asked.draws, 20)  # their ends are the intervals
+    queries, k = checked_inputs(run, images, warn=asked.warn), whole_number("k", asked.k, 0)
+    draws = whole_number("draws", asked.draws, 20)  # their ends are the intervals
     _check(run, contributors)
     active = np.flatnonzero(~run.samples.withheld)
     names, listed, group = _listed(contributors, active)
     check_memory(8 * len(listed) * (2 * len(queries) + 3 * draws), f"the shares of {len(listed):,} contributors")
     by_query, credited, supported, by_sample = _shares(run, queries, group, len(listed), asked)
     sizes = np.bincount(group, minlength=len(listed))
-    ranking, order, unequal = ranked([*names, UNLISTED], listed, sizes, by_query[credited], draws, asked.seed)
+    ranking, order, unequal = rank_contributors(
+        [*names, UNLISTED], listed, sizes, by_query[credited], draws, asked.seed
+    )
     places = np.full(len(run.samples), -1, dtype=np.int64)
     places[active] = np.argsort(order)[group]
     return Credit(

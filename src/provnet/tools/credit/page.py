@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provnet.data.dataset import ImageData
-from provnet.data.evidence import evidence
 from provnet.report.charts import Plot, line, square_plot
 from provnet.report.page import render
+from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard
 from provnet.report.text import count, percent
 from provnet.runs.run import Run
@@ -186,7 +186,7 @@ def _leaders(run: Run, found: Credit, parts: Sequence[ImageData], top: int) -> t
                 weight=min(float(found.by_sample[i]) / whole, 1.0),
                 note=seen.words,
             )
-            for i, seen in zip(best.tolist(), evidence(run.samples, parts, best), strict=True)
+            for i, seen in zip(best.tolist(), pictures_of(run.samples, parts, best), strict=True)
         )
         leaders.append(Leader(one.name, f"{percent(one.share.value or 0.0)} of the credit", cards))
     return tuple(leaders)

@@ -27,14 +27,19 @@ from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
+from provnet.tools.debug.assess import Assessment, assess
+from provnet.tools.debug.kinds import SURE as BAD_FOR_SURE
+from provnet.tools.debug.kinds import bad_pictures, kinds_of
+from provnet.tools.debug.mirrored import mirrored_pairs
 from provnet.tools.debug.mislabels import Anomalies, Mislabels, anomalies, mislabels
 from provnet.tools.debug.one_picture import groups_of, of_one_picture
-from provnet.tools.debug.signals import NEIGHBOURS, Neighbours, Signals, others, sample_signals
+from provnet.tools.debug.signals import NEIGHBOURS, Neighbours, Signals, nearest_others, sample_signals
 
 CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse pixels
 FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
 CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
 BY_CHANCE = 1.0  # pairs of different pictures, among all samples, that may be as close as a copy
+FEWEST = 20  # samples from which fixed features are judged out of fold
 COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
 SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
 PAIRS, PICTURES = 2048, 4096  # at a time, where pictures are small
@@ -49,12 +54,14 @@ class Duplicates:
         exact: (N,) bool, whether another sample has exactly the same pixels.
         conflict: (N,) bool, whether a sample of its group carries another label.
         certain: (N,) bool, whether a sample with exactly the same pixels carries another label.
+        mirrored: (N,) bool, whether another sample is its mirror image.
     """
 
     group: np.ndarray
     exact: np.ndarray
     conflict: np.ndarray
     certain: np.ndarray
+    mirrored: np.ndarray
 
     def members(self, group: int) -> np.ndarray:
         """The rows of a group."""
@@ -69,10 +76,10 @@ def duplicates(
     `device` is where pictures are compared.
 
     >>> import provnet
-    >>> from provnet.tools.debug.signals import others
+    >>> from provnet.tools.debug.signals import nearest_others
     >>> pixels = provnet.open_data("embedded").images[[0, 1, 2, 1]]
     >>> data = provnet.open_data(pixels, [5, 0, 4, 0])
-    >>> near = others(F.normalize(data.images.flatten(1).float(), dim=1), k=3)
+    >>> near = nearest_others(F.normalize(data.images.flatten(1).float(), dim=1), k=3)
     >>> duplicates(data.samples, data.images, near).group.tolist()
     [-1, 0, -1, 0]
     """
@@ -83,9 +90,12 @@ def duplicates(
     pairs = [_chained(exact_group)]
     if are_pictures(images, SMALLEST):
         pairs.append(_near_pairs(samples, images, near, torch.device(device)))
+    turned = mirrored_pairs(images) if isinstance(images, Tensor) else pairs[0][:0]
+    mirrored = np.isin(np.arange(n), turned)
+    pairs.append(turned)
     group = _joined(n, np.concatenate(pairs))
     certain = _conflicts(np.where(exact, exact_group, -1), samples.labels)
-    return Duplicates(group, exact, _conflicts(group, samples.labels), certain)
+    return Duplicates(group, exact, _conflicts(group, samples.labels), certain, mirrored)
 
 
 def _chained(groups: np.ndarray) -> np.ndarray:
@@ -100,7 +110,9 @@ def _near_pairs(samples: SampleTable, images: Any, near: Neighbours, device: tor
     size = at_once(images.shape[1:], device.type, PICTURES)
     coarse = torch.cat([_small(part.to(device), COARSE) for part in torch.split(images, size)])
     searched = (_unit(coarse).flatten(1), _lifted(coarse.flatten(1)))
-    to = np.concatenate([near.row[:, :CANDIDATES], *(others(each, CANDIDATES).row for each in searched)], 1)  # (N, K)
+    to = np.concatenate(
+        [near.row[:, :CANDIDATES], *(nearest_others(each, CANDIDATES).row for each in searched)], 1
+    )  # (N, K)
     n, k = to.shape
     rows, ends, real = np.repeat(np.arange(n), k), np.maximum(to.reshape(-1), 0), to.reshape(-1) >= 0
     if not real.any():
@@ -267,9 +279,28 @@ def _conflicts(group: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 FLAGGED = 0.5  # a label that is more probably wrong than right
-SURE = 0.5  # share of the other votes that a suggestion needs to be written into a corrected manifest
+SURE = 0.5  # share of the other votes that a suggestion needs
+CERTAINTY = 0.9  # probability that a suggestion needs to be written into a corrected manifest
+CAUTION = 0.3  # of the doubt that is allowed to each suggestion, on the average
+NOT_FOREIGN = 0.02  # probability of being of no class up to which a label is corrected
+MISFIT = 0.2  # relative error of a sum of probabilities (docs/debugging.md, Weak features)
 RIGHT = 0.9  # probability from which a label of one picture is taken for all samples of it
 DROP = -1  # in place of a label: none of those that the picture has is known to be right
+
+
+def certain(sure: np.ndarray, foreign: np.ndarray, certainty: float) -> np.ndarray:
+    """Rows whose suggestion is right with this probability each, and more so on the average; most certain first.
+
+    Probabilities close to one are a little too high: three tenths of the doubt that is allowed to each are allowed on
+    the average. Of what may be of no class (`foreign`, (N,)) no class is right.
+
+    >>> certain(np.array([0.99, 0.5, 0.98, 0.99]), np.array([0.0, 0.0, 0.0, 0.1]), 0.9).tolist()
+    [0, 2]
+    """
+    sure = np.where(foreign < NOT_FOREIGN, sure, 0.0)
+    order = np.argsort(-sure, kind="stable")
+    average = np.cumsum(sure[order]) / np.arange(1, len(order) + 1)
+    return order[(average >= 1 - CAUTION * (1 - certainty)) & (sure[order] >= certainty)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +312,9 @@ class Debugging:
         index: (N,) int64, which training sample each is.
         mislabels, anomalies, duplicates, near: the findings, see their modules.
         signals: what they were made of.
+        bad: (N,) bool, pictures that show nothing: of one colour, or without detail.
         withheld: samples of the run that are withheld and were left out.
+        assessment: what fixed features say, for runs that did not learn theirs; else None.
     """
 
     samples: SampleTable
@@ -291,7 +324,9 @@ class Debugging:
     duplicates: Duplicates
     near: Neighbours
     signals: Signals
+    bad: np.ndarray
     withheld: int = 0
+    assessment: Assessment | None = None
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -321,19 +356,20 @@ class Debugging:
         there_is = self.flagged(threshold) & (self.advised(threshold) != DROP)
         return np.where(there_is, self.mislabels.suggested, self.samples.labels)
 
-    def advised(self, threshold: float = FLAGGED) -> np.ndarray:
+    def advised(self, threshold: float = FLAGGED, certainty: float = 0.0) -> np.ndarray:
         """(N,) int64: the label that each sample should have, or `DROP`.
 
-        That is the suggested class of a flagged sample, if most of the votes for other labels than its own are for it.
+        That is the suggested class of a flagged sample, if most of the votes for other labels than its own are for it
+        and it is right with a probability of `certainty`.
         Of one picture under several labels it is the one label that is probably right; where there is none, no sample
         of the picture should be used with the label that it has.
 
-        Where it cannot tell, flags are guesses, and nothing is relabelled. What is certain without them remains: of
-        equal pixels under several labels at least one label is wrong.
+        Where it cannot tell, flags are guesses, and nothing is relabelled. What is known without them remains: of one
+        picture under several labels at least one label is wrong.
         """
         if self.mislabels.cannot_tell:
-            return np.where(self.duplicates.certain, DROP, self.samples.labels)
-        sure = self.flagged(threshold) & (self.mislabels.agreement >= SURE)
+            return np.where(self.duplicates.conflict, DROP, self.samples.labels)
+        sure = self.flagged(threshold) & (self.mislabels.agreement >= SURE) & self._certain(certainty)
         found = np.where(sure, self.mislabels.suggested, self.samples.labels)
         conflict = self.duplicates.conflict
         for rows in groups_of(np.where(conflict, self.duplicates.group, -1)):
@@ -341,6 +377,26 @@ class Debugging:
             right = 1 - self.mislabels.score[best] >= RIGHT
             found[rows] = self.samples.labels[best] if right else DROP
         return np.asarray(found)
+
+    def _certain(self, certainty: float) -> np.ndarray:
+        """(N,) bool: suggestions that are certain; all where no certainty is asked for."""
+        found = np.full(len(self), certainty <= 0)
+        if certainty > 0:
+            found[certain(self.mislabels.certainty, self._foreign, certainty)] = True
+        return found
+
+    @property
+    def _foreign(self) -> np.ndarray:
+        """(N,) probability that a sample is of no class, where that is known."""
+        return self.anomalies.score if self.assessment is not None else np.where(self.bad, self.anomalies.score, 0.0)
+
+    def kinds(self, threshold: float = FLAGGED) -> np.ndarray:
+        """(N,) what is wrong with each sample, in the words of `kinds.KINDS`; "" for nothing."""
+        none = np.zeros(len(self), dtype=np.bool_)
+        ambiguous = none if self.assessment is None or self.mislabels.cannot_tell else self.assessment.ambiguous
+        twice = self.duplicates.group >= 0
+        scores = self.mislabels.score, self.anomalies.score
+        return kinds_of(*scores, self.bad, self.duplicates.conflict, twice, ambiguous, threshold)
 
     @property
     def certainly_wrong(self) -> int:
@@ -357,8 +413,30 @@ class Debugging:
 
     @property
     def expected(self) -> float | None:
-        """How many labels are probably wrong: the sum of all probabilities; None where that cannot be told."""
-        return None if self.mislabels.cannot_tell else float(self.mislabels.score.sum())
+        """How many labels are probably wrong; None where that cannot be told.
+
+        It is the sum of all probabilities, or what fixed features say.
+        """
+        if self.mislabels.cannot_tell:
+            return None
+        number = self.mislabels.number
+        return float(self.mislabels.score.sum()) if number is None else max(number[0], float(self.certainly_wrong))
+
+    @property
+    def expected_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the expected number; None where it cannot be told.
+
+        A network that learned its features may have memorised wrong labels: there only the largest number limits it.
+        """
+        if self.expected is None:
+            return None
+        least, most = float(self.certainly_wrong), float(self.most_wrong)
+        if self.mislabels.number is None:
+            p = self.mislabels.score
+            low = self.expected - 1.96 * math.sqrt(float((p * (1 - p)).sum()) + (MISFIT * self.expected) ** 2)
+            return max(low, least), max(most, self.expected)
+        _, low, high = self.mislabels.number
+        return max(low, least), max(high, least)
 
     def suspects(self, threshold: float = FLAGGED) -> np.ndarray:
         """Rows of the flagged samples, the most suspicious first."""
@@ -408,6 +486,8 @@ class Debugging:
             "conflict": self.duplicates.conflict.astype(np.int64),
             "best_other_label": list(names[self.mislabels.suggested]),
             "agreement": self.mislabels.agreement,
+            "certainty": self.mislabels.certainty,
+            "kind": list(self.kinds(threshold)),
             "from_prior": np.full(len(self), self.mislabels.base),
             **{f"from_{name}": part for name, part in self.mislabels.contributions.items()},
             "index_entropy": self.signals.entropy,
@@ -451,18 +531,29 @@ def debug(
     samples = run.samples.select(own)
     labels = samples.labels
     signals = sample_signals(run, data.inputs, labels, own, progress=progress)
-    near = others(signals.features, NEIGHBOURS, progress=progress)
+    near = nearest_others(signals.features, NEIGHBOURS, progress=progress)
     branch = run.network.task_head is not None
     twice = duplicates(samples, data.inputs, near, device=signals.features.device)
-    wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
+    classes = len(samples.class_names)
+    fixed = run.network.fixed_features and classes > 1 and len(own) >= FEWEST
+    found = assess(signals.raw, labels, classes) if fixed else None
+    if found is None:
+        wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
+    else:
+        wrong = found.as_mislabels()
     wrong = of_one_picture(wrong, labels, twice.group)
+    bad = bad_pictures(data.inputs)
+    odd = anomalies(labels, signals, near, wrong.score)
+    score = odd.score if found is None else found.foreign
     return Debugging(
         samples=samples,
         index=own,
         mislabels=wrong,
-        anomalies=anomalies(labels, signals, near, wrong.score),
+        anomalies=replace(odd, score=np.where(bad, np.maximum(score, BAD_FOR_SURE), score)),
         duplicates=twice,
         near=near,
         signals=signals,
+        bad=bad,
         withheld=withheld,
+        assessment=found,
     )

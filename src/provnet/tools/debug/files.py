@@ -74,7 +74,7 @@ def held_rows(run: Run, table: SampleTable) -> Held:
     return Held(table, places, owner, withheld, (owner < 0) & (run.config.erased > 0))
 
 
-class Barred(NamedTuple):
+class Excluded(NamedTuple):
     """What must not be trained on again, for decisions that are applied to the data.
 
     Attributes:
@@ -94,7 +94,7 @@ class Barred(NamedTuple):
     lacking: int = 0
 
 
-def barred(run: Run, found: Found) -> Barred:
+def excluded_samples(run: Run, found: Found) -> Excluded:
     """The samples of the training data that a run withholds and, after erasing, all that it does not hold.
 
     An erased sample is known to nobody, so every sample that the run does not hold may be one.
@@ -109,14 +109,14 @@ def barred(run: Run, found: Found) -> Barred:
         closed = has_changed(run.config, known)
         reason = "they cannot be opened" if closed else "files that changed make --limit and --holdout choose others"
         why = "" if sure else f"withheld or erased samples may be among the data, and cannot be told: {reason}"
-        return Barred(drops, ("withheld",) * len(drops), kinds, why, lacking=int(added.sum()))
+        return Excluded(drops, ("withheld",) * len(drops), kinds, why, lacking=int(added.sum()))
     held = held_rows(run, found.table)
     table, hidden, strange = found.table, np.flatnonzero(held.withheld), np.flatnonzero(held.strange)
     drops = tuple(Decision(table.sample_ids[p], table.hex(p), "drop") for p in (*hidden.tolist(), *strange.tolist()))
     reasons = ("withheld",) * len(hidden) + ("not in the run",) * len(strange)
     counts = tuple((len(rows), words) for rows, words in ((hidden, "withheld"), (strange, STRANGE)) if len(rows))
     alone = not (held.owner[held.used] < 0).any()
-    return Barred(drops, reasons, counts, held_alone=alone, lacking=int((added & (held.places < 0)).sum()))
+    return Excluded(drops, reasons, counts, held_alone=alone, lacking=int((added & (held.places < 0)).sum()))
 
 
 def samples_csv(result: Debugging, threshold: float) -> bytes:
@@ -153,35 +153,39 @@ class Corrected(NamedTuple):
     why: str = ""
 
 
-def corrected_csv(run: Run, result: Debugging, found: Found, bar: Barred, out: Path, threshold: float) -> Corrected:
+def corrected_csv(run: Run, result: Debugging, found: Found, bar: Excluded, asked: Debug) -> Corrected:
     """Labels replaced where a suggestion is sure: a manifest of all files, else decisions; and how to use it.
 
     A manifest names pictures below its own folder. Where the data lie elsewhere, `--root` says where.
     """
-    place = out / CORRECTED
+    place = asked.out / CORRECTED
     source = run.config.data
     part = found.parts[0] if len(found.parts) == 1 else None
     root = data_root(part.spec) if part is not None else None
     if root is None or part is None or any(path is None for path in result.samples.paths):
-        return _corrections(run, result, found, bar, place, threshold)
-    below, option = _relative_to(root, out)
-    lines, left_out, others = _manifest(run, result, found, part, threshold)
+        return _corrections(run, result, found, bar, place, asked)
+    below, option = _relative_to(root, asked.out)
+    lines, left_out, others = _manifest(run, result, found, part, asked)
     if any(clean_text(line[0]) != line[0] for line in lines):  # a manifest is UTF-8, which cannot name such a file
-        return _corrections(run, result, found, bar, place, threshold)
+        return _corrections(run, result, found, bar, place, asked)
     rows_out = [[_harmless(f"{below}{line[0]}"), *map(quoted, line[1:])] for line in lines]
     option += "" if source is None else data_options(source, samples=False)
     command = f"provnet train {path_word(place)}{option} --out RUN"
     return Corrected(_csv([["path", "label", "id", "source"], *rows_out]), command, left_out, not others, True)
 
 
-def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: Path, threshold: float) -> Corrected:
+def _corrections(run: Run, result: Debugging, found: Found, bar: Excluded, place: Path, asked: Debug) -> Corrected:
     """corrected.csv as decisions: sure labels, and a drop for all that must not be trained on again.
 
     There is no command where decisions had changed the data before: on the first data these would change right labels.
     """
     source = run.config.data
     dropped = {one.sample_id for one in bar.drops}
-    rows = [one for one in decided(result, threshold) if one.kind == "relabel" and one.sample_id not in dropped]
+    rows = [
+        one
+        for one in decisions_for_flags(result, asked.threshold, asked.certainty)
+        if one.kind == "relabel" and one.sample_id not in dropped
+    ]
     rows += bar.drops
     name, options = "DATA", "" if source is None else data_options(source)
     if found.table is not None:  # of the training data, which are the first part then
@@ -199,7 +203,7 @@ def _corrections(run: Run, result: Debugging, found: Found, bar: Barred, place: 
 
 
 def _manifest(
-    run: Run, result: Debugging, found: Found, part: ImageData, threshold: float
+    run: Run, result: Debugging, found: Found, part: ImageData, asked: Debug
 ) -> tuple[list[tuple[str, str, str, str]], tuple[tuple[int, str], ...], int]:
     """Path, label, id and source of all samples of the data as they are now, what is left out of them, and how many of
     them the run does not hold.
@@ -210,7 +214,7 @@ def _manifest(
     known, names = run.samples, run.samples.class_names
     held = held_rows(run, part.samples if found.table is None else found.table)
     table, places, owner, used = held.table, held.places, held.owner, held.used
-    given, better = result.samples.labels, _corrected(result, threshold)
+    given, better = result.samples.labels, _corrected(result, asked)
     new = {int(result.index[i]): names[int(better[i])] for i in np.flatnonzero(better != given)}
     own_ids = [known.sample_ids[i] for i in owner[used].tolist() if i >= 0]
     more = iter(free_ids(own_ids, [table.sample_ids[p] for p in used[owner[used] < 0]], data_name(part.spec)))
@@ -233,15 +237,15 @@ def _manifest(
     return lines, tuple(kind for kind in kinds if kind[0]), len(used) - len(own_ids)
 
 
-def decided(result: Debugging, threshold: float) -> list[Decision]:
-    """A decision for every flagged sample, see `_decisions`."""
-    return list(_decisions(result, threshold, _trained_suspects(result, threshold)).values())
+def decisions_for_flags(result: Debugging, threshold: float, certainty: float) -> list[Decision]:
+    """A decision for every flagged sample, see `_decisions`; a label is replaced where that is certain."""
+    return list(_decisions(result, threshold, _trained_suspects(result, threshold), certainty).values())
 
 
-def _decisions(result: Debugging, threshold: float, rows: Iterable[int]) -> dict[int, Decision]:
+def _decisions(result: Debugging, threshold: float, rows: Iterable[int], certainty: float = 0.0) -> dict[int, Decision]:
     """What is suggested for rows: the label that is advised, drop where none is right, else keep."""
     names, samples = result.samples.class_names, result.samples
-    advised = result.advised(threshold)
+    advised = result.advised(threshold, certainty)
     found = {}
     for row in rows:
         better = int(advised[row])
@@ -251,7 +255,7 @@ def _decisions(result: Debugging, threshold: float, rows: Iterable[int]) -> dict
     return found
 
 
-def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
+def decisions_for(result: Debugging, threshold: float, bar: Excluded) -> bytes:
     """decisions.csv: pictures under several labels first, then flagged labels, then odd samples to decide about.
 
     Last what must not be trained on again: of these samples nothing but id and hash is written.
@@ -272,6 +276,7 @@ def decisions_for(result: Debugging, threshold: float, bar: Barred) -> bytes:
         "best_other_label": [names[int(result.mislabels.suggested[row])] for row in rows],
         "mislabel": [f"{result.mislabels.score[row]:.6f}" for row in rows],
         "anomaly": [f"{result.anomalies.score[row]:.6f}" for row in rows],
+        "certainty": [f"{result.mislabels.certainty[row]:.6f}" for row in rows],
     }
     more_columns = {name: [*values, *("" for _ in bar.drops)] for name, values in columns.items()}
     reasons = [*(why[row] for row in rows), *bar.reasons]
@@ -283,9 +288,9 @@ def _trained_suspects(result: Debugging, threshold: float) -> list[int]:
     return [row for row in result.suspects(threshold).tolist() if not result.samples.added[row]]
 
 
-def _corrected(result: Debugging, threshold: float) -> np.ndarray:
-    """(N,) labels, the advised one where there is one."""
-    advised = result.advised(threshold)
+def _corrected(result: Debugging, asked: Debug) -> np.ndarray:
+    """(N,) labels, the advised one where there is one that is certain."""
+    advised = result.advised(asked.threshold, asked.certainty)
     return np.where(advised == DROP, result.samples.labels, advised)
 
 
@@ -336,7 +341,7 @@ def next_command(
     run: Run,
     found: Found,
     corrected: Corrected,
-    bar: Barred,
+    bar: Excluded,
     changes: Sequence[Decision],
     rows: int,
     asked: Debug,
@@ -403,7 +408,7 @@ def _lacks_none(run: Run, corrected: Corrected) -> bool:
     return not corrected.left_out and not run.config.erased and not run.samples.withheld.any()
 
 
-def _drops_all(found: Found, bar: Barred, rows: int) -> bool:
+def _drops_all(found: Found, bar: Excluded, rows: int) -> bool:
     """Whether decisions name all that must not be trained on again, and are not more than a run remembers."""
     return found.table is not None and not bar.why and rows <= MOST
 
@@ -432,16 +437,16 @@ class DebugFiles:
 
     contents: dict[str, bytes]
     corrected: Corrected
-    bar: Barred
+    bar: Excluded
     next: Next
     memorised: str
 
 
 def debug_files(run: Run, result: Debugging, found: Found, asked: Debug) -> DebugFiles:
     """All files of a run that was debugged on the data that were found, made in memory."""
-    bar = barred(run, found)
-    corrected = corrected_csv(run, result, found, bar, asked.out, asked.threshold)
-    changes = [one for one in decided(result, asked.threshold) if one.kind == "relabel"]
+    bar = excluded_samples(run, found)
+    corrected = corrected_csv(run, result, found, bar, asked)
+    changes = [one for one in decisions_for_flags(result, asked.threshold, asked.certainty) if one.kind == "relabel"]
     to_edit = {DECISIONS: decisions_for(result, asked.threshold, bar)} if asked.review else {}
     rows = to_edit[DECISIONS].count(b"\n") - 1 if asked.review else 0
     step = next_command(run, found, corrected, bar, changes, rows, asked)
@@ -471,6 +476,7 @@ def _reviewed(asked: Debug) -> str:
         data=asked.data,
         data_dir=asked.data_dir,
         threshold=asked.threshold,
+        certainty=asked.certainty,
         review=True,
         device=asked.device,
     )

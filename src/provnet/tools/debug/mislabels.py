@@ -54,6 +54,8 @@ class Mislabels:
         power: the same beyond chance: 0 where the largest class alone explains it, 1 where all are predicted.
         off: name of a signal -> why it says nothing, for those that do not.
         cannot_tell: why the number of wrong labels cannot be told, else empty; the order may be useful all the same.
+        sure: (N,) probability that the suggested class is right; None: the score times the agreement.
+        number: expected number of wrong labels and the ends of its 95 % interval; None: what the scores add up to.
     """
 
     score: np.ndarray
@@ -66,6 +68,13 @@ class Mislabels:
     power: float = 1.0
     off: Mapping[str, str] = field(default_factory=dict)
     cannot_tell: str = ""
+    sure: np.ndarray | None = None
+    number: tuple[float, float, float] | None = None
+
+    @property
+    def certainty(self) -> np.ndarray:
+        """(N,) probability that the suggested class is right."""
+        return np.asarray(self.score * self.agreement) if self.sure is None else self.sure
 
     @property
     def odds(self) -> np.ndarray:
@@ -107,10 +116,10 @@ def mislabels(
         said = votes(near, labels, trust, classes)
         against = _against(said, labels, fitted if class_branch else 0.0, agreed)
         belief = (said[rows, labels] + PRIOR_VOTES) / (said.sum(1) + PRIOR_VOTES * classes)
-        odds = {"course": regressed(level, against, known)}
+        odds = {"course": log_odds_from(level, against, known)}
         suspect = np.where(known, odds["course"] > 0, against > 0.5)
-        odds["neighbours"] = regressed(np.log((1 - belief) / belief), suspect)
-        odds["margin"] = regressed(margin, (against + suspect) / 2)
+        odds["neighbours"] = log_odds_from(np.log((1 - belief) / belief), suspect)
+        odds["margin"] = log_odds_from(margin, (against + suspect) / 2)
         base = _logit(float(np.clip((against.mean() + suspect.mean()) / 2, FEWEST, MOST)))
         fitted = float(fits[suspect].mean()) if suspect.any() else 0.0
         agreed = float(suspect[against > 0].mean()) if against.any() else 0.0
@@ -202,10 +211,10 @@ def course_level(course: np.ndarray | None, n: int) -> tuple[np.ndarray, np.ndar
     return known, np.where(known, np.log(mean + LEAST_LOSS), 0.0)
 
 
-def regressed(signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
+def log_odds_from(signal: np.ndarray, target: np.ndarray, known: np.ndarray | None = None) -> np.ndarray:
     """(N,) log-odds of the target (0..1) by logistic regression on one signal, of which more never speaks for less.
 
-    >>> regressed(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1])).round().tolist()
+    >>> log_odds_from(np.array([0.0, 1.0, 2.0, 3.0]), np.array([0, 0, 1, 1])).round().tolist()
     [-1.0, -0.0, 0.0, 1.0]
     """
     use = np.ones(len(signal), dtype=np.bool_) if known is None else known

@@ -10,9 +10,9 @@ import numpy as np
 
 from provnet.base.options import Debug
 from provnet.data.dataset import ImageData
-from provnet.data.evidence import Evidence, evidence
+from provnet.data.evidence import Evidence
 from provnet.report.page import render, with_script
-from provnet.report.pictures import fitted, to_image
+from provnet.report.pictures import no_larger, pictures_of
 from provnet.report.records import ExemplarCard, NextStep, Picture
 from provnet.report.text import FLOAT, percent
 from provnet.runs.data import Found
@@ -79,10 +79,10 @@ class ClassRow:
 
 @dataclass(frozen=True, eq=False)
 class DuplicateRow:
-    """One group of equal or nearly equal pictures; `count` may be more than are shown."""
+    """One group of equal, nearly equal or mirrored pictures (`kind`); `count` may be more than are shown."""
 
     number: int
-    exact: bool
+    kind: str
     conflict: bool
     count: int
     members: tuple[SampleTile, ...]
@@ -170,7 +170,7 @@ def debug_html(report: DebugReport) -> str:
         given=_counted(one.sample.label for one in report.suspects),
         wanted=_counted(one.suggested for one in report.suspects if one.suggests),
         probability=probability,
-        signed=signed,
+        signed=with_sign,
         largest=max((signal_size(row) for row in report.signals), default=1.0) or 1.0,
     )
     return with_script(page, "debugging.js")
@@ -195,10 +195,10 @@ def probability(share: float) -> str:
     return percent(min(share, 1 - 10 * FLOAT))
 
 
-def signed(value: float, digits: int = 1) -> str:
+def with_sign(value: float, digits: int = 1) -> str:
     """A contribution with its sign; what rounds to nothing has none.
 
-    >>> signed(2.34), signed(-0.04), signed(-0.04, 2)
+    >>> with_sign(2.34), with_sign(-0.04), with_sign(-0.04, 2)
     ('+2.3', '0.0', '-0.04')
     """
     text = f"{value:+.{digits}f}"
@@ -215,12 +215,17 @@ def _counted(labels: object) -> list[tuple[str, int]]:
 
 
 FIVE, ODD, NEAREST, GROUPS, MEMBERS, CLASSES = 5, 20, 20, 20, 12, 60
-LONGEST = 128  # pixels of a picture on the page: there are hundreds
+SUSPECT, TILE = 400, 200  # pixels of a picture on the page, and of the many that stand beside it
 MEANING = {
     "course": "mean class loss over the epochs, kept while training",
     "neighbours": "labels of the most similar other samples, each counted by the trust in it",
     "margin": "how far another class scores above the given one at the end",
     "equal": "the same picture under another label",
+    "ridge": "a linear model of the features, fitted without the sample",
+    "gaussian": "the distance to the classes in the features, without the sample",
+    "votes": "labels of the nearest other samples by the features, each counted by the trust in it",
+    "confusions": "how often such labels are confused, and what other classes say",
+    "foreign": "that the sample may be of no class",
 }
 
 
@@ -307,21 +312,23 @@ class _Tiles:
     def evidence(self, row: int) -> Evidence:
         """The picture of a row, no larger than the page needs, or why there is none."""
         if row not in self.known:
-            found = evidence(self.result.samples, list(self.parts), [row])[0]
-            if found.picture is not None and max(found.picture.shape[:2]) > LONGEST:
-                found = Evidence(np.asarray(fitted(to_image(found.picture), LONGEST)), found.note)
-            self.known[row] = found
+            self.known[row] = pictures_of(self.result.samples, list(self.parts), [row], SUSPECT)[0]
         return self.known[row]
 
-    def tile(self, row: int, score: float) -> SampleTile:
+    def tile(self, row: int, score: float, longest: int = TILE) -> SampleTile:
         """One sample with the score it is shown for."""
         found, samples = self.evidence(row), self.result.samples
         label = samples.class_names[int(samples.labels[row])]
-        return SampleTile(found.picture, samples.sample_ids[row], samples.hex(row), label, score, found.words)
+        picture = None if found.picture is None else no_larger(found.picture, longest)
+        return SampleTile(picture, samples.sample_ids[row], samples.hex(row), label, score, found.words)
 
     def tiles(self, rows: Iterable[int], scores: np.ndarray) -> tuple[SampleTile, ...]:
         """Several of them."""
         return tuple(self.tile(int(row), float(scores[row])) for row in rows)
+
+
+def _small(found: Evidence) -> Picture | None:
+    return None if found.picture is None else no_larger(found.picture, TILE)
 
 
 def _first(scores: np.ndarray, most: int, least: float) -> list[int]:
@@ -339,10 +346,10 @@ def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspec
         found = maker.evidence(other)
         label = samples.class_names[int(samples.labels[other])]
         cards.append(
-            ExemplarCard(found.picture, samples.sample_ids[other], samples.hex(other), label, share, found.words)
+            ExemplarCard(_small(found), samples.sample_ids[other], samples.hex(other), label, share, found.words)
         )
     return Suspect(
-        sample=maker.tile(row, float(wrong.score[row])),
+        sample=maker.tile(row, float(wrong.score[row]), SUSPECT),
         suggested=samples.class_names[int(wrong.suggested[row])],
         agreement=float(wrong.agreement[row]),
         contributions=tuple(Contribution(name, float(part[row])) for name, part in wrong.contributions.items()),
@@ -393,11 +400,12 @@ def _groups(result: Debugging, maker: _Tiles) -> tuple[DuplicateRow, ...]:
     group, found = result.duplicates.group, []
     for number in range(int(group.max()) + 1):
         members = result.duplicates.members(number)
-        exact = bool(result.duplicates.exact[members].all())
-        found.append((bool(result.duplicates.conflict[members].any()), exact, len(members), number, members))
+        twice = result.duplicates
+        kind = "exact" if twice.exact[members].all() else "mirrored" if twice.mirrored[members].any() else "near"
+        found.append((bool(twice.conflict[members].any()), kind, len(members), number, members))
     found.sort(key=lambda each: (not each[0], -each[2], each[3]))
     ones = np.ones(len(group))
     return tuple(
-        DuplicateRow(number, exact, conflict, count, maker.tiles(members[:MEMBERS].tolist(), ones))
-        for conflict, exact, count, number, members in found[:GROUPS]
+        DuplicateRow(number, kind, conflict, count, maker.tiles(members[:MEMBERS].tolist(), ones))
+        for conflict, kind, count, number, members in found[:GROUPS]
     )

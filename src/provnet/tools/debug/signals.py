@@ -33,6 +33,7 @@ class Signals:
 
     Attributes:
         features: (N, D) float32 on the network's device, length one: what tells which samples are alike.
+        raw: (N, D) the features that support is measured by, as they are, there too.
         logits: (N, C) class scores at the end of training.
         entropy: (N,) of the index branch's distribution, as a share of the largest that it could be (0..1).
         support: (N,) minus the distance from the other samples of the given class, each measured without itself, see
@@ -41,6 +42,7 @@ class Signals:
     """
 
     features: Tensor
+    raw: Tensor
     logits: np.ndarray
     entropy: np.ndarray
     support: np.ndarray
@@ -70,7 +72,7 @@ def sample_signals(
     if run.history is not None and len(run.history):
         course = run.history[:, index].astype(np.float32)
         course = np.where(course == NOT_TRAINED, np.nan, course)
-    return Signals(found["features"], logits, entropy, support, course)
+    return Signals(found["features"], found["raw"], logits, entropy, support, course)
 
 
 def _read(answered: Answered) -> dict[str, Tensor]:
@@ -109,10 +111,10 @@ class Neighbours:
         return np.asarray(np.where(self.row >= 0, falling, 0.0))
 
 
-def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> Neighbours:
+def nearest_others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> Neighbours:
     """The k nearest other samples of each, by the cosine of features (N, D) of length one.
 
-    >>> others(torch.eye(3)[[0, 0, 1]], k=1).row.tolist()
+    >>> nearest_others(torch.eye(3)[[0, 0, 1]], k=1).row.tolist()
     [[1], [0], [0]]
     """
     n = len(features)
@@ -134,7 +136,7 @@ def others(features: Tensor, k: int = NEIGHBOURS, *, progress: bool = False) -> 
 def votes(near: Neighbours, labels: np.ndarray, trust: np.ndarray, classes: int) -> np.ndarray:
     """(N, C) what the neighbours' labels say, each counted by nearness and by trust (N,) in its own label.
 
-    >>> near = others(torch.eye(2)[[0, 0, 1]], k=2)
+    >>> near = nearest_others(torch.eye(2)[[0, 0, 1]], k=2)
     >>> votes(near, np.array([0, 1, 1]), np.ones(3), 2).argmax(1).tolist()  # the third has two equally far others
     [1, 0, 0]
     """

@@ -23,7 +23,7 @@ from provnet.base.errors import NonFiniteError, UsageError, did_you_mean
 from provnet.base.files import brief, check_memory
 from provnet.data.modalities.image import picture_of
 from provnet.models.network import ProvenanceNet, answer_at, picture, posterior_of, vae_of
-from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole
+from provnet.runs.inputs import Fitted, range_problem, raw_tensor, run_of, whole_number
 from provnet.runs.run import Run
 
 BATCH = 256  # latents that are drawn together; where pictures are large fewer go through the network at a time
@@ -76,7 +76,7 @@ def generate(run: Run | Fitted, n: int, label: str | int | None = None, seed: in
     ((3, 1, 28, 28), dtype('uint8'), [7, 7, 7])
     """
     run = run_of(run)
-    n = whole("how many pictures", n)
+    n = whole_number("how many pictures", n)
     net, wanted = run.network.eval(), None if label is None else class_of(run, label)
     vae, draws = vae_of(net), keyed_generator(seed, LATENT)
     check_memory(n * (math.prod(run.config.network.input_shape) + 8 * vae.latents), f"{n:,} pictures")
@@ -264,7 +264,7 @@ def interpolate(
     4
     """
     run = run_of(run)
-    if not FEWEST <= whole("steps", steps) <= MOST:
+    if not FEWEST <= whole_number("steps", steps) <= MOST:
         raise UsageError(f"steps must lie in {FEWEST}..{MOST}, got {steps}")
     net = run.network.eval()
     vae, device = vae_of(net), next(net.parameters()).device

@@ -21,7 +21,7 @@ from provnet.base.stats import Interval, t_quantile, wilson
 from provnet.data.dataset import ImageData, image_data
 from provnet.models.network import answer_at, posterior_of, vae_of
 from provnet.models.vae import sample
-from provnet.runs.inputs import Fitted, run_of, whole
+from provnet.runs.inputs import Fitted, run_of, whole_number
 from provnet.runs.run import Run
 from provnet.tasks.generate import Normal
 from provnet.tools.generate.compute import BATCH, generate, raw_pictures
@@ -56,20 +56,20 @@ def measure_generator(
     """
     run = run_of(run)
     found: dict[str, Any] = {}
-    made = whole("made", made)
+    made = whole_number("made", made)
     if train is not None:
         image_data("the training data", train)
     if test is not None:
         test = own_classes(run, test)
     if test is not None and len(test):
-        found["test"] = rebuilt(run, test)
+        found["test"] = rebuilding_error(run, test)
     if train is not None and len(train):
         own = trained_rows(run, train, index)
         if run.samples.withheld.any():
             active = np.flatnonzero(~run.samples.withheld[own])
             own, train = own[active], train.select(active)
     if train is not None and len(train):
-        found["train"] = rebuilt(run, train) | named(run, train, own, seed)
+        found["train"] = rebuilding_error(run, train) | latent_index_accuracy(run, train, own, seed)
     real = test if test is not None and len(test) else train
     count = min(made, 0 if real is None else len(real))
     if real is not None and count >= 2:
@@ -81,7 +81,7 @@ def measure_generator(
 
 
 @torch.inference_mode()
-def rebuilt(run: Run | Fitted, data: ImageData) -> dict[str, Any]:
+def rebuilding_error(run: Run | Fitted, data: ImageData) -> dict[str, Any]:
     """Reconstruction of pictures at the mean of their latents, and the class that is seen there."""
     run = run_of(run)
     net = run.network.eval()
@@ -104,7 +104,7 @@ def rebuilt(run: Run | Fitted, data: ImageData) -> dict[str, Any]:
     }
 
 
-def named(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, Any]:
+def latent_index_accuracy(run: Run | Fitted, data: ImageData, own: np.ndarray, seed: int = 0) -> dict[str, Any]:
     """Whether training samples are found by their own latents: at the mean, and drawn from their distribution.
 
     Where there are equal pictures, which no network can tell apart, figures stand beside in which each of them counts.

@@ -94,7 +94,8 @@ def chosen_recipe(asked: Train) -> TrainConfig:
     if how.task == "classify":
         if how.generator is not None:
             raise UsageError("--generator goes with --task generate; give that too, or leave it out")
-        return replace(train_config(how.preset or "fast", **changes), wanted=network)
+        changes["finetune"] = how.finetune or None
+        return replace(train_config(how.preset or "default", **changes), wanted=network)
 
     own = [name for name in BROUGHT if getattr(network, name) != getattr(NetworkOptions(), name)]
     own += [] if asked.subset.index_subset is None else ["index_subset"]

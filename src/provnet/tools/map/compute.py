@@ -25,7 +25,7 @@ from provnet.base.options import MapOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
-from provnet.runs.inputs import Fitted, checked, real, run_of, whole
+from provnet.runs.inputs import Fitted, checked_inputs, finite_number, run_of, whole_number
 from provnet.runs.run import Run
 
 ENGINES = ("auto", "openTSNE", "scikit-learn")
@@ -72,7 +72,7 @@ def index_features(
     (40, 512)
     """
     run = run_of(run)
-    images = checked(run, images, warn=False)
+    images = checked_inputs(run, images, warn=False)
     report = report or _silent
     found = Attributor(run).each(
         images,
@@ -111,8 +111,8 @@ def embed(
     n = len(features)
     if n < FEWEST:
         raise UsageError(f"a map needs {FEWEST} samples or more, got {n}")
-    seed, threads = whole("seed", seed, 0), whole("threads", threads)
-    if not real("perplexity", perplexity) >= 1:
+    seed, threads = whole_number("seed", seed, 0), whole_number("threads", threads)
+    if not finite_number("perplexity", perplexity) >= 1:
         raise UsageError(f"perplexity must be 1 or more, got {perplexity}")
     chosen = engine_for(engine)
     began = time.perf_counter()
@@ -178,7 +178,7 @@ def clusters_within(
     """
     from sklearn.cluster import KMeans
 
-    count = whole("groups of a class", count)
+    count = whole_number("groups of a class", count)
     found = []
     for label in np.unique(labels).tolist():
         rows = np.flatnonzero(labels == label)
@@ -300,7 +300,7 @@ def sample_map(
     """
     asked = with_changes(MapOptions, options, changes)
     run = run_of(run)
-    engine, limit = engine_for(asked.engine), None if asked.limit is None else whole("limit", asked.limit)
+    engine, limit = engine_for(asked.engine), None if asked.limit is None else whole_number("limit", asked.limit)
     train = run.data(progress=asked.progress) if train is None else train
     own = trained_rows(run, train, index)
     if test is not None:

@@ -14,7 +14,7 @@ from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.image import as_bytes, picture_of
-from provnet.report.page import json_block, packed, render, with_script
+from provnet.report.page import base64_numbers, json_block, render, with_script
 from provnet.report.pictures import ACROSS, Sheets, sprite_sheets, strip, z_order
 from provnet.report.records import ExplanationCard, Picture
 from provnet.report.sheet import face
@@ -124,10 +124,10 @@ def _payload(report: MapReport, sheets: Sheets | None) -> dict[str, object]:
     return {
         "places": len(report.xy),
         "train": report.train,
-        "xy": packed(steps, "<u2"),
-        "label": packed(report.labels, "<i4"),
-        "cluster": packed(report.cluster, "<u2"),
-        "near": packed(report.near, "<i4"),
+        "xy": base64_numbers(steps, "<u2"),
+        "label": base64_numbers(report.labels, "<i4"),
+        "cluster": base64_numbers(report.cluster, "<u2"),
+        "near": base64_numbers(report.near, "<i4"),
         "k": int(report.near.shape[1]),
         "names": [visible(name) for name in report.class_names],
         "ids": [visible(name) for name in report.ids],

@@ -22,7 +22,7 @@ from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import Dataset, ImageData, image_data
-from provnet.runs.inputs import Fitted, as_trained, checked, inputs_of, run_of
+from provnet.runs.inputs import Fitted, as_trained, checked_inputs, inputs_of, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.compute import SCORES, MemberScores, blank_network, decides, member_scores, scores_by
@@ -62,7 +62,7 @@ class ScoreAudit:
                 "members": self.members.tolist(),
                 "nonmembers": self.nonmembers.tolist(),
             },
-            "roc": [[float(x), float(y)] for x, y in thinned(self.curve)],
+            "roc": [[float(x), float(y)] for x, y in thin_curve(self.curve)],
         }
 
 
@@ -149,10 +149,10 @@ def audit_scores(members: np.ndarray, nonmembers: np.ndarray) -> ScoreAudit:
     )
 
 
-def thinned(curve: Roc, most: int = 150) -> np.ndarray:
+def thin_curve(curve: Roc, most: int = 150) -> np.ndarray:
     """(P, 2) false- and true-positive rates of some points of a curve, close enough to draw it, also on log axes.
 
-    >>> thinned(roc(np.array([True, False]), np.array([1.0, 0.0]))).tolist()
+    >>> thin_curve(roc(np.array([True, False]), np.array([1.0, 0.0]))).tolist()
     [[0.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
     """
     kept = np.arange(len(curve.hits))
@@ -197,7 +197,7 @@ def audit(
     run, null = run_of(run), None if null is None else run_of(null)
     members, nonmembers, left_out = _sides(run.samples, *_given(run, members, nonmembers, asked.progress))
     own = as_trained(run.config.network, inputs_of(run.config, members))
-    sides = (own, checked(run, nonmembers, "the nonmembers", warn=asked.warn))
+    sides = (own, checked_inputs(run, nonmembers, "the nonmembers", warn=asked.warn))
     found = _all_scores(run, null, sides, members, asked)
     members, nonmembers, kept = _named(found.clean, members, nonmembers, left_out)
     clean, blank = ([one.select(rows) for one, rows in zip(of, kept, strict=True)] for of in (found.clean, found.blank))

@@ -24,7 +24,7 @@ from provnet.heads.index_map import IndexMap
 from provnet.heads.scores import spread_of
 from provnet.models.keys import draw_keys, key_head
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
-from provnet.runs.inputs import Fitted, checked, raw_tensor, run_of
+from provnet.runs.inputs import Fitted, checked_inputs, raw_tensor, run_of
 from provnet.runs.run import Run
 
 BATCH = {"cpu": 128, "cuda": 1024}  # pictures whose copies are drawn together; a network may take fewer at a time
@@ -80,7 +80,7 @@ def member_scores(
     ['class_confidence', 'class_entropy']
     """
     run = run_of(run)
-    images = checked(run, images, warn=warn)
+    images = checked_inputs(run, images, warn=warn)
     return scores_by(Attributor(run), images, copy=copy, seed=seed, first=first, batch_size=batch_size, update=update)
 
 

@@ -26,9 +26,9 @@ from provnet.base.batches import keyed_generator
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
 from provnet.base.files import DataWarning, read_file
 from provnet.base.words import path_word
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import ImageData, views_only
 from provnet.runs.card import maybe_trained
-from provnet.runs.inputs import Fitted, checked, content_hashes, run_of
+from provnet.runs.inputs import Fitted, checked_inputs, content_hashes, run_of
 from provnet.runs.run import Run
 from provnet.runs.safe import read_json, write_json
 from provnet.samples.identity import SampleTable
@@ -38,6 +38,7 @@ ALPHA = 0.01  # a copy is claimed where so few held-out pictures score as high
 MISSED = 0.05  # and denied where so few distorted members score as low
 MEMBER, COPY, STRANGER, UNKNOWN = "member", "distorted copy of a member", "not a member", "cannot say"
 ADDED = "added after training"  # it is in the index, and the network was not trained on it
+SEEN = "what the network sees of it is exactly what it saw of"
 UNNAMED = "no sample may be named: all of the class that it is taken for are withheld"
 
 
@@ -95,7 +96,8 @@ class Membership:
 
     Attributes:
         verdict: `member`, `distorted copy of a member`, `added after training`, `not a member` or `cannot say`.
-        agrees: what agrees with the match: `bytes`, `pixels`, `content`, or `nothing`.
+        agrees: what agrees with the match: `bytes`, `pixels`, `view` (of runs that know no more), `picture` (part of
+            it, or changed), `content`, or `nothing`.
         match: the training sample; a candidate only where the verdict is `cannot say`, None where it is no member.
         score, value: the score that was compared; None where no sample may be named, all of its class are withheld.
         p_value: how rarely held-out pictures score as high, of how many (`heldout`); None without any.
@@ -123,10 +125,13 @@ def memberships(
     images: Tensor | np.ndarray | ImageData,
     sha256: Sequence[str] | None = None,
     *,
+    pixel_sha256: Sequence[str] | None = None,
     heldout: Heldout | None = None,
     warn: bool = True,
 ) -> list[Membership]:
     """A verdict on each of n raw pictures; `sha256` are the hashes of their raw content, 64 digits each, if known.
+
+    `pixel_sha256` are those of the whole pictures, where `images` are what the network sees of them.
 
     Withheld samples are never named, and their hashes count as unknown; where all samples of a class are withheld, a
     picture that is taken for it gets `cannot say`. Pictures whose values cannot lie in the range trained on get a
@@ -141,20 +146,23 @@ def memberships(
     ('member', 'pixels', True)
     """
     run = run_of(run)
-    pictures = checked(run, images, warn=warn)
+    pictures = checked_inputs(run, images, warn=warn)
     hashes = _hashes(sha256, len(pictures))
     chosen = decides(run.network)
     _check_heldout(heldout, chosen)
     found = member_scores(run, pictures, warn=False)
     by_bytes, by_pixels = _places(run.samples, "sha256"), _places(run.samples, "pixel_sha256")
-    pixels = content_hashes(run, images, pictures)
+    content = content_hashes(run, images, pictures)
+    given = _hashes(pixel_sha256, len(pictures))
+    pixels = [one or content[row].tobytes() for row, one in enumerate(given)]
+    agreed = "view" if views_only(run.config.data) else "pixels"
     unseen = maybe_trained(run.config.training, run.config.erased)
     verdicts = []
     for row, (value, match) in enumerate(zip(found.values[chosen].tolist(), found.match.tolist(), strict=True)):
         same_bytes = by_bytes.get(hashes[row], [])
-        same_pixels = by_pixels.get(pixels[row].tobytes(), [])
+        same_pixels = by_pixels.get(pixels[row], [])
         p_value, missed = _compared(value, heldout) if match >= 0 else (None, None)
-        verdict, agrees, why = _verdict(bool(same_bytes), bool(same_pixels), p_value, missed, heldout)
+        verdict, agrees, why = _verdict(bool(same_bytes), agreed if same_pixels else "", p_value, missed, heldout)
         why = UNNAMED if match < 0 and verdict == UNKNOWN else why
         if verdict == STRANGER and unseen:
             verdict, why = UNKNOWN, f"{why}, but not all that were trained on can be compared: {unseen}"
@@ -162,7 +170,7 @@ def memberships(
         place = _behind(run.samples, same, match)
         if place is not None and verdict != UNKNOWN and run.samples.added[place]:
             verdict, why = ADDED, _added(agrees, unseen)
-        matched = None if place is None else _matched(run.samples, place)
+        matched = None if place is None else matched_at(run.samples, place)
         count = 0 if heldout is None else len(heldout.others)
         said = value if match >= 0 else None
         verdicts.append(Membership(verdict, agrees, matched, chosen, said, p_value, count, missed, why))
@@ -200,11 +208,13 @@ def _behind(samples: SampleTable, same: list[int], match: int) -> int | None:
 
 
 def _verdict(
-    same_bytes: bool, same_pixels: bool, p_value: float | None, missed: float | None, heldout: Heldout | None
+    same_bytes: bool, same_pixels: str, p_value: float | None, missed: float | None, heldout: Heldout | None
 ) -> tuple[str, str, str]:
     """Verdict, what agrees, and why."""
     if same_bytes:
         return MEMBER, "bytes", "its bytes are those of a training sample"
+    if same_pixels == "view":
+        return COPY, "view", f"{SEEN} a training sample; the rest of the picture may differ"
     if same_pixels:
         return MEMBER, "pixels", "its pixels are those of a training sample, in another file"
     if p_value is None or heldout is None:
@@ -231,10 +241,11 @@ def _verdict(
 
 def _added(agrees: str, unseen: str) -> str:
     """What is said of a picture that agrees with a sample which was added to the index."""
-    words = {"bytes": "its bytes are those", "pixels": "its pixels are those", "content": "its content is that"}[agrees]
+    words = {"bytes": "its bytes are those", "pixels": "its pixels are those", "content": "its content is that"}
+    words |= {"view": SEEN.removesuffix(" of")}
     if unseen:
-        return f"{words} of a sample that was added; nobody can tell whether it was trained on before: {unseen}"
-    return f"{words} of a sample that was added after training; the network was not trained on it"
+        return f"{words[agrees]} of a sample that was added; nobody can tell whether it was trained on before: {unseen}"
+    return f"{words[agrees]} of a sample that was added after training; the network was not trained on it"
 
 
 def _compared(value: float, heldout: Heldout | None) -> tuple[float | None, float | None]:
@@ -254,7 +265,8 @@ def _places(samples: SampleTable, name: str) -> dict[bytes, list[int]]:
     return found
 
 
-def _matched(samples: SampleTable, index: int) -> Matched:
+def matched_at(samples: SampleTable, index: int) -> Matched:
+    """The sample at a position, as the one behind a verdict."""
     equal = sum(not samples.withheld[i] for i in samples.equal(index))
     label = samples.class_names[int(samples.labels[index])]
     return Matched(samples.sample_ids[index], samples.hex(index), index, label, samples.paths[index], equal)
@@ -271,11 +283,11 @@ def _rounded(values: np.ndarray) -> list[float]:
 HELDOUT = "membership.json"
 
 
-def drawn(data: ImageData, limit: int, seed: int) -> ImageData:
+def draw_samples(data: ImageData, limit: int, seed: int) -> ImageData:
     """At most so many samples, drawn by the seed; the first ones of a file are often of one kind.
 
     >>> import provnet
-    >>> len(drawn(provnet.open_data("embedded", limit=40), 7, seed=0))
+    >>> len(draw_samples(provnet.open_data("embedded", limit=40), 7, seed=0))
     7
     """
     if len(data) <= limit:

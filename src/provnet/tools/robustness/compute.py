@@ -32,9 +32,9 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData, image_data
 from provnet.data.modalities.decode import is_picture
-from provnet.runs.inputs import Fitted, run_of, whole
+from provnet.runs.inputs import Fitted, run_of, whole_number
 from provnet.runs.run import Run
-from provnet.tools.robustness.conditions import ATTACKS, Attack, Condition, attack, distort, named
+from provnet.tools.robustness.conditions import ATTACKS, Attack, Condition, attack, conditions_by_name, distort
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def measure(
     ends = _ends(test)
     clean: Answers | None = None
     rows: list[Row] = []
-    ways: list[Condition | Attack] = [*named(conditions), *choose_all("attack", attacks, ATTACKS)]
+    ways: list[Condition | Attack] = [*conditions_by_name(conditions), *choose_all("attack", attacks, ATTACKS)]
     with progress_bar(name, len(ways), asked.progress) as update:
         for one in ways:
             update(len(rows), one.name)
@@ -209,7 +209,7 @@ def is_isolated(run: Run | Fitted) -> bool:
     return run.network.task_head is not None and weight == 0
 
 
-def against(measured: Sequence[Measured], *, together: bool = True) -> dict[tuple[str, str], Difference]:
+def from_isolated(measured: Sequence[Measured], *, together: bool = True) -> dict[tuple[str, str], Difference]:
     """(network, condition) -> difference in `top_1` from the isolated CNN on the same samples; empty without one.
 
     With `together` the intervals hold for all networks of a condition at once (Bonferroni): the best of eleven is
@@ -302,7 +302,7 @@ def _labels(run: Run, index: np.ndarray) -> np.ndarray:
 
 
 def _spread(n: int, most: int) -> np.ndarray:
-    most = whole("attacked", most)
+    most = whole_number("attacked", most)
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
 
 

@@ -21,9 +21,9 @@ from torch import Tensor
 from provnet.base.batches import fold, normal, sample_keys, uniform
 from provnet.base.errors import UsageError, choose, choose_all
 from provnet.data.modalities.decode import are_pictures
-from provnet.heads.scores import summed
+from provnet.heads.scores import class_sums
 from provnet.models.network import ProvenanceNet
-from provnet.runs.inputs import real
+from provnet.runs.inputs import finite_number
 
 SIDE = 28  # strengths in pixels are the paper's, for pictures of this size; others get them in proportion
 CONDITION_STREAM = 31  # keeps these draws apart from those of training
@@ -73,10 +73,10 @@ def distort(
     return out.round_().to(torch.uint8) if images.dtype == torch.uint8 else out.to(images.dtype)
 
 
-def named(names: Sequence[str] | None = None) -> list[Condition]:
+def conditions_by_name(names: Sequence[str] | None = None) -> list[Condition]:
     """The conditions of these names, each once, the clean one always first; None means all.
 
-    >>> [one.name for one in named(["occlusion-4"])]
+    >>> [one.name for one in conditions_by_name(["occlusion-4"])]
     ['clean', 'occlusion-4']
     """
     wanted = choose_all("condition", CONDITIONS if names is None else names, CONDITIONS)
@@ -285,7 +285,7 @@ def attack(
     0.1
     """
     how = choose("attack", how, ATTACKS) if isinstance(how, str) else how
-    if not 0 < real("epsilon", epsilon) <= 1:
+    if not 0 < finite_number("epsilon", epsilon) <= 1:
         raise UsageError(f"epsilon must lie above 0 and at most at 1, on pixels from 0 to 1; got {epsilon}")
     if labels.shape != images.shape[:1] or keys.shape != images.shape[:1]:
         raise UsageError(f"one label and one key a picture are needed, {len(images)} here")
@@ -323,7 +323,7 @@ def class_scores(net: ProvenanceNet, images: Tensor) -> Tensor:
     index_features = net.index_trunk(net.features(images), none)
     head = net.index_head
     each: Tensor = head(index_features, none)
-    return summed(each.float(), head.members())
+    return class_sums(each.float(), head.members())
 
 
 def _gradient(net: ProvenanceNet, unit: Tensor, truth: Tensor, low: float, high: float) -> Tensor:

@@ -24,7 +24,7 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Z95, Interval, wilson
 from provnet.data.modalities.distort import copies_of
 from provnet.models.keys import key_head
-from provnet.runs.inputs import Fitted, checked, inputs_of, positions, run_of
+from provnet.runs.inputs import Fitted, checked_inputs, inputs_of, positions, run_of
 from provnet.runs.run import Run
 from provnet.tools.membership.redrawn import cascade, feature_scores, index_scores, pixel_scores
 
@@ -117,7 +117,7 @@ def abstention(
     with progress_bar("strangers", sum(map(len, sets.values())), progress) as update:
         done = 0
         for name, images in sets.items():
-            support[name] = support_of(run, checked(run, images, f'pictures of "{name}"', warn=warn), batch_size)
+            support[name] = support_of(run, checked_inputs(run, images, f'pictures of "{name}"', warn=warn), batch_size)
             done += len(images)
             update(done, name)
     mine = support.get("own", np.empty(0))
@@ -136,7 +136,7 @@ def abstention(
 def support_of(run: Run | Fitted, images: Tensor | np.ndarray, batch_size: int | None = None) -> np.ndarray:
     """(n,) support scores of raw pictures."""
     run = run_of(run)
-    queries = checked(run, images, warn=False)
+    queries = checked_inputs(run, images, warn=False)
     found = Attributor(run).each(queries, lambda answered: {"support": answered.best(1).support}, batch_size=batch_size)
     return np.asarray(found["support"].cpu().double().numpy())
 
@@ -192,10 +192,10 @@ class Calibrated:
         return {"ece": self.ece.to_json(), **about, "bins": rows}
 
 
-def calibrated(confidence: np.ndarray, right: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> Calibrated:
+def calibration_of(confidence: np.ndarray, right: np.ndarray, *, seed: int = 0, draws: int = DRAWS) -> Calibrated:
     """Compare (n,) confidences in 0..1 with (n,) right or wrong.
 
-    >>> found = calibrated(np.array([0.9] * 10), np.array([True] * 9 + [False]))
+    >>> found = calibration_of(np.array([0.9] * 10), np.array([True] * 9 + [False]))
     >>> round(found.ece.value, 6), len(found.bins)
     (0.0, 1)
     """
@@ -226,7 +226,7 @@ def class_calibration(run: Run | Fitted, images: Tensor, labels: np.ndarray, *, 
         found = explain(run, copy(images, fold(seed, number)), k=1)
         sure.append(found.confidence)
         hits.append(found.predicted == labels)
-    return calibrated(np.concatenate(sure), np.concatenate(hits), seed=seed)
+    return calibration_of(np.concatenate(sure), np.concatenate(hits), seed=seed)
 
 
 def index_calibration(run: Run | Fitted, images: Tensor, index: np.ndarray, *, seed: int = 0) -> Calibrated:
@@ -242,7 +242,7 @@ def index_calibration(run: Run | Fitted, images: Tensor, index: np.ndarray, *, s
         named = found.index[:, 0]
         sure.append(np.where(named >= 0, found.weight[:, 0] * shared[named], 0.0))
         hits.append((named >= 0) & (groups[np.maximum(named, 0)] == groups[index]))
-    return calibrated(np.concatenate(sure).clip(0, 1), np.concatenate(hits), seed=seed)
+    return calibration_of(np.concatenate(sure).clip(0, 1), np.concatenate(hits), seed=seed)
 
 
 def _shared_by(run: Run) -> np.ndarray:
@@ -338,7 +338,10 @@ def dependence(
     1.0
     """
     run = run_of(run)
-    queries, training = checked(run, queries, warn=False), checked(run, training, "the training pictures", warn=False)
+    queries, training = (
+        checked_inputs(run, queries, warn=False),
+        checked_inputs(run, training, "the training pictures", warn=False),
+    )
     index = positions(index, len(run.samples))
     _check(run, queries, training, index)
     net, places = run.network.eval(), torch.from_numpy(index)

@@ -26,7 +26,7 @@ from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.distort import copies_of
 from provnet.report.text import percent
 from provnet.runs.card import bank_state
-from provnet.runs.inputs import Fitted, run_of, whole
+from provnet.runs.inputs import Fitted, run_of, whole_number
 from provnet.runs.run import Run
 from provnet.tools.trust.checks import (
     QUERIES,
@@ -373,7 +373,7 @@ def check(
     """
     asked = with_changes(CheckOptions, options, changes)
     run, seed = run_of(run), asked.seed
-    limit = whole("limit", asked.limit, LEAST)  # fewer pictures decide nothing
+    limit = whole_number("limit", asked.limit, LEAST)  # fewer pictures decide nothing
     if test is not None:
         test = own_classes(run, test)
     _check_others(others)

@@ -5,9 +5,9 @@ import { trouble, watchPictures } from "./parts/trouble.js";
 import { quiet, toast } from "./toast.js";
 
 const { el, clear } = dom;
-const ORDER = ["explain", "data", "map", "membership", "credit", "generate", "run"];
+const ORDER = ["explain", "data", "answers", "map", "membership", "credit", "generate", "run"];
 const TITLES = {
-  explain: "Explain", data: "Data", map: "Map", membership: "Membership", credit: "Credit", generate: "Generate", run: "Run",
+  explain: "Explain", data: "Data", answers: "Answers", map: "Map", membership: "Membership", credit: "Credit", generate: "Generate", run: "Run",
 };
 const main = document.getElementById("main");
 
@@ -171,6 +171,7 @@ async function start() {
     return failed(clear(main), error);
   }
   navigation();
+  document.documentElement.classList.toggle("large", run.input.large); // photographs are not shown as squares
   return route(true);
 }
 

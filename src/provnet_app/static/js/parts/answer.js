@@ -1,24 +1,27 @@
 // What was asked, what the network answers, and what changes when samples are left out.
 import { bar, el, named, percent, scrolling } from "../dom.js";
 import { byLabel } from "./exemplars.js";
+import { similarButton, zoomable } from "./zoom.js";
 
 const ORIGINS = { upload: "Your picture", training: "Training sample", test: "Test sample", pixels: "Your values" };
 
-/** What is explained, as the network saw it, with ways to go on from it. */
-export function queryCard({ run, link }, answer) {
+/** What is explained, with ways to go on from it; `asked` is what the server was asked about. */
+export function queryCard(context, answer, asked) {
+  const { run, link } = context;
   const { query, picture, distorted } = answer;
   const origin = ORIGINS[query.origin];
   const from = query.resized_from;
   return [
     el("div", { class: "row apart" }, el("h2", {}, origin), distorted ? el("span", { class: "chip accent" }, "distorted") : null),
-    picture
-      ? el("div", { class: "picture" }, el("img", { src: picture, alt: `What the network saw: ${origin}` }))
-      : el("div", { class: "picture none" }, "picture not shown"),
+    !picture ? el("div", { class: "picture none" }, "picture not shown")
+      : query.origin === "pixels" ? el("div", { class: "picture" }, el("img", { src: picture, alt: origin }))
+      : zoomable(context, { ...query, similar: false }, distorted ? { src: picture, alt: `What the network saw: ${origin}` } : { size: 520, alt: origin }),
     el("div", { class: "stack tight small" },
       query.sample_id ? named(query.sample_id, "mono") : null,
       query.label === null ? null : el("div", { class: "row label-line" },
-        el("span", { class: "none-shrink" }, "Its label:"), named(query.label)),
-      from ? el("span", { class: "muted" }, `Brought from ${from[1]} × ${from[0]} to ${query.width} × ${query.height} points.`) : null,
+        el("span", { class: "none-shrink" }, "Label:"), named(query.label)),
+      from ? el("span", { class: "muted" }, `${from[1]} × ${from[0]} points; the network sees ${query.width} × ${query.height}.`) : null,
+      run.training_pictures.available && picture ? el("div", { class: "row" }, similarButton(context, asked)) : null,
       query.origin === "pixels" ? null : el("div", { class: "row links" },
         el("a", { href: link("map", { query: query.sha256 }) }, "on the map"),
         el("a", { href: link("membership", { hash: query.sha256 }) }, "was it trained on?"),
@@ -36,7 +39,7 @@ export function answerCard(answer) {
       el("span", { class: "over" }, "Predicted"),
       el("div", { class: "row" },
         named(predicted.label, `lines predicted${long}`),
-        query.class === null ? null : asLabelled(query.class === predicted.class)),
+        query.class === null ? null : rightOrWrong(query, predicted)),
       el("div", { class: "meter" }, bar(answer.confidence, "Confidence"),
         el("span", { class: "num" }, percent(answer.confidence), el("span", { class: "muted" }, " confidence"))),
       answer.supported ? el("p", { class: "muted small support" }, "Training samples support this answer.") : unsupported(),
@@ -47,8 +50,9 @@ export function answerCard(answer) {
       el("span", { class: "num" }, percent(one.share))))) : null);
 }
 
-function asLabelled(right) {
-  return el("span", { class: `chip ${right ? "good" : "bad"}` }, right ? "as labelled" : "not as labelled");
+function rightOrWrong(query, predicted) {
+  const right = query.class === predicted.class;
+  return el("span", { class: `chip ${right ? "good" : "bad"}` }, right ? "agrees with the label" : ["label: ", named(query.label, "flow")]);
 }
 
 function unsupported() {

@@ -2,7 +2,7 @@
 
 /**
  * Ten colours for each ground, chosen so that all stand out from it (3 to 1) and any two are told apart also without full
- * colour vision; tests/report/test_colours.py measures both. Beyond the tenth class they start over with another shape.
+ * colour vision; tests/report/test_colours.py measures both. More classes are coloured by where they lie.
  */
 export const PALETTES = {
   light: ["#0099dd", "#772200", "#227700", "#ff33bb", "#0000dd", "#bb8811", "#660099", "#aa5577", "#004455", "#7755ff"],
@@ -12,6 +12,27 @@ export const PALETTES = {
 /** The colours for the page as it is now. */
 export function palette() {
   return PALETTES[isDark() ? "dark" : "light"];
+}
+
+/**
+ * A colour for each of very many classes, by where they lie on the map: neighbours are alike, so that regions are seen, and
+ * a sample among strangers stands out. `middles`: [x, y] in 0..1 or null. Names, the legend and a pointer tell the rest.
+ */
+export function byPlace(middles) {
+  const dark = isDark();
+  return middles.map((at) => {
+    if (!at) return "#808080";
+    const [x, y] = [at[0] - 0.5, at[1] - 0.5], far = Math.min(1, 2 * Math.hypot(x, y));
+    return hex(((Math.atan2(y, x) * 180) / Math.PI + 360) % 360, 0.45 + 0.4 * far, dark ? 0.68 - 0.1 * far : 0.36 + 0.08 * far);
+  });
+}
+
+function hex(hue, saturation, light) {
+  const part = (n) => {
+    const k = (n + hue / 30) % 12, value = light - saturation * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1));
+    return Math.round(255 * value).toString(16).padStart(2, "0");
+  };
+  return `#${part(0)}${part(8)}${part(4)}`;
 }
 
 // from what can be overlooked to what should be seen; lightness alone tells them apart

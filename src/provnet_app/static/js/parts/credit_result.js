@@ -47,7 +47,7 @@ function table(found) {
 
 function leading(context, found) {
   const shown = (one) => (context.run.exposure === "ids" || !context.run.input.picture ? el("span", { class: "picture none" }, short(one.sha256, 6))
-    : el("span", { class: "picture" }, el("img", { src: context.api.picture(one.sha256, context.run.exposure === "full" ? 64 : undefined), alt: "", loading: "lazy" })));
+    : el("span", { class: "picture" }, el("img", { src: context.api.picture(one.sha256, context.run.exposure === "full" ? 160 : undefined), alt: "", loading: "lazy" })));
   return el("div", { class: "leading" }, found.top.filter((one) => one.samples.length).map((one) => el("section", {}, named(one.name, "leading-name"), el("ol", { class: "leading-samples" }, one.samples.map((sample) =>
     el("li", {}, el("a", { href: context.link("data", { id: sample.sample_id }), title: sample.sample_id, "aria-label": `${sample.sample_id}, label ${sample.label}, ${percent(sample.share, 2)} of all credit` }, shown(sample), el("span", { class: "num small muted" }, percent(sample.share, 2)))))))));
 }

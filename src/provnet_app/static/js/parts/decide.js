@@ -12,6 +12,10 @@ const KEYS = [
   ["R, then a label", "relabel"],
   ["S", "relabel to the suggested label"],
   ["D", "drop"],
+  ["N, P", "next, or previous, sample that is not decided about"],
+  ["V", "review one by one, or see many"],
+  ["Z", "enlarge the picture"],
+  ["T", "add a tag"],
   ["C", "clear the decision"],
   ["U", "undo"],
   ["Shift U", "redo"],
@@ -107,15 +111,15 @@ export function decider(context, chosen, onward, changed) {
   async function asked() {
     const items = await chosen();
     if (!items.length) { toast("Select a sample first: click it, or use the arrow keys."); return; }
-    const label = await askLabel(context.run.classes.map((one) => one.label), items.length === 1 ? items[0].suggested : null, items.length);
+    const label = await askLabel(context.run.classes.map((one) => one.label), items.length === 1 ? offered(items[0]) : null, items.length);
     if (label !== null) await decide("relabel", label, Promise.resolve(items));
   }
 
   async function suggestion() {
     const items = await chosen();
-    const labels = new Set(items.map((one) => one.suggested));
-    if (items.length && labels.size === 1 && items[0].suggested !== null) await decide("relabel", items[0].suggested, Promise.resolve(items));
-    else toast(items.length ? "There is no one label that is suggested for all of them." : "Select a sample first.");
+    const labels = new Set(items.map(offered)), [label] = labels;
+    if (labels.size === 1 && label !== null) await decide("relabel", label, Promise.resolve(items));
+    else toast(items.length ? "No one label is suggested for what is selected." : "Select a sample first.");
   }
 
   async function step(which) {
@@ -143,6 +147,11 @@ export function decider(context, chosen, onward, changed) {
 
   api.get("/decisions").then(show, wrong);
   return { node, status, key, decide, enable(n) { for (const one of [keep, relabel, drop, wipe]) one.disabled = !n; } };
+}
+
+/** The label that is suggested for a sample; null where its own is not in doubt. */
+export function offered(item) {
+  return item.flags.includes("mislabel") && item.suggested !== item.label ? item.suggested : null;
 }
 
 /** A decision in words and its mark, for a tile. */

@@ -1,6 +1,7 @@
 // The training samples behind an answer: cards with weights, beside the query or as the difference from it.
 import { bar, el, named, percent, short } from "../dom.js";
 import { difference } from "./difference.js";
+import { zoomable } from "./zoom.js";
 
 export const MODES = [["sample", "Samples"], ["beside", "Side by side"], ["difference", "Difference"]];
 
@@ -12,7 +13,7 @@ export function modeButtons(now, chosen) {
 
 /**
  * The list of cards. `answer` is the server's explanation; `before` the one without anything left out, or null.
- * `leaveOut(exemplar)` is called when a card is clicked; without it cards are no buttons.
+ * `leaveOut(exemplar)` is called by its button; without it there is none.
  */
 export function exemplars(context, answer, { mode = "sample", before = null, leaveOut = null } = {}) {
   const places = new Map((before?.exemplars ?? []).map((one) => [one.index, one]));
@@ -25,7 +26,7 @@ function card(context, answer, one, mode, was, leaveOut) {
   const face = picture(context, answer, one, mode);
   const link = (view, query, label, words) => el("a", { href: context.link(view, query), "aria-label": label }, words);
   return el("li", { class: "exemplar", dataset: { index: one.index, hash: one.sha256 } },
-    leaveOut ? button(one, face, leaveOut) : face,
+    face,
     el("div", { class: "body" },
       named(one.label, "label"),
       el("div", { class: "weight" },
@@ -38,13 +39,13 @@ function card(context, answer, one, mode, was, leaveOut) {
       el("div", { class: "row small links" },
         link("data", { id: one.sample_id }, `${one.sample_id} in the data`, "data"),
         link("map", { query: one.sha256 }, `${one.sample_id} on the map`, "map"),
-        link("explain", { hash: one.sha256, id: one.sample_id }, `Explain ${one.sample_id}`, "explain"))));
+        link("explain", { hash: one.sha256, id: one.sample_id }, `Explain ${one.sample_id}`, "explain")),
+      leaveOut ? button(one, leaveOut) : null));
 }
 
-function button(one, face, leaveOut) {
+function button(one, leaveOut) {
   const words = `Leave out ${one.sample_id}: what changes?`;
-  return el("button", { type: "button", class: "face", title: words, "aria-label": words, onClick: () => leaveOut(one) },
-    face, el("span", { class: "hint" }, "Leave out"));
+  return el("button", { type: "button", class: "button small face", title: words, "aria-label": words, onClick: () => leaveOut(one) }, "Leave out");
 }
 
 function moved(one, was) {
@@ -63,16 +64,17 @@ function same(one) {
 
 function picture(context, answer, one, mode) {
   if (!one.shown || !context.run.input.picture) return el("span", { class: "picture none" }, "picture not shown");
-  const image = () => el("img", { src: context.api.picture(one.sha256), alt: "", loading: "lazy" });
+  const image = () => zoomable(context, { ...one, known: true }, { size: 360 });
   if (mode === "difference" && answer.picture) {
-    return el("span", { class: "picture" }, difference(answer.picture, context.api.picture(one.sha256)));
+    return el("span", { class: "picture" }, difference(answer.picture, `${context.api.picture(one.sha256)}?view=network`));
   }
   if (mode === "beside" && answer.picture) {
+    const { query } = answer, seen = answer.distorted || query.origin === "pixels";
     return el("span", { class: "pair" },
-      el("span", { class: "picture" }, el("img", { src: answer.picture, alt: "" })),
-      el("span", { class: "picture" }, image()));
+      el("span", { class: "picture" }, el("img", { src: seen ? answer.picture : context.api.picture(query.sha256, context.run.exposure === "full" ? 360 : null), alt: "" })),
+      image());
   }
-  return el("span", { class: "picture" }, image());
+  return image();
 }
 
 /** Weight of the listed samples by their label, heaviest first: what the samples speak for. */

@@ -2,10 +2,10 @@
 import { el, svg, clear, count, percent } from "../dom.js";
 
 export const SCORES = { mislabel: "label looks wrong", anomaly: "unlike all others", typicality: "typical of its class" };
-const FLAGS = [["", "any"], ["mislabel", "label looks wrong"], ["anomaly", "odd picture"], ["duplicate", "duplicate"], ["conflict", "duplicates that disagree"], ["added", "added after training"]];
+const FLAGS = [["", "any"], ["mislabel", "label looks wrong"], ["anomaly", "odd picture"], ["duplicate", "duplicate"], ["conflict", "same picture, two labels"], ["added", "added after training"]];
 const DECISIONS = [["", "any"], ["none", "undecided"], ["any", "decided"], ["keep", "keep"], ["relabel", "relabel"], ["drop", "drop"]];
-const SORTS = [["index", "order in the data"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"], ["label", "label"], ["group", "duplicate groups"]];
-const NAMES = ["sort", "order", "class", "flag", "decision", "minimum", "maximum", "selection", "group", "text", "id"];
+const SORTS = [["index", "order in the data"], ["selection", "likeness"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"], ["label", "label"], ["group", "duplicate groups"]];
+const NAMES = ["sort", "order", "class", "suggested", "flag", "tag", "decision", "minimum", "maximum", "selection", "group", "text", "id"];
 
 /** Only what GET /samples takes, out of an address; what it does not know is left out. */
 export function readQuery(query) {
@@ -13,7 +13,8 @@ export function readQuery(query) {
   const one = (name, list) => { if (known[name] && !list.some(([value]) => value === known[name])) delete known[name]; };
   one("sort", SORTS); one("flag", FLAGS); one("decision", DECISIONS); one("order", [["asc"], ["desc"]]);
   for (const name of ["minimum", "maximum"]) if (known[name] && (!(Number(known[name]) >= 0 && Number(known[name]) <= 1) || !SCORES[known.sort])) delete known[name];
-  for (const name of ["class", "group"]) if (known[name] && !/^\d{1,9}$/.test(known[name])) delete known[name];
+  if (known.sort === "selection" && !known.selection) delete known.sort;
+  for (const name of ["class", "suggested", "group"]) if (known[name] && !/^\d{1,9}$/.test(known[name])) delete known[name];
   if (known.selection && !/^[0-9a-f]{16}$/.test(known.selection)) delete known.selection;
   if (known.text) known.text = known.text.slice(0, 200).replaceAll("\0", "");
   return known;
@@ -51,6 +52,7 @@ export function filters(context, changed) {
   const [klass, classField] = select("class", "Class", [["", "all"], ...classes]);
   const [flag, flagField] = select("flag", "Flag", FLAGS);
   const [decision, decisionField] = select("decision", "Decision", DECISIONS);
+  const [tag, tagField] = select("tag", "Tag", [["", "any"]]);
   const order = el("button", { type: "button", class: "button order", onClick: () => set({ order: now.order === "desc" ? "asc" : "desc" }) });
   const text = el("input", { id: "filter-text", type: "search", maxlength: "200", autocomplete: "off", spellcheck: "false", placeholder: "part of a sample id", onInput: () => later({ text: text.value.trim() }) });
   const low = slider("minimum", "Least score"), high = slider("maximum", "Greatest score");
@@ -59,11 +61,10 @@ export function filters(context, changed) {
   const range = el("div", { class: "range", role: "group", "aria-label": "Range of the score" }, el("div", { class: "range-words small muted" }, el("span", {}, "Score "), said), bins, low, high);
   const quick = el("div", { class: "quick", role: "group", "aria-label": "Quick filters" });
   const fixed = el("div", { class: "row fixed-filters" });
-  const doubt = el("p", { class: "note small", role: "note", hidden: true });
   const fields = el("details", { class: "filters", open: matchMedia("(min-width: 861px)").matches },
     el("summary", { class: "button small" }, "Filter and sort"),
-    el("div", { class: "filter-fields" }, sortField, order, classField, flagField, decisionField, el("label", { class: "field grow" }, "Sample id", text), range));
-  const node = el("div", { class: "filter-bar" }, quick, doubt, fields, fixed);
+    el("div", { class: "filter-fields" }, sortField, order, classField, flagField, decisionField, tagField, el("label", { class: "field grow" }, "Sample id", text), range));
+  const node = el("div", { class: "filter-bar" }, quick, fields, fixed);
 
   function slider(name, words) {
     const box = el("input", { type: "range", min: "0", max: "1", step: "0.01", "aria-label": words, onInput: () => {
@@ -93,30 +94,31 @@ export function filters(context, changed) {
   }
 
   function quickChoices() {
-    const chips = [chip("All", count(run.samples), {})];
+    const chips = [chip("All", count(run.samples), { sort: "index" })];
     if (record?.scores) {
       const { flagged } = record;
       chips.push(
         chip("Label looks wrong", flagged?.value === null || !flagged ? "0" : `${count(flagged.value * flagged.n)} (${percent(flagged.value)})`, { sort: "mislabel", order: "desc", flag: "mislabel" }),
         chip("Odd pictures", count(record.odd), { sort: "anomaly", order: "desc", flag: "anomaly" }),
         chip("Duplicate groups", count(record.duplicate_groups), { sort: "group", order: "asc" }),
-        chip("Groups that disagree", count(record.conflicts), { sort: "group", order: "asc", flag: "conflict" }),
+        chip("Same picture, two labels", count(record.conflicts), { sort: "group", order: "asc", flag: "conflict" }),
         chip("Least typical", null, { sort: "typicality", order: "asc" }),
       );
     }
-    doubt.hidden = !record?.cannot_tell;
-    doubt.textContent = record?.cannot_tell ? `Cannot tell how many labels are wrong; at least ${count(record.certainly_wrong)}, at most about ${count(record.most_wrong)}. Why: ${record.cannot_tell}. Few flags do not mean few wrong labels.` : "";
-    chips.push(chip("Decided", null, { decision: "any" }));
+    chips.push(chip("Decided", null, { sort: "index", decision: "any" }));
     clear(quick).append(...chips);
   }
 
   function show(query) {
     const inside = quick.contains(document.activeElement) ? [...quick.children].indexOf(document.activeElement) : -1;
-    now = { ...query };
+    now = { sort: "index", ...query };
     sort.value = now.sort ?? "index";
+    for (const one of sort.options) one.hidden = one.disabled = one.value === "selection" && !now.selection;
     klass.value = now.class ?? "";
     flag.value = now.flag ?? "";
     decision.value = now.decision ?? "";
+    if (now.tag && ![...tag.options].some((one) => one.value === now.tag)) tag.append(el("option", { value: now.tag }, cut(now.tag)));
+    tag.value = now.tag ?? "";
     if (document.activeElement !== text) text.value = now.text ?? "";
     const down = now.order === "desc";
     order.textContent = down ? "↓" : "↑";
@@ -124,13 +126,14 @@ export function filters(context, changed) {
     order.setAttribute("aria-label", `Order: ${order.title}`);
     range.hidden = !SCORES[now.sort];
     const scored = Boolean(record?.scores);
-    for (const box of [sort, flag]) for (const one of box.options) one.disabled = !scored && (one.value in SCORES || ["group", "duplicate", "conflict"].includes(one.value));
+    for (const box of [sort, flag]) for (const one of box.options) if (one.value !== "selection") one.disabled = !scored && (one.value in SCORES || ["group", "duplicate", "conflict"].includes(one.value));
     const from = Number(now.minimum ?? 0), to = Number(now.maximum ?? 1);
     if (document.activeElement !== low) low.value = String(from);
     if (document.activeElement !== high) high.value = String(to);
     tell(from, to);
     clear(fixed);
-    if (now.selection) fixed.append(gone("From the map", "selection"));
+    if (now.selection) fixed.append(gone(now.sort === "selection" ? "Most alike first" : "From the map", "selection"));
+    if (now.suggested) fixed.append(gone(`Suggested: ${cut(run.classes[Number(now.suggested)]?.label ?? now.suggested)}`, "suggested"));
     if (now.id) fixed.append(gone(`Only ${cut(now.id)}`, "id"));
     if (now.group) fixed.append(gone(`Duplicate group ${now.group}`, "group"));
     histogram();
@@ -140,5 +143,13 @@ export function filters(context, changed) {
 
   const gone = (words, name) => el("button", { type: "button", class: "chip accent", "aria-label": `${words}: take this filter away`, onClick: () => set({ [name]: "" }) }, words, " ✕");
 
-  return { node, show, set, summary(found) { record = found; show(now); }, stop: () => clearTimeout(timer) };
+  /** The tags that can be chosen. */
+  function tags(known) {
+    const list = [["", "any"], ...known.map((one) => [one.tag, `${cut(one.tag)} (${count(one.samples)})`])];
+    if (now.tag && !known.some((one) => one.tag === now.tag)) list.push([now.tag, cut(now.tag)]);
+    clear(tag).append(...options(list));
+    tag.value = now.tag ?? "";
+  }
+
+  return { node, show, set, tags, summary(found) { record = found; show(now); }, stop: () => clearTimeout(timer) };
 }

@@ -3,6 +3,7 @@ import { el, clear } from "../dom.js";
 
 const WORDS = {
   scores: ["Scores of the samples", "Which labels look wrong, which pictures are unlike all others, which are there twice."],
+  answers: ["Answers to the test samples", "What the run says of each test sample, and which training sample it names first."],
   map: ["The map", "All samples on a plane: what the model takes for alike lies close together."],
   membership: ["The membership audit", "How surely training pictures are told from pictures that the model never saw."],
 };

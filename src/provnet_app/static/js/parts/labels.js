@@ -24,8 +24,8 @@ export function askLabel(labels, first, many) {
       const fits = order.filter((one) => one.toLocaleLowerCase().includes(part));
       fits.sort((a, b) => Number(b.toLocaleLowerCase() === part) - Number(a.toLocaleLowerCase() === part));
       found = fits.slice(0, SHOWN);
-      at = 0;
-      clear(list).append(...found.map((label, i) => el("li", { id: `label-${i}`, role: "option", "aria-selected": String(i === 0), onClick: () => choose(label) },
+      at = part || (first !== null && fits[0] === first) ? 0 : -1; // nothing is chosen that nobody asked for
+      clear(list).append(...found.map((label, i) => el("li", { id: `label-${i}`, role: "option", "aria-selected": String(i === at), onClick: () => choose(label) },
         named(label), label === first ? el("span", { class: "muted small" }, "suggested") : null)));
       if (!found.length) list.append(el("li", { class: "muted" }, "no such label"));
       if (fits.length > SHOWN) list.append(el("li", { class: "muted small", role: "presentation" }, `and ${(fits.length - SHOWN).toLocaleString("en")} more: type to find one`));
@@ -34,7 +34,7 @@ export function askLabel(labels, first, many) {
 
     function mark() {
       for (const [i, row] of [...list.children].entries()) if (row.id) row.setAttribute("aria-selected", String(i === at));
-      if (found.length) input.setAttribute("aria-activedescendant", `label-${at}`);
+      if (found[at] !== undefined) input.setAttribute("aria-activedescendant", `label-${at}`);
       else input.removeAttribute("aria-activedescendant");
       if (list.children[at]) reveal(list.children[at], list);
     }
@@ -48,11 +48,11 @@ export function askLabel(labels, first, many) {
     input.addEventListener("keydown", (event) => {
       if (event.key === "ArrowDown" || event.key === "ArrowUp") {
         event.preventDefault();
-        if (found.length) at = (at + (event.key === "ArrowDown" ? 1 : found.length - 1)) % found.length;
+        if (found.length) at = event.key === "ArrowDown" ? (at + 1) % found.length : (Math.max(at, 0) + found.length - 1) % found.length;
         mark();
       } else if (event.key === "Enter") {
         event.preventDefault();
-        if (found.length) choose(found[at]);
+        if (found[at] !== undefined) choose(found[at]);
       }
     });
     box.addEventListener("click", (event) => { if (event.target === box) box.close(); }); // beside the window

@@ -27,7 +27,7 @@ export async function loadMap(context) {
 
 /** Where every class is most by itself: its name is written there. */
 export function middles(map, classes) {
-  const across = 20, all = new Float32Array(across * across), mine = Array.from({ length: classes }, () => null);
+  const across = map.n / classes < 200 ? 8 : 20, all = new Float32Array(across * across), mine = Array.from({ length: classes }, () => null);
   const cell = (i) => Math.min(across - 1, Math.floor(map.ys[i] * across)) * across + Math.min(across - 1, Math.floor(map.xs[i] * across));
   for (let i = 0; i < map.n; i++) {
     const c = cell(i), own = (mine[map.label[i]] ??= { count: new Float32Array(across * across), x: new Float32Array(across * across), y: new Float32Array(across * across) });

@@ -1,8 +1,8 @@
 // Beside the map: the selection and what can be done with it, the legend, and the sample that was pointed at.
 import { el, clear, named, count, percent, short } from "../dom.js";
 import { palette, rampCss } from "./colours.js";
+import { zoomable } from "./zoom.js";
 import { save, selectionJson } from "./map_data.js";
-import { SHAPES } from "./marks.js";
 
 export const COLOURS = [["class", "class"], ["cluster", "group within its class"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"]];
 const ENDS = { mislabel: ["looks right", "looks wrong"], anomaly: ["like others", "unlike all others"], typicality: ["typical", "untypical"] };
@@ -37,16 +37,18 @@ export function selectionCard(context, drop) {
   return { node, show };
 }
 
-const MANY = 24; // classes; beyond that a legend is searched
+const MANY = 10; // classes; beyond that a legend is searched
 
-/** The legend: which colour is what; a class can be shown alone. `choose(class or -1)`, `take(class, cluster)`. */
-export function legend(context, map, choose, take) {
+/**
+ * The legend: which colour is what; a class can be pointed at, or shown alone. `tones()` the colours of the classes,
+ * `light(class or -1)`, `choose(class or -1)`, `take(class, cluster)`.
+ */
+export function legend(context, map, tones, light, choose, take) {
   const node = el("section", { class: "card stack tight", "aria-label": "Legend" });
-  const dot = (number, shape = 0) => el("i", { class: `dot shape-${shape % SHAPES}`, style: { background: palette()[number % palette().length] }, "aria-hidden": "true" });
-  const colours = palette().length, classes = context.run.classes.length;
-  // what colour cannot tell is said: shapes from the eleventh class on, repeated signs beyond all of them
-  const repeats = classes <= colours ? "" : classes <= colours * SHAPES ? " Classes of one colour differ in shape: zoom in."
-    : ` Signs repeat after ${colours * SHAPES} of ${count(classes)} classes: point at a sample for its class, or choose one alone.`;
+  const dot = (colour) => el("i", { class: "dot", style: { background: colour }, "aria-hidden": "true" });
+  const classes = context.run.classes.length;
+  // what colour cannot tell is said
+  const alike = classes <= palette().length ? "" : " Classes that lie near each other have like colours: point at a name to see its samples.";
 
   const keys = el("div", { class: "legend-keys" });
   const find = el("input", { type: "search", "aria-label": "Find a class", placeholder: "part of a class name", autocomplete: "off", spellcheck: "false", onInput: narrowed });
@@ -65,11 +67,12 @@ export function legend(context, map, choose, take) {
     if (by === "cluster") {
       const groups = only < 0 ? map.clusters : map.clusters.filter((one) => one.class === only);
       node.append(el("p", { class: "muted small" }, "Choose a group to select its samples. Colours repeat."), el("div", { class: "legend-keys" }, groups.map((one) =>
-        el("button", { type: "button", class: "button small", onClick: () => take(one.class, one.cluster) }, dot(one.cluster + (only < 0 ? one.class * 3 : 0)), named(`${context.run.classes[one.class].label}, ${one.cluster + 1}`), el("span", { class: "num muted" }, count(one.samples))))));
+        el("button", { type: "button", class: "button small", onClick: () => take(one.class, one.cluster) }, dot(palette()[(one.cluster + (only < 0 ? one.class * 3 : 0)) % palette().length]), named(`${context.run.classes[one.class].label}, ${one.cluster + 1}`), el("span", { class: "num muted" }, count(one.samples))))));
     } else {
-      node.append(el("p", { class: "muted small" }, "Choose a class to see it alone.", by === "class" ? repeats : ""), ...(classes > MANY ? [find] : []), keys);
+      node.append(el("p", { class: "muted small" }, "Choose a class to see it alone.", by === "class" ? alike : ""), ...(classes > MANY ? [find] : []), keys);
+      const shades = tones();
       keys.replaceChildren(...context.run.classes.map((one) =>
-        el("button", { type: "button", class: "button small", title: one.label, "aria-pressed": String(only === one.class), onClick: () => choose(only === one.class ? -1 : one.class) }, by === "class" ? dot(one.class, Math.floor(one.class / colours)) : null, named(one.label), el("span", { class: "num muted" }, count(one.samples)))));
+        el("button", { type: "button", class: "button small", title: one.label, "aria-pressed": String(only === one.class), onPointerenter: () => light(one.class), onPointerleave: () => light(-1), onFocus: () => light(one.class), onBlur: () => light(-1), onClick: () => choose(only === one.class ? -1 : one.class) }, by === "class" ? dot(shades[one.class]) : null, named(one.label), el("span", { class: "num muted" }, count(one.samples)))));
       narrowed();
       keys.scrollTop = scrolled;
     }
@@ -87,7 +90,8 @@ export function pointCard(context) {
   let turn = 0;
 
   function frame(over, hash, title, ...rest) {
-    clear(node).append(el("div", { class: "point-head" }, picture(hash), el("div", { class: "stack tight" }, el("span", { class: "over" }, over), title, ...rest)));
+    const shown = run.exposure !== "ids" && run.input.picture;
+    clear(node).append(el("div", { class: "point-head" }, shown ? zoomable(context, { sha256: hash }, { size: 192 }) : picture(hash), el("div", { class: "stack tight" }, el("span", { class: "over" }, over), title, ...rest)));
   }
 
   async function sample(hash, label, index) {

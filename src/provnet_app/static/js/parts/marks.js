@@ -1,15 +1,8 @@
-// What tells classes apart on a map besides colour: the shape of a point, and names that do not lie on each other.
-export const SHAPES = 4; // disc, square, triangle, diamond
+// What is drawn on a map: discs as rows of points, and names that do not lie on each other.
 
-/** Half the width of a mark in each of its 2 r + 1 rows, at most r; -1 where a row is empty. */
-export function halfWidths(shape, r) {
-  return Array.from({ length: 2 * r + 1 }, (_, row) => {
-    const dy = row - r;
-    if (shape === 1) return Math.abs(dy) > Math.max(1, 0.84 * r) ? -1 : Math.max(1, Math.round(0.84 * r));
-    if (shape === 2) return Math.round(row / 2);
-    if (shape === 3) return r - Math.abs(dy);
-    return Math.floor(Math.sqrt(r * r + r * 0.6 - dy * dy));
-  });
+/** Half the width of a disc in each of its 2 r + 1 rows. */
+export function halfWidths(r) {
+  return Array.from({ length: 2 * r + 1 }, (_, row) => Math.floor(Math.sqrt(r * r + r * 0.6 - (row - r) ** 2)));
 }
 
 /**

@@ -14,10 +14,13 @@ const MEASURES = {
   majority_at_1: [UNSEEN, "Majority of one", "The first exemplar is of the right class."],
   majority_at_5: [UNSEEN, "Majority of five", "Most of five exemplars are of the right class."],
   majority_at_10: [UNSEEN, "Majority of ten", "Most of ten exemplars are of the right class."],
+  joint_any_at_1: [UNSEEN, "First sample fits, joint weights", "The first exemplar by joint weights is of the right class."],
+  joint_any_at_5: [UNSEEN, "One of five fits, joint weights", "At least one of five exemplars by joint weights is of the right class."],
   index_accuracy: [OWN, "Exact sample", "Shown a training sample, it names that very sample."],
   index_at_5: [OWN, "Among five", "The sample is among the first five."],
   index_accuracy_perturbed: [OWN, "Exact sample", "Named although the picture was changed."],
-  index_ceiling: [OWN, "Best that can be had", "Equal samples cannot be told apart."],
+  index_accuracy_learned: [OWN, "Exact sample, learned keys", "Named by the keys that the network learned, without its memory of pixels."],
+  index_ceiling: [OWN, "Best possible", "Equal samples cannot be told apart."],
   class_accuracy_train: [OWN, "Class accuracy", "The predicted class is the right one."],
   stage_1: [OWN, "Stage 1", "The class is right."],
   stage_2: [OWN, "Stage 2", "The sample is right, given the class."],
@@ -37,7 +40,7 @@ export function evaluationCard({ measures: all }) {
     const shown = one.group ? `${name}, ${GROUPS[one.group] ?? one.group}` : name;
     parts.set(part, [...(parts.get(part) ?? []), { ...one, words, shown }]);
   }
-  const order = Object.keys(MEASURES);
+  const order = [...Object.keys(MEASURES), ...all.map((one) => one.name)]; // what has no name here comes last
   return [...parts].sort((a, b) => order.indexOf(a[1][0].name) - order.indexOf(b[1][0].name)).map(([part, rows]) => el("div", {},
     el("h3", {}, part === UNSEEN && seen ? `On test pictures, ${count(seen)} of them trained on` : part),
     scrolling(part, el("table", { class: "table measures" }, el("tbody", {},

@@ -1,17 +1,22 @@
 // One sample in full: its picture, what was found about it, and what the model names for it.
 import { el, clear, named, count, percent, short, bar } from "../dom.js";
-import { badge } from "./decide.js";
+import { badge, offered } from "./decide.js";
 import { SCORES } from "./filters.js";
+import { tagRow } from "./tags.js";
+import { similarButton, zoomable } from "./zoom.js";
 
-const FLAG_WORDS = { mislabel: "label looks wrong", anomaly: "odd picture", duplicate: "duplicate", conflict: "duplicates disagree", added: "added after training" };
+const FLAG_WORDS = { mislabel: "label looks wrong", anomaly: "odd picture", duplicate: "duplicate", conflict: "same picture, two labels", added: "added after training" };
 const WAIT = 160; // milliseconds that a sample stays current before the model is asked about it
 
-/** The side panel; `decide(kind, label)` for its button. Gives {node, show(item, selected), stop()}. */
-export function samplePanel(context, decide) {
+/**
+ * The side panel; `decide(kind, label)` for its button, `tags` the store of tags, `chosen()` what a new tag is for.
+ * Gives {node, show(item, selected), stage(root, item), stop()}; the stage is the large picture of a review.
+ */
+export function samplePanel(context, decide, tags, chosen) {
   const { api, run } = context;
   const body = el("div", { class: "panel-body" });
   const node = el("aside", { class: "card panel", "aria-label": "The sample" }, body);
-  const named_ = el("div", { class: "panel-named", role: "status", "aria-label": "What the model names for it" });
+  const named_ = el("div", { class: "panel-named", role: "status", "aria-label": "Most similar training samples" });
   let stop = new AbortController(), timer = 0, shown = null, at = "";
 
   function scores(item) {
@@ -28,12 +33,12 @@ export function samplePanel(context, decide) {
   function suggestion(item) {
     if (item.advised === "drop") return el("button", { type: "button", class: "button suggestion", title: "The same picture has another label: at least one of the two is wrong, and nothing says which (key D)", onClick: () => decide("drop") },
       "Drop", el("kbd", { "aria-hidden": "true" }, "D"));
-    if (item.suggested === null || !item.flags.includes("mislabel")) return null;
+    if (offered(item) === null) return null;
     return el("button", { type: "button", class: "button suggestion", title: `Relabel to ${item.suggested} (key S)`, onClick: () => decide("relabel", item.suggested) },
       "Relabel to ", named(item.suggested), el("kbd", { "aria-hidden": "true" }, "S"));
   }
 
-  function show(item, selected) {
+  function show(item, selected, large = false) {
     const key = item ? `${item.sample_id}\0${item.sha256}` : "";
     const head = selected > 1 ? el("p", { class: "chip accent" }, `${count(selected)} selected`) : null;
     clear(body);
@@ -44,17 +49,18 @@ export function samplePanel(context, decide) {
       body.append(el("p", { class: "muted" }, "Choose a sample: click it, or move with the arrow keys. Shift selects many."));
       return;
     }
-    const picture = item.shown && run.input.picture
-      ? el("div", { class: "picture" }, el("img", { src: api.picture(item.sha256, run.exposure === "full" ? 280 : undefined), alt: `the sample ${item.sample_id}`, draggable: "false" }))
+    const picture = large ? null : item.shown && run.input.picture
+      ? zoomable(context, { ...item, known: true }, { size: 560, alt: `the sample ${item.sample_id}` })
       : el("div", { class: "picture none" }, run.exposure === "ids" ? "this run shows no pictures" : "its picture is not there");
     const flags = item.flags.filter((one) => one !== "duplicate" || item.group === null);
     const links = el("div", { class: "row panel-links small" },
+      item.shown ? similarButton(context, { sha256: item.sha256, sample_id: item.sample_id }) : null,
       el("a", { href: context.link("explain", { hash: item.sha256, id: item.sample_id }) }, "Explain it"),
       item.group === null ? null : el("a", { href: context.link("data", { sort: "group", group: item.group }) }, `${item.exact ? "Equal" : "Nearly equal"}: ${count(item.group_size)} in group ${item.group}`));
     body.append(...[head, picture,
       el("div", { class: "panel-title" }, el("span", { class: "over" }, "label"), named(item.label, "panel-label")),
       decision(item), suggestion(item), flags.length ? el("div", { class: "row flags" }, flags.map((one) => el("span", { class: `chip ${one === "added" ? "" : "bad"}` }, FLAG_WORDS[one] ?? one))) : null,
-      scores(item), el("div", { class: "stack tight" }, named(item.sample_id, "mono small"), el("span", { class: "hash", title: item.sha256 }, short(item.sha256, 16)), item.source ? named(`from ${item.source}`, "small muted") : null), links, named_].filter(Boolean));
+      scores(item), tagRow(tags, item, chosen, (error) => context.toast(error.message, "bad")), el("div", { class: "stack tight" }, named(item.sample_id, "mono small"), el("span", { class: "hash", title: item.sha256 }, short(item.sha256, 16)), item.source ? named(`from ${item.source}`, "small muted") : null), links, named_].filter(Boolean));
     shown = item;
     if (key === at) return; // only its decision changed: the answer of the model is there
     at = key;
@@ -71,11 +77,11 @@ export function samplePanel(context, decide) {
     try {
       const found = await api.post("/explain/known", { sha256: item.sha256, sample_id: item.sample_id, k: 6 }, undefined, { signal });
       if (signal.aborted || shown?.sample_id !== item.sample_id) return;
-      clear(named_).append(el("h2", {}, "The model names for it"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
+      clear(named_).append(el("h2", {}, "Most similar, says the model"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
         el("a", { href: context.link("data", { id: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
-          one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 64 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
+          one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 160 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
           el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, `${one.sample_id === item.sample_id ? "itself " : one.sha256 === item.sha256 ? "equal " : ""}${percent(one.weight, 0)}`)))))),
-        el("p", { class: "small muted" }, "It takes it for ", named(found.predicted.label, "flow"), ` (${percent(found.confidence)}).`));
+        el("p", { class: "small muted" }, "Its own answer: ", named(found.predicted.label, "flow"), ` (${percent(found.confidence)}).`));
     } catch (error) {
       if (error.name === "AbortError") return;
       at = ""; // chosen again, it is asked about again
@@ -83,5 +89,29 @@ export function samplePanel(context, decide) {
     }
   }
 
-  return { node, show, stop() { stop.abort(); clearTimeout(timer); } };
+  const typical = new Map(); // class -> the promise of its most typical samples
+
+  /** The picture as large as there is room, with typical samples of the label that it has and of the one suggested. */
+  function stage(root, item) {
+    const key = item ? `${item.sample_id}\0${item.sha256}\0${item.decision}\0${item.new_label}` : "";
+    if (root.dataset.key === key) return;
+    root.dataset.key = key;
+    clear(root);
+    if (!item) return;
+    const other = offered(item), mark = badge(item);
+    const large = item.shown && run.input.picture ? zoomable(context, { ...item, known: true }, { size: 1024, alt: `the sample ${item.sample_id}` }) : el("div", { class: "picture none" }, "its picture is not shown");
+    const words = el("div", { class: "stage-words" }, el("span", { class: "over" }, "labelled"), named(item.label, "panel-label"),
+      mark ? el("p", { class: `verdict ${mark.kind}` }, `${mark.sign} ${mark.kind === "relabel" ? `relabel to ${mark.words}` : mark.kind}`) : null, alike(item.class, "Typical of this label"));
+    if (other !== null) words.append(el("span", { class: "over" }, "looks like"), named(other, "panel-label bad"), alike(item.suggested_class, "Typical of that label"));
+    root.append(large, words);
+  }
+
+  function alike(number, words) {
+    const place = el("ol", { class: "typical", "aria-label": words });
+    if (!typical.has(number)) typical.set(number, api.get("/samples", { class: number, sort: "typicality", order: "desc", limit: 4 }, { signal: context.signal }).catch(() => ({ items: [] })));
+    typical.get(number).then(({ items }) => place.append(...items.filter((one) => one.shown).map((one) => el("li", {}, zoomable(context, { ...one, known: true }, { size: 160 })))));
+    return place;
+  }
+
+  return { node, show, stage, stop() { stop.abort(); clearTimeout(timer); } };
 }

@@ -1,7 +1,7 @@
 // Very many points on a canvas, moved and zoomed by wheel, fingers and keys. All points are written into one picture
 // (no call a point), so that 60,000 follow the hand; a grid of cells finds the one under the pointer.
 import { trail } from "./lasso.js";
-import { halfWidths, SHAPES } from "./marks.js";
+import { halfWidths } from "./marks.js";
 
 const CELLS = 128;
 
@@ -19,14 +19,14 @@ function cellIndex(xs, ys, n) {
 /**
  * A view on points (xs, ys in 0..1) in a canvas.
  * hooks: over(brush, place, zoom, inSight) draws on top; hover(i, px, py); click(px, py); lassoed(polygon in 0..1); rest().
- * Gives {paint({tint, order, shape, back, colours}), draw, zoomBy, whole, goTo, nearest, inView, mode, stop, look}.
+ * Gives {paint({tint, order, back, colours}), draw, zoomBy, whole, goTo, nearest, inView, mode, stop, look}.
  */
 export function scatter(canvas, xs, ys, hooks) {
   const n = xs.length, brush = canvas.getContext("2d", { alpha: false }), index = cellIndex(xs, ys, n), path = trail();
   const reduce = (list, pick, empty) => { let out = empty; for (const value of list) out = pick(out, value); return out; };
   const box = { left: reduce(xs, Math.min, 1), right: reduce(xs, Math.max, 0), top: reduce(ys, Math.min, 1), bottom: reduce(ys, Math.max, 0) };
   let width = 1, height = 1, ratio = 1, frame = null, pixels = null, queued = false, fit = 1, resting = 0;
-  let view = { x: 0.5, y: 0.5, scale: 1 }, tint = new Uint32Array(n), order = null, shape = null, back = 0, mode = "move", drawing = false, colours = { ink: "#000", paper: "#fff" };
+  let view = { x: 0.5, y: 0.5, scale: 1 }, tint = new Uint32Array(n), order = null, back = 0, mode = "move", drawing = false, colours = { ink: "#000", paper: "#fff" };
 
   const place = (x, y) => [(x - view.x) * view.scale + width / 2, (y - view.y) * view.scale + height / 2];
   const world = (px, py) => [(px - width / 2) / view.scale + view.x, (py - height / 2) / view.scale + view.y];
@@ -60,15 +60,15 @@ export function scatter(canvas, xs, ys, hooks) {
     const began = performance.now();
     pixels.fill(back);
     const s = view.scale, ox = width / 2 - view.x * s, oy = height / 2 - view.y * s, zoom = s / fit;
-    const size = Math.max(0.8 * ratio, Math.min(2.2 * ratio, 0.145 * Math.sqrt((width * height) / n))); // many points, small dots
+    const size = Math.max(0.8 * ratio, Math.min(4 * ratio, 0.145 * Math.sqrt((width * height) / n))); // many points, small dots
     const r = Math.max(1, Math.min(7, Math.round(size * Math.sqrt(Math.min(zoom, 30)))));
-    const halves = Array.from({ length: SHAPES }, (_, kind) => halfWidths(kind, r));
+    const half = halfWidths(r);
     const right = width - r - 1, bottom = height - r - 1, seen = [];
     for (let j = 0; j < n; j++) {
       const i = order[j], px = (xs[i] * s + ox) | 0, py = (ys[i] * s + oy) | 0;
       if (px < r || py < r || px > right || py > bottom) continue;
       if (seen.length <= 300) seen.push(i);
-      const colour = tint[i], half = halves[shape ? shape[i] : 0];
+      const colour = tint[i];
       for (let dy = -r; dy <= r; dy++) {
         const from = (py + dy) * width + px - half[dy + r];
         for (let q = from, end = from + 2 * half[dy + r]; q <= end; q++) pixels[q] = colour;
@@ -185,7 +185,7 @@ export function scatter(canvas, xs, ys, hooks) {
 
   return {
     draw: ask, zoomBy, whole, goTo, nearest, place,
-    paint(next) { ({ tint, order, shape, back, colours } = next); ask(); },
+    paint(next) { ({ tint, order, back, colours } = next); ask(); },
     mode(next) { mode = next; canvas.classList.toggle("lasso", next === "lasso"); },
     inView(i) { const [px, py] = place(xs[i], ys[i]); return px >= 0 && py >= 0 && px < width && py < height; },
     ratio: () => ratio,

@@ -2,7 +2,7 @@
 import { passes } from "./trouble.js";
 
 const ACROSS = 20; // tiles in a row of a sheet, as the server lays them
-const MOST = 120; // tiles in one request: small enough to be there soon
+const MOST = 60; // tiles in one request: small enough to be there soon
 const AT_ONCE = 3; // requests under way
 const AGAIN = [2000, 4000, 8000, 16000, 30000]; // milliseconds before a sheet that did not come is asked for again
 
@@ -11,12 +11,12 @@ const AGAIN = [2000, 4000, 8000, 16000, 30000]; // milliseconds before a sheet t
  * `want(hashes, first)` asks for what is missing, `find(hash)` gives {image, url, x, y, side, across, down} or null,
  * `stop()` frees everything. `arrived` is called whenever new ones are there, `failed(error)` once where a sheet does not come.
  */
-export function thumbnails(context, arrived, keep = 100, failed = () => {}) {
+export function thumbnails(context, arrived, keep = 100, failed = () => {}, wanted = 64) {
   const { run, api } = context;
   const none = run.exposure === "ids" || !run.input.picture;
   const least = Math.max(run.input.height || 32, run.input.width || 32);
-  // a 28 px digit is sent as it is and enlarged by the browser without blur
-  const side = Math.max(16, Math.min(run.exposure === "thumb" ? 32 : 64, least));
+  // a 28 px digit is sent as it is and enlarged by the browser without blur; a photograph is sent as large as it is shown
+  const side = Math.max(16, run.exposure === "thumb" ? 32 : run.input.large ? Math.min(256, wanted) : Math.min(64, least));
   const places = new Map(); // hash -> {sheet, slot}
   const sheets = new Set(); // in the order of their last use
   const waiting = new Set();
@@ -96,7 +96,7 @@ export function thumbnails(context, arrived, keep = 100, failed = () => {}) {
     for (const sheet of [...sheets]) drop(sheet);
   }
 
-  return { want, find, stop, none, forget: () => waiting.clear() };
+  return { want, find, stop, none, side, forget: () => waiting.clear() };
 }
 
 /** Puts a thumbnail as the background of a node; false where it is not there yet. */

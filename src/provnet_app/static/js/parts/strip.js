@@ -42,7 +42,7 @@ export function strip(context, picked) {
     const words = `Test sample ${item.position}, class ${item.label}`;
     const about = { title: words, "aria-label": words, "aria-pressed": String(item.position === marked), dataset: { position: item.position } };
     return el("button", { type: "button", tabindex: -1, ...about, onClick: () => picked(item) },
-      shown ? el("img", { src: api.picture(item.sha256, 64), alt: "", loading: "lazy", width: 48, height: 48 }) : named(item.label),
+      shown ? el("img", { src: api.picture(item.sha256, 96), alt: "", loading: "lazy", width: 48, height: 48 }) : named(item.label),
     );
   }
   list.addEventListener("keydown", (event) => {

@@ -1,5 +1,6 @@
 // The verdict on a picture: was it in, how sure, which sample, what agrees.
 import { count, el, named } from "../dom.js";
+import { zoomable } from "./zoom.js";
 
 /** What the server calls a verdict: the words for it, the words in a count, the colour. */
 const VERDICTS = {
@@ -10,7 +11,7 @@ const VERDICTS = {
   "cannot say": ["Cannot say", "cannot say", "", "?"],
 };
 const AGREES = {
-  bytes: "every byte", pixels: "every pixel", content: "the content, not every pixel", nothing: "nothing for sure",
+  bytes: "every byte", pixels: "every pixel", content: "the content, not every pixel", nothing: "neither bytes nor pixels",
 };
 
 /** How many were in, and how many were not. */
@@ -53,14 +54,14 @@ function matched({ verdict: found, match }) {
 
 function sure(one) {
   const agrees = `What agrees: ${AGREES[one.agrees] ?? one.agrees}.`;
-  if (one.p_value === null) return `${agrees} No p-value yet: compute the audit below.`;
+  if (one.p_value === null) return `${agrees} No p-value yet: whether it is a changed copy takes the audit above.`;
   const value = one.p_value < 0.001 ? "< 0.001" : `= ${one.p_value.toFixed(one.p_value < 0.1 ? 3 : 2)}`;
   return `${agrees} p ${value} against ${count(one.heldout)} held-out pictures.`;
 }
 
-function face({ run, api }, hash, shown, words) {
-  if (!shown || !run.input.picture) return el("span", { class: "picture none" }, "not shown");
-  return el("span", { class: "picture" }, el("img", { src: api.picture(hash), alt: words, loading: "lazy" }));
+function face(context, hash, shown, words) {
+  if (!shown || !context.run.input.picture) return el("span", { class: "picture none" }, "not shown");
+  return zoomable(context, { sha256: hash }, { size: 160, alt: words });
 }
 
 function sentence(words) {

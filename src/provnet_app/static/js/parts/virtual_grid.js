@@ -8,7 +8,7 @@ const TALLEST = 15e6; // pixels: browsers cannot scroll further, so a longer lis
  * Makes the grid.
  * `make(slot)` gives an empty tile, `fill(tile, position, state)` puts a position into it (state: {current, selected}),
  * `change(current, selected)` is told of every move, `act(event)` gets the keys that the grid itself does not use.
- * Gives {node, count(n), current(), selected(), go(position), pick(...), refresh(), visible(), stop()}.
+ * Gives {node, count(n), size(width, height), current(), selected(), go(position), pick(...), refresh(), visible(), stop()}.
  */
 export function virtualGrid({ label, tile, most = 5000, make, fill, change, act, settled }) {
   const paper = el("div", { class: "vg-paper" });
@@ -150,6 +150,12 @@ export function virtualGrid({ label, tile, most = 5000, make, fill, change, act,
     node,
     pick,
     refresh: ask,
+    /** Tiles of another size. */
+    size(wide, high) {
+      tile = { width: wide, height: high };
+      measure();
+      if (current >= 0) reveal(current);
+    },
     current: () => current,
     selected: () => [...selected].sort((a, b) => a - b),
     /** How many tiles there are; starts over at the top unless told where to stand. */

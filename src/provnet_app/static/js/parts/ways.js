@@ -31,7 +31,7 @@ export function ways(context, choose) {
   return el("div", { class: "stack ways" },
     run.input.picture ? [zone(), sent] : null,
     run.input.drawable ? drawing(run.input, give) : null,
-    byHash(context, "SHA-256 of a training sample", "Show", (sha256) => choose({ sha256 })));
+    el("details", { class: "small" }, el("summary", { class: "muted" }, "By its SHA-256"), byHash(context, "SHA-256 of a training sample", "Show", (sha256) => choose({ sha256 }))));
 }
 
 function drawing({ width, height }, give) {

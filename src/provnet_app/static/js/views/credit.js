@@ -10,6 +10,15 @@ const MOST = 500; // test samples in one question
 
 const whole = (text, low, high, otherwise) => (/^\d{1,9}$/.test(text ?? "") ? Math.max(low, Math.min(high, Number(text))) : otherwise);
 
+/** What comes out, where nobody has said yet who contributed what. */
+function about() {
+  const parts = [["Who stands behind the answers", "The weight that each answer gives to training samples is added up by contributor: everyone's share, with its interval, beside the share of the samples that they gave."],
+    ["How even it is", "A curve shows whether few samples carry most of the credit, and whether credit follows the number of samples."],
+    ["Their leading samples", "For each of the leading contributors the samples that the answers rest on most, each with a link to the data and to the answers that it explains."]];
+  return el("section", { class: "card stack", "aria-label": "What comes out" }, el("h2", {}, "What comes out"),
+    el("div", { class: "three" }, parts.map(([name, words]) => el("div", { class: "stack tight" }, el("h3", {}, name), el("p", { class: "muted small" }, words)))));
+}
+
 /** Shows the view; query: first, count (test samples), k, weights. With a count the answer is asked for at once. */
 export async function show(root, context, query) {
   const { api, run, toast, signal } = context;
@@ -117,6 +126,7 @@ export async function show(root, context, query) {
   sides();
   const record = await api.get("/credit/contributors", { limit: 100 }, { signal });
   shown(record);
-  if (record.known && tests && query.count) await share();
-  else if (record.known) result.append(el("p", { class: "empty" }, "Choose the queries, then share the credit for their answers."));
+  if (record.known && tests) await share();
+  else if (!record.known) result.append(about());
+  else result.append(el("p", { class: "empty" }, "Choose the queries, then share the credit for their answers."));
 }

@@ -4,12 +4,17 @@ import { jobOf, ready } from "../parts/jobs.js";
 import { virtualGrid } from "../parts/virtual_grid.js";
 import { thumbnails, paint } from "../parts/sheets.js";
 import { sampleList } from "../parts/sample_list.js";
-import { decider, badge } from "../parts/decide.js";
+import { decider, badge, offered } from "../parts/decide.js";
 import { filters, readQuery, SCORES } from "../parts/filters.js";
+import { issues } from "../parts/issues.js";
 import { samplePanel } from "../parts/sample_panel.js";
+import { tagStore } from "../parts/tags.js";
 import { trouble } from "../parts/trouble.js";
+import { zoom } from "../parts/zoom.js";
 
 export const title = "Data";
+const SUSPECTS = { sort: "mislabel", order: "desc" };
+const SIZE = "provnet-tile"; // how large pictures are, from one visit to the next
 
 /** An empty tile; `fill` puts a sample in. */
 function emptyTile() {
@@ -31,36 +36,114 @@ function lacking({ samples, exposure, input, training_pictures: { available, fac
   return el("p", { class: "note small" }, `${words}${facts.length ? ` (${facts.join("; ")})` : ""}. If they were moved, start provnet app again with --data and the place where they are now.`);
 }
 
+function stored() {
+  try { return localStorage.getItem(SIZE); } catch { return null; }
+}
+
 /** Shows the view; the address holds every filter and where in the list one stands. */
 export function show(root, context, query) {
   const { api, run, toast } = context;
   let wanted = readQuery(query), list = null, turn = 0, stopped = false;
   const longest = Math.max(...run.classes.map((one) => one.label.length)), brief = longest <= 3; // digits: both labels fit a line
-  const job = el("div", { class: "jobs-here" });
+  const job = el("div", { class: "jobs-here" }), next = el("div", { class: "what-next" });
   const total = el("p", { class: "total", role: "status" }, "Loading …");
   const empty = el("div", { class: "empty", hidden: true });
-  const thumbs = thumbnails(context, () => grid.refresh(), 100, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"));
+  const sized = (side) => ({ width: Math.max(longest > 9 ? 128 : 104, side + 16), height: side + (brief ? 38 : 54) });
+  let side = Math.max(64, Math.min(240, Number(stored()) || (run.input.large ? 144 : 88)));
+  const made = () => thumbnails(context, () => grid.refresh(), 100, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"), side * (devicePixelRatio || 1) > 160 ? 256 : 128);
+  let thumbs = made();
 
   const grid = virtualGrid({
-    label: "Training samples", tile: { width: longest > 9 ? 128 : 104, height: brief ? 126 : 142 }, make: emptyTile, fill, settled: fetchVisible,
+    label: "Training samples", tile: sized(side), make: emptyTile, fill, settled: fetchVisible,
     change(current, selected) {
       bar.enable(selected.size);
-      panel.show(current >= 0 ? list.item(current) : null, selected.size);
+      look(selected.size);
       if (current >= 0 && !list.item(current)) list.want([current]);
       remember();
     },
   });
   const bar = decider(context, async () => (list ? list.take(grid.selected()) : []), onward, decided);
-  const panel = samplePanel(context, (kind, label) => bar.decide(kind, label));
+  const tags = tagStore(context, async () => {
+    choice.tags(tags.known());
+    await decided({ kind: "undo", items: [] });
+  });
+  const panel = samplePanel(context, (kind, label) => bar.decide(kind, label), tags, async () => (list ? list.take(grid.selected()) : []));
   const choice = filters(context, (next, soon) => {
     wanted = next;
     // a change that is over is one step for the back button; typing and sliding are not
     if (soon) context.replace(wanted); else context.push(wanted);
     start();
   });
-  const work = el("div", { class: "data-work", onKeydown: (event) => bar.key(event) },
-    el("div", { class: "data-main" }, bar.node, el("div", { class: "row apart" }, total, bar.status), empty, grid.node), panel.node);
-  root.append(el("h1", { class: "visually-hidden" }, "Data"), lacking(run), job, choice.node, work);
+  const stage = el("div", { class: "stage", hidden: true });
+  const review = el("button", { type: "button", class: "button small", title: "One large picture at a time (key V)", "aria-pressed": "false", onClick: () => reviewing(!isReview()) }, "Review one by one");
+  const slider = el("input", { type: "range", min: "64", max: "240", step: "8", value: String(side), "aria-label": "Size of the pictures", onInput: () => resize(Number(slider.value)) });
+  const classes = el("div", {});
+  const work = el("div", { class: "data-work", onKeydown: keys },
+    el("div", { class: "data-main" }, bar.node,
+      el("div", { class: "row apart" }, el("div", { class: "row" }, total, bar.status), el("div", { class: "row" }, review, el("label", { class: "row small muted tile-size" }, "size", slider))),
+      stage, empty, grid.node), panel.node);
+  root.append(el("h1", { class: "visually-hidden" }, "Data"), lacking(run), job, next, choice.node, classes, work);
+  work.style.setProperty("--tile", `${side}px`);
+  grid.node.addEventListener("dblclick", () => { const item = list?.item(grid.current()); if (item?.shown) zoom(context, { ...item, known: true }); });
+
+  function resize(to) {
+    side = to;
+    try { localStorage.setItem(SIZE, String(to)); } catch { /* kept for this page alone */ }
+    work.style.setProperty("--tile", `${side}px`);
+    const before = thumbs;
+    thumbs = made();
+    if (thumbs.side === before.side) { thumbs.stop(); thumbs = before; } else before.stop();
+    unpainted.clear();
+    const { width, height } = sized(side);
+    grid.size(width, height);
+  }
+
+  const isReview = () => work.classList.contains("review");
+  /** One large picture at a time, with a strip of the others below it. */
+  function reviewing(on) {
+    work.classList.toggle("review", on);
+    root.classList.toggle("review-on", on);
+    review.setAttribute("aria-pressed", String(on));
+    stage.hidden = !on;
+    if (on && grid.current() < 0) grid.pick(0);
+    grid.refresh();
+    look(grid.selected().length);
+    grid.node.focus({ preventScroll: true });
+  }
+
+  function look(selected) {
+    const item = grid.current() >= 0 ? list?.item(grid.current()) ?? null : null;
+    panel.show(item, selected, isReview());
+    if (isReview()) panel.stage(stage, item);
+  }
+
+  /** To the next sample, or the one before, that nobody has decided about. */
+  async function onTo(step) {
+    const mine = list;
+    for (let at = grid.current() + step; at >= 0 && at < mine.total(); at += step) {
+      const item = mine.item(at) ?? (await mine.take([at]))[0];
+      if (list !== mine || stopped) return;
+      if (item && !item.decision) { grid.pick(at); return; }
+    }
+    toast(step > 0 ? "No sample that is not decided about comes after this one." : "No sample that is not decided about comes before this one.");
+  }
+
+  function keys(event) {
+    const key = event.key.toLowerCase(), item = list?.item(grid.current());
+    if (!event.ctrlKey && !event.metaKey && !event.altKey && !event.target.closest("input, select, textarea, dialog")) {
+      const does = {
+        n: () => onTo(1), p: () => onTo(-1), v: () => reviewing(!isReview()), t: () => work.querySelector("#tag-field")?.focus(),
+        z: () => item?.shown && zoom(context, { ...item, known: true }),
+        escape: () => isReview() && grid.selected().length < 2 && reviewing(false),
+      }[key];
+      if (does && list) {
+        if (key !== "escape") event.preventDefault();
+        Promise.resolve(does()).catch((error) => toast(error.message, "bad"));
+        return;
+      }
+    }
+    bar.key(event);
+  }
 
   function fill(tile, position) {
     const item = list?.item(position) ?? null, [picture, words] = tile.children, [, mark, group] = picture.children;
@@ -76,7 +159,7 @@ export function show(root, context, query) {
     if (!there && item.shown) unpainted.add(position);
     picture.classList.toggle("none", !item.shown || thumbs.none);
     picture.dataset.hash = item.sha256.slice(0, 8);
-    const wrong = item.flags.includes("mislabel") && item.suggested !== null, [label, score, instead] = words.children;
+    const wrong = offered(item) !== null, [label, score, instead] = words.children;
     written(label, wrong && brief ? `${item.label} → ${item.suggested}?` : item.label);
     written(instead, wrong && !brief ? item.suggested : "", wrong ? `suggested: ${item.suggested}` : "");
     const by = SCORES[wanted.sort] ? wanted.sort : item.mislabel === null ? null : "mislabel";
@@ -129,7 +212,7 @@ export function show(root, context, query) {
     unpainted.clear();
     const next = sampleList(api, wanted, () => {
       grid.refresh();
-      if (grid.current() >= 0) panel.show(list.item(grid.current()), grid.selected().length);
+      if (grid.current() >= 0) look(grid.selected().length);
     }, (error) => toast(error.message, "bad"));
     try {
       await next.reload(at);
@@ -143,8 +226,9 @@ export function show(root, context, query) {
     list = next;
     told(list.total(), "No sample fits these filters.");
     grid.count(list.total(), Math.min(at, list.total() - 1));
+    if (isReview() && list.total() && grid.current() < 0) grid.pick(0);
     bar.enable(grid.selected().length);
-    panel.show(grid.current() >= 0 ? list.item(grid.current()) : null, grid.selected().length);
+    look(grid.selected().length);
   }
 
   function told(n, words) {
@@ -152,7 +236,7 @@ export function show(root, context, query) {
     empty.hidden = n > 0;
     clear(empty).append(n ? "" : words);
     grid.node.hidden = n === 0;
-    if (!n) { grid.count(0); panel.show(null, 0); bar.enable(0); }
+    if (!n) { grid.count(0); look(0); bar.enable(0); }
   }
 
   /** To the next sample, at once, so that the next key is about that one; gives the way back. */
@@ -182,29 +266,51 @@ export function show(root, context, query) {
     grid.refresh();
     const now = grid.current();
     if (now >= 0) {
-      const [item] = await list.take([now]);
-      if (!stopped) panel.show(item ?? null, grid.selected().length);
+      await list.take([now]);
+      if (!stopped) look(grid.selected().length);
     }
   }
 
   async function scored() {
-    const found = await api.get("/summary", null, { signal: context.signal });
-    choice.summary(found);
-    if (found.scores) return;
-    if ((await jobOf(context, "scores")).can) {
+    let found = await api.get("/summary", null, { signal: context.signal });
+    if (!found.scores) {
+      choice.summary(found);
+      if (unasked) start(); // what comes first is shown while nothing is known of it
       await ready(context, "scores", job);
-      choice.summary(await api.get("/summary", null, { signal: context.signal }));
-      await start(grid.current());
-    } else await ready(context, "scores", job);
+      found = await api.get("/summary", null, { signal: context.signal });
+    }
+    if (unasked && !Object.keys(wanted).length) { // the most suspicious first, where nothing else was asked for
+      const n = Math.round((found.flagged?.value ?? 0) * (found.flagged?.n ?? 0));
+      wanted = n ? { ...SUSPECTS, flag: "mislabel" } : { ...SUSPECTS };
+      context.replace(wanted);
+      choice.show(wanted);
+    }
+    choice.summary(found);
+    clear(classes).append(issues(context, found));
+    whatNext(found);
+    if (unasked || SCORES[wanted.sort]) await start(grid.current());
+  }
+
+  /** What there is to do now, in words. */
+  function whatNext(found) {
+    const n = Math.round((found.flagged?.value ?? 0) * (found.flagged?.n ?? 0));
+    const words = n ? `${count(n)} ${n === 1 ? "label looks" : "labels look"} wrong; the most suspicious come first.` : "No label is flagged; the most suspicious come first.";
+    const doubt = found.cannot_tell ? el("details", { class: "small" }, el("summary", {}, `Cannot tell how many labels are wrong: at least ${count(found.certainly_wrong)}, at most about ${count(found.most_wrong)}.`), el("p", {}, `Why: ${found.cannot_tell}. Few flags do not mean few wrong labels.`)) : null;
+    clear(next).append(el("div", {}, doubt, el("p", { class: "small" }, el("strong", {}, "What next? "), words, " Go through them: ",
+      [["S", "takes the suggestion"], ["R", "relabels"], ["K", "keeps"], ["D", "drops"], ["N", "goes on"]].map(([key, does], i) => [i ? ", " : "", el("kbd", {}, key), ` ${does}`]),
+      ". Then export the decisions and train again: ", el("code", {}, "provnet train … --apply decisions.csv"), ".")),
+      el("button", { type: "button", class: "button primary small", onClick: () => reviewing(true) }, n ? "Review the suspects" : "Review one by one"));
   }
   function scores() {
     clear(job);
     scored().catch((error) => { if (error.name !== "AbortError") clear(job).append(trouble(error, scores)); });
   }
 
+  const unasked = !Object.keys(query).length;
   choice.show(wanted);
   const at = /^\d{1,9}$/.test(query.at ?? "") ? Number(query.at) : wanted.id ? 0 : -1; // one sample alone is the one that is meant
-  start(at);
+  if (!unasked) start(at);
+  tags.load().then(() => choice.tags(tags.known())).catch(() => {});
   scores();
 
   return () => {

@@ -79,7 +79,7 @@ export async function show(root, context, query) {
   function draw() {
     const focus = focusPlace(answers); // what had the focus is drawn anew
     answers.removeAttribute("aria-busy");
-    dom.append(clear(picture), queryCard(context, now));
+    dom.append(clear(picture), queryCard(context, now, { ...state.source, distort: state.distort }));
     dom.append(clear(answers),
       answerCard(now),
       before ? changesCard(context, before, now, state.without, takeBack) : null,
@@ -113,7 +113,7 @@ export async function show(root, context, query) {
       `All other samples together: ${dom.percent(now.rest)}.`,
       now.withheld ? `${dom.count(now.withheld)} samples of the run are withheld and never named.` : "",
       state.mode === "difference" ? "Orange: the query is brighter there; blue: the sample is." : "",
-      "Click a sample to leave it out and see what changes.",
+      "Click a picture to enlarge it; leave a sample out to see what changes.",
     ].filter(Boolean).join(" ");
   }
 

@@ -5,8 +5,8 @@ import { within } from "../parts/lasso.js";
 import { scatter } from "../parts/scatter.js";
 import { thumbnails } from "../parts/sheets.js";
 import { loadMap, middles } from "../parts/map_data.js";
-import { roomFor, SHAPES } from "../parts/marks.js";
-import { isDark, palette, pixel, rampPixels, variable } from "../parts/colours.js";
+import { roomFor } from "../parts/marks.js";
+import { byPlace, isDark, palette, pixel, rampPixels, variable } from "../parts/colours.js";
 import { COLOURS, legend, pointCard, selectionCard } from "../parts/map_panel.js";
 import { trouble } from "../parts/trouble.js";
 
@@ -35,7 +35,7 @@ export function show(root, context, query) {
 
 function drawn(root, context, query, map) {
   const { run, api, toast } = context;
-  const state = { by: COLOURS.some(([one]) => one === query.colour) ? query.colour : "class", only: /^\d+$/.test(query.only ?? "") && Number(query.only) < run.classes.length ? Number(query.only) : -1, crosses: true, hovered: -1, picked: -1, cross: null, query: null };
+  const state = { by: COLOURS.some(([one]) => one === query.colour) ? query.colour : "class", only: /^\d+$/.test(query.only ?? "") && Number(query.only) < run.classes.length ? Number(query.only) : -1, crosses: map.wrong.length < map.n / 10, lit: -1, hovered: -1, picked: -1, cross: null, query: null };
   if (!map.mislabel && !["class", "cluster"].includes(state.by)) state.by = "class";
   if (chosen?.run !== run) chosen = null;
   let selected = null; // per point, 1 inside
@@ -48,7 +48,7 @@ function drawn(root, context, query, map) {
   const lasso = button("Lasso", "Select by drawing around points (key L)", () => mode("lasso"), { "aria-pressed": "false" });
   const by = el("select", { id: "map-colour", onChange: () => { state.by = by.value; remember(); paint(); } }, COLOURS.map(([value, words]) => el("option", { value, disabled: !map.mislabel && !["class", "cluster"].includes(value) }, words)));
   by.value = state.by;
-  const crosses = el("input", { type: "checkbox", checked: true, onChange: () => { state.crosses = crosses.checked; plane.draw(); } });
+  const crosses = el("input", { type: "checkbox", checked: state.crosses, onChange: () => { state.crosses = crosses.checked; plane.draw(); } });
   const top = el("div", { class: "map-top row" },
     el("div", { class: "row joined", role: "group", "aria-label": "What dragging does" }, move, lasso),
     button("Select in view", "Select the samples that are in view", () => select(points().filter((i) => plane.inView(i)))),
@@ -56,7 +56,8 @@ function drawn(root, context, query, map) {
     map.wrong.length ? el("label", { class: "row small check" }, crosses, `× ${count(map.wrong.length)} misattributed test samples`) : null);
   const zoom = el("div", { class: "map-zoom" }, button("+", "Zoom in", () => plane.zoomBy(1.6)), button("−", "Zoom out", () => plane.zoomBy(1 / 1.6)), button("⤢", "Show everything", () => plane.whole()));
   const card = selectionCard(context, () => select([])), point = pointCard(context);
-  const keys = legend(context, map, (only) => { state.only = only; remember(); paint(); }, (c, k) => select(points().filter((i) => map.label[i] === c && map.cluster[i] === k)));
+  const tones = () => (run.classes.length <= palette().length ? palette() : byPlace(centre));
+  const keys = legend(context, map, tones, (lit) => { if (state.lit !== lit) { state.lit = lit; paint(true); } }, (only) => { state.only = only; remember(); paint(); }, (c, k) => select(points().filter((i) => map.label[i] === c && map.cluster[i] === k)));
   const help = el("p", { class: "muted small", id: "map-help" }, "Drag or arrow keys move, wheel, pinch, + and − zoom, 0 shows everything, Enter picks the middle, L changes to the lasso, Esc clears.",
     map.left ? ` ${count(map.left)} samples are not on the map.` : "");
   root.append(top, el("div", { class: "map-work" }, el("div", { class: "stack tight" }, el("div", { class: "map-box" }, canvas, zoom, tip), help), el("div", { class: "map-side" }, card.node, point.node, keys.node)));
@@ -117,20 +118,20 @@ function drawn(root, context, query, map) {
     paint();
   }
 
-  function paint() {
-    const dark = isDark(), pale = pixel(variable("--line")), shades = palette().map(pixel), ramp = rampPixels(dark), score = map[state.by === "class" || state.by === "cluster" ? "" : state.by];
-    const tint = new Uint32Array(map.n), shape = new Uint8Array(map.n), weight = new Float32Array(map.n);
+  /** `brief`: only a class is pointed at; the legend stays as it is. */
+  function paint(brief = false) {
+    const dark = isDark(), pale = pixel(variable("--line")), shades = palette().map(pixel), own = tones().map(pixel), ramp = rampPixels(dark), score = map[state.by === "class" || state.by === "cluster" ? "" : state.by];
+    const tint = new Uint32Array(map.n), weight = new Float32Array(map.n), one = state.only >= 0 ? state.only : state.lit;
     for (let i = 0; i < map.n; i++) {
       const value = score ? (state.by === "typicality" ? 1 - score[i] : score[i]) : 0;
-      const faint = (state.only >= 0 && map.label[i] !== state.only) || (selected && !selected[i]);
-      tint[i] = faint ? pale : score ? ramp[Math.round(255 * value)] : shades[(state.by === "class" ? map.label[i] : map.cluster[i] + (state.only < 0 ? map.label[i] * 3 : 0)) % shades.length];
-      if (state.by === "class") shape[i] = Math.floor(map.label[i] / shades.length) % SHAPES;
+      const faint = (one >= 0 && map.label[i] !== one) || (selected && !selected[i]);
+      tint[i] = faint ? pale : score ? ramp[Math.round(255 * value)] : state.by === "class" ? own[map.label[i]] : shades[(map.cluster[i] + (state.only < 0 ? map.label[i] * 3 : 0)) % shades.length];
       // what should be seen is drawn last; among equals in a scattered order, so that no class lies on top of all others
       weight[i] = (faint ? -2 : 0) + (score ? value : 0) + 0.001 * (((i * 7919) % 1009) / 1009);
     }
     const order = Uint32Array.from(all).sort((a, b) => weight[a] - weight[b]);
-    plane.paint({ tint, order, shape, back: pixel(variable("--card")), colours: { ink: variable("--fg"), paper: variable("--card") } });
-    keys.show(state.by, state.only, dark);
+    plane.paint({ tint, order, back: pixel(variable("--card")), colours: { ink: variable("--fg"), paper: variable("--card") } });
+    if (!brief) keys.show(state.by, state.only, dark);
   }
 
   function hover(i, px, py) {
@@ -180,7 +181,7 @@ function drawn(root, context, query, map) {
       }
     }, 1.5);
     const ring = (x, y, radius, width) => { const [px, py] = place(x, y); outlined(() => brush.arc(px, py, radius * ratio, 0, 7), width); };
-    for (const i of new Set([state.hovered, state.picked])) if (i >= 0) ring(map.xs[i], map.ys[i], pictured ? 21 : 8, 2.2);
+    for (const i of new Set([state.hovered, state.picked])) if (i >= 0) ring(map.xs[i], map.ys[i], pictured ? (run.input.large ? 29 : 21) : 8, 2.2);
     if (state.cross) ring(state.cross.x, state.cross.y, 12, 2.2);
     names(brush, place, sight, ink, paper);
     if (state.query) {
@@ -198,25 +199,26 @@ function drawn(root, context, query, map) {
   }
 
   function thumbnail(brush, i, [px, py], ratio) {
-    const tile = thumbs.find(map.hash(i)), size = Math.round(30 * ratio);
+    const tile = thumbs.find(map.hash(i)), size = Math.round((run.input.large ? 46 : 30) * ratio);
     if (!tile || (selected && !selected[i]) || (state.only >= 0 && map.label[i] !== state.only)) return;
-    brush.imageSmoothingEnabled = false;
+    brush.imageSmoothingEnabled = run.input.large;
     brush.drawImage(tile.image, tile.x * tile.side, tile.y * tile.side, tile.side, tile.side, px - size / 2, py - size / 2, size, size);
-    brush.strokeStyle = palette()[map.label[i] % palette().length];
+    brush.strokeStyle = tones()[map.label[i]];
     brush.lineWidth = 1.5 * ratio;
     brush.strokeRect(px - size / 2, py - size / 2, size, size);
   }
 
   // a class is named at the middle of its samples, as far as there is room: colour alone does not have to tell
   function names(brush, place, { ratio, zoom, width, height }, ink, paper) {
-    brush.font = `600 ${14 * ratio}px system-ui, sans-serif`;
+    const crowded = run.classes.length > 12, tall = crowded ? 12 : 14, one = state.only >= 0 ? state.only : state.lit;
+    brush.font = `600 ${tall * ratio}px system-ui, sans-serif`;
     brush.textAlign = "center"; brush.textBaseline = "middle"; brush.lineJoin = "round";
-    const wanted = byName.filter((c) => centre[c] && (state.only < 0 || state.only === c)).map((c) => {
+    const wanted = byName.filter((c) => centre[c] && (one < 0 || one === c)).map((c) => {
       const [start, end] = ends(run.classes[c].label), letters = [...start], most = end ? 12 : 24;
       const text = letters.length > most ? `${letters.slice(0, most - 1).join("")}…${end}` : start + end, [x, y] = place(...centre[c]);
       return { text, x, y, wide: brush.measureText(text).width };
     });
-    for (const { text, x, y } of roomFor(wanted, { width, height, line: 18 * ratio, right: 56 * ratio, most: zoom > 3 || run.classes.length <= 40 ? Infinity : 16 })) {
+    for (const { text, x, y } of roomFor(wanted, { width, height, line: (tall + 4) * ratio, right: 56 * ratio, most: zoom > 3 || run.classes.length <= 40 ? Infinity : 24 })) {
       brush.strokeStyle = paper; brush.lineWidth = 4 * ratio; brush.strokeText(text, x, y);
       brush.fillStyle = ink; brush.fillText(text, x, y);
     }

@@ -18,7 +18,7 @@ export async function show(root, context, query) {
   const { run, api, dom, signal } = context;
   const { el, clear } = dom;
   const found = el("div", { class: "stack", "aria-live": "polite" });
-  const roc = el("div", {});
+  const job = el("div", { class: "jobs-here" }), roc = el("div", {});
   const busy = (words) => clear(found).append(el("p", { class: "muted" }, words));
 
   let judged = null; // the pictures whose verdicts are shown, while some lack a p-value
@@ -51,10 +51,11 @@ export async function show(root, context, query) {
     const refused = (file, error) => context.toast(`${file.name || "The picture"}: ${error.message}`, "bad");
     return judge((step) => uploaded(api, files, signal, refused, step), "Sending …");
   }
-  function attempt(path, total) {
-    const offset = Math.floor(Math.random() * Math.max(1, total - TRY));
-    return judge(async () => (await api.get(path, { limit: TRY, offset }, { signal })).items);
-  }
+  const some = async (path, total, limit) => (await api.get(path, { limit, offset: Math.floor(Math.random() * Math.max(1, total - limit)) }, { signal })).items;
+  const attempt = (path, total) => judge(() => some(path, total, TRY));
+  /** Some of each kind, so that the view says at once what it can. */
+  const examples = () => judge(async () => (await Promise.all([
+    run.training_pictures.available ? some("/samples", run.samples, TRY / 2) : [], run.test.samples ? some("/test", run.test.samples, TRY / 2) : []])).flat());
 
   const trying = (words, path, total) =>
     el("button", { type: "button", class: "button small", onClick: () => attempt(path, total) }, words);
@@ -71,17 +72,20 @@ export async function show(root, context, query) {
     el("h1", {}, "Was it trained on?"),
     el("section", { class: "card choose", "aria-label": "Choose pictures" },
       el("div", { class: "stack ways" },
-        run.input.picture ? zone() : null, byHash(context, "SHA-256 of a picture", "Check", (hash) => known([hash]))),
+        run.input.picture ? zone() : null,
+        el("details", { class: "small" }, el("summary", { class: "muted" }, "By its SHA-256"), byHash(context, "SHA-256 of a picture", "Check", (hash) => known([hash])))),
       el("div", { class: "stack" }, el("p", { class: "muted" }, HOW), el("div", { class: "row" },
         run.training_pictures.available ? trying("Try training samples", "/samples", run.samples) : null,
         run.test.samples ? trying("Try test samples", "/test", run.test.samples) : null))),
+    job,
     found,
     roc,
   );
   const asked = (query.hash ?? "").split(",").filter((one) => HASH.test(one)).slice(0, run.limits.batch);
   if (asked.length) await known(asked);
   // not waited for: the view is of use without it
-  const audit = () => ready(context, "membership", clear(roc))
+  const audit = () => ready(context, "membership", clear(job))
+    .then(() => { if (!asked.length && !turn) examples(); })
     .then(() => clear(roc).append(el("p", { class: "empty" }, "Loading the curves …")))
     .then(() => api.get("/membership/roc", null, { signal }))
     .then((curves) => {

@@ -34,9 +34,9 @@ export async function show(root, context) {
       el("div", { class: "stack wide-gap" },
         part("Training", "/run/curves", trainingCard),
         part("Evaluation", "/run/evaluation", evaluationCard),
-        part("Trust checks", "/run/checks", checksCard)),
+        part("Trust checks", "/run/checks", checksCard),
+        part("Files", "/run/files", (found) => files(context, found))),
       el("div", { class: "stack wide-gap" },
-        part("Files", "/run/files", (found) => files(context, found)),
         classes(context),
         part("Model card", "/run/card", (found) => el("div", { class: "markdown stack", tabindex: 0, role: "region", "aria-label": "Text of the model card" }, markdown(found.markdown))))),
   );

@@ -1,7 +1,4 @@
-"""Data sets of named, typed columns, as `datasets` of Hugging Face has them: texts or pictures, labels, class names.
-
-Such a data set is recognised by what it can do: it has `features` and `column_names`, and gives a column by name.
-"""
+"""Texts out of a Dataset of Hugging Face: the columns of texts and labels are found by type and name."""
 
 from __future__ import annotations
 
@@ -14,29 +11,18 @@ from provnet.base.files import brief
 from provnet.data.assemble import Opened, assemble_items
 from provnet.data.modalities.modality import Modality
 from provnet.data.rules import OpenOptions, encode_labels
-from provnet.data.sources.arrays import open_dataset
 
 TEXTS, LABELS = ("text", "sentence", "content"), ("label", "labels")  # the usual names, where types leave a choice
 
 
-def is_columns(source: Any) -> bool:
-    """Whether something is a data set of typed columns, or several under the names of their splits."""
-    return _typed(source) or (isinstance(source, Mapping) and bool(source) and all(map(_typed, source.values())))
-
-
-def _typed(source: Any) -> bool:
-    return hasattr(source, "features") and hasattr(source, "column_names") and hasattr(source, "__getitem__")
-
-
-def open_columns(
-    source: Any, labels: Any, modality: Modality | None, split: str, options: OpenOptions, ids: Any, sources: Any
+def open_texts(
+    source: Any, labels: Any, modality: Modality, split: str, options: OpenOptions, ids: Any, sources: Any
 ) -> Opened:
-    """Pictures, or with a modality texts; `labels`, `ids` and `sources` may name columns. Class names are kept."""
+    """Texts by their modality; `labels`, `ids` and `sources` may name columns. Class names are kept."""
     if isinstance(source, Mapping):
         raise UsageError(f"this holds {', '.join(map(str, source))}; open one of them, such as source[{min(source)!r}]")
     features: Mapping[str, Any] = source.features or {}
-    kind = "string" if modality is not None else "Image"
-    column = _choose(features, kind, TEXTS if modality is not None else ())
+    column = _choose(features, "string", TEXTS)
     given = _values(source, labels) if labels is not None else None
     if given is None:
         named = _choose(features, "ClassLabel", LABELS) if _of(features, "ClassLabel") else _by_name(features)
@@ -44,26 +30,11 @@ def open_columns(
         if known is not None and options.class_names is None:
             options = replace(options, class_names=tuple(map(str, known)))
     ids, sources = (_values(source, one) if isinstance(one, str) else one for one in (ids, sources))
-    if modality is None:
-        return open_dataset(_Pairs(source, column, given), split, options, ids, sources)
     if any(isinstance(label, int) and label < 0 for label in given):
         raise DataError("some labels are below 0, which stands for none; leave these samples out: source.filter(...)")
     return assemble_items(
         _values(source, column), encode_labels(given, options.class_names), modality, split, options, ids, sources
     )
-
-
-class _Pairs:
-    """(picture, label) by position."""
-
-    def __init__(self, source: Any, column: str, labels: Sequence[Any]) -> None:
-        self.source, self.column, self.labels = source, column, labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, i: int) -> tuple[Any, Any]:
-        return self.source[i][self.column], self.labels[i]
 
 
 def _values(source: Any, column: Any) -> list[Any]:
@@ -85,8 +56,9 @@ def _choose(features: Mapping[str, Any], kind: str, usual: Sequence[str]) -> str
     known = [name for name in usual if name in found]
     if len(found) != 1 and not known:
         listed = ", ".join(f"{brief(name)}: {type(one).__name__}" for name, one in features.items())
-        way = "open texts with modality=Text(tokenizer)" if kind == "Image" else f"name it {usual[0]}"
-        raise UsageError(f"{len(found)} columns of type {kind} ({listed}); one is needed: select_columns, or {way}")
+        raise UsageError(
+            f"{len(found)} columns of type {kind} ({listed}); one is needed: select_columns, or name it {usual[0]}"
+        )
     return known[0] if len(found) != 1 else found[0]
 
 

@@ -1,0 +1,175 @@
+"""Class scores of samples by their features, each measured without the sample itself.
+
+Features of a backbone that did not learn from the labels (a frozen one) say what the others think a sample is: a ridge
+regression, left one out exactly; a Gaussian for each class with a common spread, in ten folds; votes of the nearest
+samples. Each sample counts by its weight, the trust in its label.
+
+Letters: N samples, D features, C classes, K neighbours, M queries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+RIDGES = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0, 3.0)  # of the mean eigenvalue
+FOLDS = 10
+SHRINK = 0.5  # of the spread within classes towards its mean
+SHARPNESS = 10.0  # of a neighbour's weight: a cosine smaller by .1 than the best counts a third
+LEAST = 1e-6
+
+
+def prepared(features: Tensor) -> Tensor:
+    """(N, D) features -> float32 of length one; square roots tame the few large ones where none is negative.
+
+    >>> prepared(torch.tensor([[9.0, 16.0]])).square().tolist()[0]
+    [0.36..., 0.64...]
+    """
+    values = features.float()
+    if float(values.min()) >= -LEAST:
+        values = values.clamp_min(0).sqrt()
+    return F.normalize(values, dim=1)
+
+
+def turned(z: Tensor) -> Tensor:
+    """The same samples in as many directions as there are samples, where these are fewer: only the time changes."""
+    if len(z) >= z.shape[1]:
+        return z
+    directions: Tensor = torch.linalg.svd(z, full_matrices=False).Vh
+    return (z @ directions.T).contiguous()
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge:
+    """(N, C) predictions that leave out each sample, with the slope (D, C) and intercept (C,) of all samples."""
+
+    scores: Tensor
+    slope: Tensor
+    intercept: Tensor
+
+
+def ridge(z: Tensor, labels: Tensor, classes: int, weight: Tensor) -> Ridge:
+    """A weighted ridge regression on the classes; its penalty is the one that predicts best what it leaves out.
+
+    >>> z, labels = torch.eye(2).repeat(4, 1), torch.tensor([0, 1] * 4)
+    >>> ridge(z, labels, 2, torch.ones(8)).scores.argmax(1).tolist()
+    [0, 1, 0, 1, 0, 1, 0, 1]
+    """
+    w = weight.double()
+    target = F.one_hot(labels, classes).double()
+    centre, mean = (w[:, None] * z).sum(0) / w.sum(), (w[:, None] * target).sum(0) / w.sum()
+    away, target = z.double() - centre, target - mean
+    seen = (away * w.sqrt()[:, None]).float()
+    if len(z) < z.shape[1]:  # the same in the space of the samples
+        value, vector = torch.linalg.eigh((seen @ seen.T).double())
+        value = value.clamp_min(1e-9)
+        basis = seen.T.double() @ vector / value.sqrt()
+    else:
+        value, basis = torch.linalg.eigh((seen.T @ seen).double())
+        value = value.clamp_min(1e-9)
+    u = away @ basis
+    product = u.T @ (w[:, None] * target)
+    level = value.sum() / len(value)
+    best, found, slope = float("inf"), target, product
+    for penalty in RIDGES:
+        inverse = 1 / (value + penalty * level)
+        fit = u @ (inverse[:, None] * product)
+        lever = ((u.square() @ inverse) * w + w / w.sum()).clamp_max(1 - LEAST)
+        left_out = target - (target - fit) / (1 - lever)[:, None]
+        loss = float((w[:, None] * (target - left_out).square()).sum() / w.sum())
+        if loss < best:
+            best, found, slope = loss, left_out, inverse[:, None] * product
+    turned_slope = basis @ slope
+    return Ridge(found + mean, turned_slope, mean - centre @ turned_slope)
+
+
+def fold_of(labels: Tensor, folds: int, seed: int) -> Tensor:
+    """(N,) a fold for each sample, spread evenly over the classes."""
+    chance = torch.rand(len(labels), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    order = (labels.cpu().double() + 0.5 * chance).argsort()
+    fold = torch.empty(len(labels), dtype=torch.int64)
+    fold[order] = torch.arange(len(labels)) % folds
+    return fold.to(labels.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """Class means (C, D) and the lower root (D, D) of the spread that all classes share."""
+
+    mean: Tensor
+    root: Tensor
+
+    def distances(self, z: Tensor) -> Tensor:
+        """(M, C) squared distances to the class means in units of the spread, in float64."""
+        centre = self.mean.mean(0)
+        white = [torch.linalg.solve_triangular(self.root, (each - centre).T, upper=False).T for each in (z, self.mean)]
+        squares = [each.square().sum(1) for each in white]
+        found: Tensor = squares[0][:, None] - 2 * white[0] @ white[1].T + squares[1]
+        return found.clamp_min(0).double()
+
+
+Moments = tuple[Tensor, Tensor, Tensor]
+
+
+def moments(z: Tensor, labels: Tensor, classes: int, weight: Tensor) -> Moments:
+    """Weighted counts (C,), sums (C, D) and second moment (D, D)."""
+    each = F.one_hot(labels, classes).float() * weight.float()[:, None]
+    rooted = z * weight.float().sqrt()[:, None]
+    return each.sum(0).double(), (each.T @ z).double(), (rooted.T @ rooted).double()
+
+
+def gaussian(parts: Moments, shrink: float = SHRINK) -> Gaussian:
+    """The Gaussian of some moments; a class of few samples leans on all."""
+    count, total, second = parts
+    count = count.clamp_min(LEAST)
+    mean = (total + total.sum(0) / count.sum()) / (count + 1)[:, None]
+    spread = (second - (total.T / count) @ total) / count.sum()
+    level = (spread.trace() / len(spread)).clamp_min(1e-12)
+    spread = (1 - shrink) * spread + shrink * level * torch.eye(len(spread), device=spread.device, dtype=torch.float64)
+    return Gaussian(mean.float(), torch.linalg.cholesky(spread).float())
+
+
+def gaussian_scores(
+    z: Tensor,
+    labels: Tensor,
+    classes: int,
+    weight: Tensor,
+    *,
+    folds: int = FOLDS,
+    seed: int = 0,
+    shrink: float = SHRINK,
+) -> Tensor:
+    """(N, C) minus half the squared distances to the class means, each fold measured by the others.
+
+    >>> z, labels = torch.eye(2).repeat(4, 1), torch.tensor([0, 1] * 4)
+    >>> gaussian_scores(z, labels, 2, torch.ones(8), folds=2).argmax(1).tolist()
+    [0, 1, 0, 1, 0, 1, 0, 1]
+    """
+    whole, fold = moments(z, labels, classes, weight), fold_of(labels, folds, seed)
+    found = torch.zeros(len(z), classes, dtype=torch.float64, device=z.device)
+    for number in range(folds):
+        out = fold == number
+        if bool(out.any()):
+            part = moments(z[out], labels[out], classes, weight[out])
+            count, total, second = (one - other for one, other in zip(whole, part, strict=True))
+            found[out] = -0.5 * gaussian((count, total, second), shrink).distances(z[out])
+    return found
+
+
+def vote_scores(row: Tensor, cosine: Tensor, labels: Tensor, classes: int, weight: Tensor) -> Tensor:
+    """(M, C) log shares of the votes of neighbours (M, K), each counted by its weight and by how near it is.
+
+    >>> row, cosine = torch.tensor([[0, 1]]), torch.tensor([[0.9, 0.8]])
+    >>> vote_scores(row, cosine, torch.tensor([1, 0]), 2, torch.ones(2)).argmax(1).tolist()
+    [1]
+    """
+    there = (row >= 0).double()
+    row = row.clamp_min(0)
+    counted = (SHARPNESS * (cosine - cosine[:, :1]).double()).exp() * weight.double()[row] * there
+    found = torch.zeros(len(row), classes, dtype=torch.float64, device=row.device)
+    found.scatter_add_(1, labels[row], counted)
+    prior = torch.bincount(labels, weights=weight.double(), minlength=classes) + 1
+    return (found + prior / prior.sum()).log() - (found.sum(1, keepdim=True) + 1).log()
