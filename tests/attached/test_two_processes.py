@@ -32,7 +32,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_processes_do_what_one_does(done: Path) -> None:
+def test_two_processes_of_a_foreign_loop_do_what_one_does(done: Path) -> None:
     one, two = (load_file(done / f"{name}.safetensors") for name in ("alone", "0"))
     assert len(one["losses"]) == STEPS
     assert float((one["losses"] - two["losses"]).abs().max()) < 1e-6

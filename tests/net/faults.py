@@ -660,7 +660,7 @@ FAULTS = (
         "attach: two processes keep keys of their own",
         "        if self.processes > 1:\n            shard",
         "        if self.processes > 9:\n            shard",
-        "two_processes_do_what_one_does",
+        "two_processes_of_a_foreign_loop_do_what_one_does",
     ),
 )
 
