@@ -233,7 +233,7 @@ def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, serv
     from provnet_app.jobs import Jobs
 
     other = replace(served, run=run)
-    assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 3
+    assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 5
     assert served.keep is not None
     kept = served.keep / "scores.safetensors"
     before = kept.read_bytes()
