@@ -82,8 +82,8 @@ FAULTS = (
     ),
     fault(
         "a run's own data keep the order of now",
-        "data if in_place else data.select(places), samples=samples.select(index)",
-        "data if in_place else data.select(np.sort(places)), samples=samples.select(index)",
+        "if in_place else data.select(places, table)",
+        "if in_place else data.select(np.sort(places), table)",
         "renamed_and_reordered_files_come_in_the_order_of_training",
     ),
     fault(
@@ -161,7 +161,7 @@ FAULTS = (
     ),
     fault(
         "pixels of the picture cache are not hashed",
-        'good = (hash_pixels(pixels) == records["pixel_sha256"]).all(1)',
+        'good = (hash_pixels(pixels) == records["view_sha256"]).all(1)',
         "good = np.ones(len(pixels), dtype=np.bool_)",
         "any_flipped_bits_leave_the_table_as_it_is",
         "a_damaged_cache_is_a_warning_and_mended",
