@@ -206,7 +206,9 @@ def test_traversal_in_every_string_parameter_and_on_the_wire(live: Live) -> None
                 if where == "path":
                     continue
                 found = client.request(method, live.base + path, params={name: text})
-                assert found.status_code in (415, 422) or (found.status_code == 200 and name in ("id", "text")), path
+                assert found.status_code in (415, 422) or (
+                    found.status_code == 200 and name in ("id", "text", "tag")
+                ), path
                 assert b"root:" not in found.content
     paths = {path[: path.index("{")] for _, path, where, _ in strings if where == "path"}
     assert paths == {f"{API}/{name}/" for name in ("pictures", "samples", "selections", "jobs")}

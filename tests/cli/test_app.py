@@ -69,7 +69,7 @@ def test_version(call: Call) -> None:
         (["train", "embedded", "--out", "x", "--checkpoint-seconds", "-1"], "0 or more"),
         (["train", "embedded", "--out", "x", "--resume", "--overwrite"], "give one of them"),
         (["train", "embedded", "--out", "x", "--network", "singel"], 'Did you mean "single"?'),
-        (["train", "embedded", "--out", "x", "--preset", "slow"], "allowed: fast, paper"),
+        (["train", "embedded", "--out", "x", "--preset", "slow"], "allowed: default, fast, paper, robust"),
         (["train", "embedded", "--out", "x", "--epochs", "0"], "epochs must be a whole number"),
         (["train", "embedded", "--out", "x", "--batch-size", "-4"], "batch_size (--batch-size) must be a whole number"),
         (["train", "embedded", "--out", "x", "--lr", "nan"], "lr must be a finite number above 0"),

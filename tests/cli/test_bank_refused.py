@@ -12,6 +12,7 @@ import pytest
 
 from provnet.base.errors import DiskError, UsageError
 from provnet.cli import bank as commands
+from provnet.cli import main
 from provnet.runs import bank
 from provnet.runs.run import read_run, write_run
 from provnet.training.session import run_lock
@@ -22,6 +23,14 @@ from tests.modelfile.faults import Faults, KilledError
 from .conftest import Call, contents
 
 GONE = "train/digit-2/3.png"
+
+
+@pytest.fixture(scope="module")
+def plain(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run without keys; copy before changing."""
+    folder = tmp_path_factory.mktemp("plain") / "run"
+    assert main(["train", str(trained[0]), "--out", str(folder), "--preset", "fast", "--epochs", "1"]) == 0
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -53,10 +62,10 @@ GONE = "train/digit-2/3.png"
     ],
 )
 def test_refused_and_nothing_changed(
-    arguments: list[str], code: int, words: str, place: Path, run: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], code: int, words: str, place: Path, plain: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
-    shutil.copytree(run, "plain")
+    shutil.copytree(plain, "plain")
     Path("empty.txt").write_text("\n\n")
     Path("bad.txt").write_bytes(b"\xff\xfe")
     Path("all.txt").write_text("\n".join(read_run("run").samples.sample_ids))

@@ -54,7 +54,7 @@ def test_the_page_stands_alone(call: Call, run: Path, tmp_path: Path) -> None:
 
 def test_an_idle_terminal_gets_a_summary(call: Call, run: Path, tmp_path: Path) -> None:
     found = call("debug", run, "--out", tmp_path / "d")
-    assert "labels flagged         0 of 24, which does not say how many are wrong" in found.out
+    assert "labels flagged          0 of 24, which does not say how many are wrong" in found.out
     assert "next:" not in found.out  # the same labels once more would change nothing
 
 
@@ -95,7 +95,7 @@ def test_the_contributions_add_up_to_the_score(call: Call, run: Path, tmp_path: 
 
 def test_what_cannot_be_told_is_said_everywhere(call: Call, run: Path, tmp_path: Path) -> None:
     found = call("debug", run, "--out", tmp_path / "d")
-    assert "wrong labels expected  cannot tell; at least 0" in found.out
+    assert "wrong labels expected   cannot tell; at least 0" in found.out
     assert "cannot tell how many labels are wrong: the signals have a power of" in " ".join(found.err.split())
     told = call("debug", run, "--out", tmp_path / "e", "--json").json
     assert told["expected_wrong"] is None and told["cannot_tell"].startswith("the signals have a power of")
@@ -107,7 +107,7 @@ def test_what_cannot_be_told_is_said_everywhere(call: Call, run: Path, tmp_path:
 
 
 def test_what_can_be_told_is_told() -> None:
-    told = _summary(planted.found(), 0.5, Kept(planted.digits()[0], np.arange(planted.SAMPLES), (), 0))
+    told = _summary(planted.found(), 0.5, 0.9, Kept(planted.digits()[0], np.arange(planted.SAMPLES), (), 0))
     assert told["cannot_tell"] is None and told["flagged"]["low"] > 0
     assert told["expected_wrong"] == round(float(planted.found().mislabels.score.sum()), 3)
 
@@ -117,7 +117,7 @@ def test_equal_pictures_under_two_labels_are_not_both_kept(call: Call, own_data:
     assert call("train", own_data, "--out", tmp_path / "r", "--epochs", "1", "--batch-size", "8").code == 0
     found = call("debug", tmp_path / "r", "--out", tmp_path / "d", "--review")
     assert found.code == 0, found.err
-    assert "wrong labels expected  cannot tell; at least 1" in found.out
+    assert "wrong labels expected   cannot tell; at least 1" in found.out
     first = rows(tmp_path / "d" / "decisions.csv")[:2]
     names = {"train/digit-0/0.png", "train/digit-1/same.png"}
     assert {row["sample_id"] for row in first} == names
@@ -308,7 +308,7 @@ def test_withheld_samples_appear_nowhere_but_where_they_are_dropped(call: Call, 
         text = path.read_text("utf-8")
         if path.name == "decisions.csv":
             (line,) = [line for line in text.splitlines() if name["sample_id"] in line or name["sha256"] in line]
-            assert line == f"{name['sample_id']},{name['sha256']},drop,,withheld,,,,"
+            assert line == f"{name['sample_id']},{name['sha256']},drop,,withheld,,,,,"
             continue
         assert name["sample_id"] not in text, path.name
         assert name["sha256"] not in text, path.name

@@ -22,7 +22,7 @@ from provnet.tools.debug.mislabels import Anomalies, anomalies
 from .conftest import CLASSES, PER_CLASS, Call
 
 pytestmark = pytest.mark.usefixtures("telling")
-WISHES = ("--network", "class-independent", "--head", "exemplar", "--epochs", "2", "--batch-size", "8", "--seed", "3")
+WISHES = ("--network", "class-independent", "--key-width", "16", "--epochs", "2", "--batch-size", "8", "--seed", "3")
 LOW = ("--threshold", "0.000001")  # flags every label
 
 
@@ -59,7 +59,7 @@ def test_what_was_held_out_stays_held_out(call: Call, data: Path, tmp_path: Path
     assert set(after.sample_ids) == set(before.sample_ids)
     for name, label in relabelled.items():
         assert after.class_names[after.labels[after.id_places[name]]] == label
-    assert config.network.head == "exemplar"
+    assert (config.network.head, config.network.key_width) == ("exemplar", 16)
     assert call("verify", tmp_path / "again", "--strict").code == 0
 
 
@@ -187,7 +187,7 @@ def test_decisions_that_are_edited_are_what_is_applied(
     assert call("train", source, *WISHES, "--out", tmp_path / "first").code == 0
     found = call("debug", tmp_path / "first", "--out", tmp_path / "d", "--review", "--device", "cpu")
     assert found.code == 0, found.err
-    assert "labels flagged         0 " in found.out
+    assert "labels flagged          0 " in found.out
     doubt = f"{PER_CLASS * CLASSES} samples are odd, and a network can memorise wrong labels"
     assert doubt in found.err
     assert f"No label reaches 50 %. Still, {doubt}" in (tmp_path / "d" / "report.html").read_text("utf-8")

@@ -23,7 +23,7 @@ def test_summary_and_result(data: Path, tmp_path: Path, call: Call) -> None:
     assert found.code == 0
     assert "24 samples, 4 classes, 1 x 28 x 28" in found.out
     assert "the test split of" in found.out
-    assert "class-conditional, backbone small," in found.out
+    assert "class-conditional, exemplar head, backbone small," in found.out
     assert "parameters" in found.out
     assert "n = 24" in found.out
     assert f"provnet evaluate {tmp_path / 'run'}" in found.out
@@ -50,7 +50,7 @@ def test_flags_reach_the_run(data: Path, tmp_path: Path, call: Call) -> None:
     assert config.training["training"]["lr"] == 1e-3
     assert config.training["training"]["seed"] == 7
     assert config.data is not None
-    assert config.data.options == {"size": [20, 16], "mode": "rgb", "limit": 12}
+    assert config.data.options == {"size": [20, 16], "fit": "stretch", "mode": "rgb", "limit": 12}
 
 
 def test_a_flag_left_out_is_the_preset_s(data: Path, tmp_path: Path, call: Call) -> None:
@@ -172,11 +172,12 @@ def test_warnings_about_data_are_one_line(own_data: Path, tmp_path: Path, call: 
     assert "warning: 1 left out, not pictures: train/digit-0/notes.txt\n" in found.err
 
 
-def test_different_sizes_are_refused_without_a_rule(own_data: Path, tmp_path: Path, call: Call) -> None:
+def test_different_sizes_are_brought_to_one_and_it_is_said(own_data: Path, tmp_path: Path, call: Call) -> None:
     Image.new("L", (9, 9)).save(own_data / "train" / "digit-0" / "small.png")
     found = call("train", own_data, "--out", tmp_path / "run", *QUICK)
-    assert found.code == 3
-    assert "9 x 9: 1" in found.last_line
+    assert found.code == 0, found.err
+    assert "pictures of 2 sizes: the network sees each at 64 x 64 (stretched, nothing is cut)" in found.err
+    assert read_run(tmp_path / "run").config.network.input_shape == (1, 64, 64)
 
 
 def test_the_log_has_one_line_an_epoch(run: Path) -> None:

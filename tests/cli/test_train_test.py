@@ -54,7 +54,7 @@ def test_a_test_split_is_taken_and_the_rules_of_training_hold(data: Path, tmp_pa
     spec = read_run(tmp_path / "run").config.test
     assert spec is not None
     assert (spec.source, spec.split) == (str(other), "test")
-    assert dict(spec.options) == {"size": [20, 20], "mode": "grey", "limit": 4}
+    assert dict(spec.options) == {"size": [20, 20], "fit": "stretch", "mode": "grey", "limit": 4}
     assert call("evaluate", tmp_path / "run", "--json").json["class_accuracy"]["n"] == 4
 
 

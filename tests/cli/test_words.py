@@ -34,15 +34,17 @@ FLOATS, LARGE = np.zeros((9, 9), np.float32), np.zeros((12, 9), np.uint8)
 @cases(
     ("pictures", "given", "words"),
     [
-        ([(GREY, "png"), (LARGE, "png")], [], "pass size (train --size)"),
-        ([(GREY, "png"), (COLOUR, "png")], [], "pass mode (train --mode), grey or rgb"),
         ([(FLOATS, "tif")], [], "pass value_range (train --value-range)"),
         ([(GREY, "png")], ["--size", "0"], "--size N or HxW"),
         ([(GREY, "png")], ["--value-range", "2", "1"], "value_range (--value-range) must"),
         ([(GREY, "png")], ["--cache", ""], "must be a folder (--cache DIR)"),
         ([(GREY, "png"), (GREY, "png")], ["--head", "exemplar", "--key-width", "9999"], "key_width (--key-width) must"),
         ([(GREY, "png"), (GREY, "png")], ["--head", "exemplar", "--keys", "fp8"], 'unknown key_type (--keys) "fp8"'),
-        ([(GREY, "png"), (GREY, "png")], ["--backbone", "sharing-small"], "conditional off (--no-conditional)"),
+        (
+            [(GREY, "png"), (GREY, "png")],
+            ["--backbone", "sharing-small", "--head", "plain"],
+            "conditional off (--no-conditional)",
+        ),
     ],
 )
 def test_advice_names_the_option(

@@ -98,14 +98,14 @@ def brief(values: dict[str, Any]) -> dict[str, Any]:
 def _unseen(folder: Path, sides: tuple[ImageData, ImageData], where: str) -> Run:
 
     unseen = open_run(folder)
-    seen = [unseen.seen(side) for side in sides]
-    if any(seen):
-        raise UsageError(f"--null {folder} was trained on {sum(seen):,} of these pictures; give a run that saw neither")
     if unseen.config.network.input_shape != sides[0].shape:
         raise UsageError(
             f"--null {folder} takes samples of shape {unseen.config.network.input_shape}, these pictures have "
             f"{sides[0].shape}; give a run that was trained on pictures of that shape and saw none of these"
         )
+    seen = [unseen.seen(side) for side in sides]
+    if any(seen):
+        raise UsageError(f"--null {folder} was trained on {sum(seen):,} of these pictures; give a run that saw neither")
     unseen.network.to(where)
     return unseen
 

@@ -36,11 +36,14 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
     >>> spec = DataSpec("pictures", "folder", options={"size": [64, 48], "limit": 100, "holdout": [[0.1, "train"]]})
     >>> data_options(spec), data_options(spec, samples=False)
     (' --size 64x48 --limit 100 --holdout 0.1', ' --size 64x48')
+    >>> data_options(DataSpec("pictures", "folder", options={"size": [8, 8], "fit": "crop"}))
+    ' --size 8x8 --fit crop'
     """
     given = spec.options
     background = given.get("background", "white")
     asked = DataOptions(
         size=tuple(given["size"]) if given.get("size") else None,
+        fit=None if given.get("fit") == "stretch" else given.get("fit"),
         mode=given.get("mode") or None,
         background=None if background == "white" else background,
         frame=given.get("frame"),
@@ -51,6 +54,7 @@ def data_options(spec: DataSpec, *, samples: bool = True) -> str:
     asked = replace(
         asked,
         data_dir=spec.data_dir,
+        columns=",".join(f"{what}={name}" for what, name in given.get("manifest_columns") or ()) or None,
         root=given.get("root") or None,
         skip_bad=bool(given.get("skip_bad")),
         limit=given.get("limit") or None,

@@ -19,7 +19,7 @@ from provnet.base.batches import pieces
 from provnet.data.dataset import Dataset
 from provnet.data.evidence import evidence
 from provnet.runs.run import Run
-from provnet.tools.membership.likeness import Likeness, likeness
+from provnet.tools.membership.likeness import Likeness, can_tell, likeness
 from provnet.tools.membership.member import ADDED, COPY, UNKNOWN, Membership, matched_at
 
 CELLS = 8  # in a row
@@ -40,6 +40,7 @@ def compared(
     `views` (n, C, H, W) are what the network sees of the `pictures`; `parts` are the training data as they are now.
     """
     open_rows = [i for i, one in enumerate(found) if pictures[i] is not None and one.agrees not in ("bytes", "pixels")]
+    parts = [part for part in parts if len(part)]
     if not open_rows or not parts:
         return list(found)
     cells = [_cells(part.images) for part in parts]
@@ -53,13 +54,13 @@ def compared(
         for own, place in zip(cells, places, strict=True):
             rows += [int(place[at]) for at in _candidates(torch.from_numpy(views[i : i + 1].copy()), own)]
         best = _best(run, parts, picture, [row for row in dict.fromkeys(rows) if row >= 0])
-        said[i] = _said(run, found[i], best)
+        said[i] = _said(run, parts, found[i], best)
     return said
 
 
-def _said(run: Run, one: Membership, best: tuple[int, Likeness] | None) -> Membership:
+def _said(run: Run, parts: Sequence[Dataset], one: Membership, best: tuple[int, Likeness] | None) -> Membership:
     if best is None:
-        if one.verdict != COPY or one.agrees != "content":
+        if one.verdict != COPY or one.agrees != "content" or not _can_be_told(run, parts, one):
             return one
         why = f"{one.why}, but none of the pictures that come nearest, looked at whole, is its original"
         return replace(one, verdict=UNKNOWN, agrees="nothing", why=why)
@@ -70,6 +71,13 @@ def _said(run: Run, one: Membership, best: tuple[int, Likeness] | None) -> Membe
     return replace(
         one, verdict=verdict, agrees="picture", match=matched_at(run.samples, row), why=f"it is {found.words}{more}"
     )
+
+
+def _can_be_told(run: Run, parts: Sequence[Dataset], one: Membership) -> bool:
+    """Whether the sample that the network names has a picture whose copies are known by their pixels."""
+    rows = [] if one.match is None else [one.match.index]
+    pictures = [seen.picture for seen in evidence(run.samples, list(parts), rows)]
+    return any(picture is not None and can_tell(picture) for picture in pictures)
 
 
 def _best(run: Run, parts: Sequence[Dataset], picture: np.ndarray, rows: Sequence[int]) -> tuple[int, Likeness] | None:

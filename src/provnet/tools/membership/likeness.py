@@ -73,6 +73,16 @@ def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
     return part if part is not None and part.kind == "cropped" else Likeness("painted", kept)
 
 
+def can_tell(original: np.ndarray) -> bool:
+    """Whether a picture has enough structure for copies of it to be known by their pixels; a digit of 28 x 28 has not.
+
+    >>> can_tell(np.zeros((64, 64), np.uint8)), can_tell(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
+    (False, True)
+    """
+    spread = _blocks(_reduced(original, LONGEST)).std(1)
+    return int((spread > STRUCTURE).sum()) >= min(LEAST, len(spread))
+
+
 def _grey(picture: np.ndarray) -> Image.Image:
     image = Image.fromarray(np.ascontiguousarray(picture))
     return image if image.mode == "L" else image.convert("L")
