@@ -57,7 +57,8 @@ def test_extras_hold_only_what_is_imported() -> None:
     text = "\n".join(path.read_text("utf-8") for place in places for path in (ROOT / place).rglob("*.py"))
     extras = {name: texts for name, texts in PROJECT["project"]["optional-dependencies"].items() if name != "dev"}
     del extras["docs"]  # what builds the site
-    modules = {Requirement(one).name.removesuffix("-cpu") for texts in extras.values() for one in texts}
+    names = {Requirement(one).name.removesuffix("-cpu") for texts in extras.values() for one in texts}
+    modules = {name.replace("-", "_") for name in names}
     assert {name for name in modules if not re.search(rf"^\s*(?:from|import) {name}\b", text, re.MULTILINE)} == set()
 
 

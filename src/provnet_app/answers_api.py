@@ -260,7 +260,7 @@ def _gain(n: int, only: int, other: int) -> Interval:
 
     >>> found = _gain(100, 12, 4)
     >>> round(found.low, 3), found.value, round(found.high, 3)
-    (-0.003, 0.08, 0.16)
+    (0.001, 0.08, 0.156)
     """
     b, c, m = only + 0.5, other + 0.5, n + 2
     middle = (b - c) / m

@@ -32,6 +32,7 @@ NAMES: dict[str, dict[str, Any]] = {
     "small": {**TWO, "input_shape": (1, 9, 7)},
     "medium": {**TWO, "input_shape": (1, 9, 7)},
     "residual": {**TWO, "input_shape": (3, 9, 7)},
+    "efficientnet-lite0": {**TWO, "input_shape": (3, 9, 7)},
     "sharing-small": {**SHARING, "level": 1},
     "sharing-medium": {**SHARING, "level": 2},
     "sharing-large": {**SHARING, "level": 3},

@@ -42,7 +42,7 @@ def weights(change: Callable[[dict[str, torch.Tensor]], object]) -> Change:
 
 def poison(value: float) -> Change:
     def edit(tensors: dict[str, torch.Tensor]) -> None:
-        tensors["index_head.linear.weight"][0, 0] = value
+        tensors["index_head.keys"][0, 0] = value
 
     return weights(edit)
 
@@ -147,13 +147,13 @@ ROWS = [
         7,
         "occurs twice",
     ),
-    *forged(59, "NaN among the weights", MODEL, poison(float("nan")), 6, "index_head.linear.weight", "NaN or infinity"),
+    *forged(59, "NaN among the weights", MODEL, poison(float("nan")), 6, "index_head.keys", "NaN or infinity"),
     *forged(
-        59, "infinity among the weights", MODEL, poison(float("inf")), 6, "index_head.linear.weight", "NaN or infinity"
+        59, "infinity among the weights", MODEL, poison(float("inf")), 6, "index_head.keys", "NaN or infinity"
     ),
     *forged(60, "weights of another shape", MODEL, weights(cut_row), 6, "expected F32"),
     *forged(
-        60, "tensor missing", MODEL, weights(lambda t: t.pop("index_head.linear.bias")), 6, "index_head.linear.bias"
+        60, "tensor missing", MODEL, weights(lambda t: t.pop("index_head.keys")), 6, "index_head.keys"
     ),
     *forged(60, "tensor too many", MODEL, weights(lambda t: t.update(more=torch.zeros(1))), 6, "more"),
     *forged(

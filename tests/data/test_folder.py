@@ -314,7 +314,7 @@ def test_pictures_of_a_set_of_masks_or_boxes_are_refused_alone(tmp_path: Path) -
     for part, words in (("a/train", "CamVid"), ("b/JPEGImages", "Pascal VOC")):
         with pytest.raises(UsageError, match=rf"pictures of a \w+ set in the {words} layout .* cut those out first"):
             open_data(tmp_path / part)
-    with pytest.raises(UsageError, match="one folder of any name around them will do"):
+    with pytest.raises(UsageError, match="needs no labels takes them within one folder of any name"):
         open_data(tmp_path / "c/train")
 
 

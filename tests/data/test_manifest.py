@@ -73,7 +73,7 @@ def test_hostile_labels_stay_as_they_are(folder: Path) -> None:
 
 REFUSED = {
     "no header": ("1.png,cat\n2.png,dog\n", "row 1: the header must be"),
-    "semicolons": ("path;label\n1.png;cat\n", "'path;label'; save the file with commas between the cells"),
+    "semicolons": ("path;label\n1.png;cat\n", "'path;label'.*; save the file with commas between the cells"),
     "tabs": ("path\tlabel\n1.png\tcat\n", "save the file with commas between the cells"),
     "empty file": ("", "row 1: the header must be"),
     "header twice": ("path,label,label\n1.png,a,b\n", "row 1: the header must be"),

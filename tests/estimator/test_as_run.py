@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import provnet
 from provnet import ImageData, ProvenanceClassifier
@@ -22,9 +23,11 @@ from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.runs import bank
 from provnet.runs.run import write_run
+from provnet.samples.decisions import Decision
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
+from provnet.tools.debug.fix import fix
 from provnet.tools.generate import fit_generator, generate, interpolate, is_generator, sources
 from provnet.tools.generate.compute import explain_latents, rebuild_pictures, rebuilt_queries
 from provnet.tools.generate.measures import (
@@ -36,6 +39,7 @@ from provnet.tools.generate.measures import (
 )
 from provnet.tools.map.compute import index_features, others_named, sample_map
 from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compared import compared
 from provnet.tools.membership.compute import member_scores
 from provnet.tools.membership.member import memberships
 from provnet.tools.robustness.compute import is_isolated, measure
@@ -95,6 +99,11 @@ def asked_for(model: Any, data: ImageData) -> list[str]:
         return [query.sha256 for query in read_queries(model, [str(place)], None, strict=True)]
 
 
+def mirrored(data: ImageData) -> np.ndarray:
+    """Pictures that were made of those of training."""
+    return np.ascontiguousarray(data.images[:3].flip(3).numpy())
+
+
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
 BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.trust.checks.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
@@ -111,6 +120,11 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.map.compute.sample_map": lambda m, d: sample_map(m, d, groups=2, engine="scikit-learn").xy.tolist(),
     "tools.map.compute.others_named": lambda m, d: others_named(m, d, np.arange(len(d))).tolist(),
     "tools.membership.member.memberships": lambda m, d: [one.to_json() for one in memberships(m, d.images)],
+    "tools.membership.compared.compared": lambda m, d: [
+        one.to_json()
+        for one in compared(m, [d], mirrored(d), [*mirrored(d)[:, 0]], memberships(m, torch.from_numpy(mirrored(d))))
+    ],
+    "tools.debug.fix.fix": lambda m, d: fix(m, decisions=[Decision("train/3", d.samples.hex(3), "drop")]).to_json(),
     "tools.membership.compute.member_scores": lambda m, d: member_scores(m, d.images).match.tolist(),
     "tools.robustness.compute.measure": lambda m, d: measure(m, d, conditions=["blur-1"]).to_json(),
     "tools.robustness.compute.is_isolated": lambda m, d: is_isolated(m),

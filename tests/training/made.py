@@ -46,7 +46,7 @@ def pictures(n: int = SAMPLES, classes: int = 3, seed: int = 0, shape: tuple[int
 
 def recipe(**changes: Any) -> TrainConfig:
     """Nine steps."""
-    return train_config("fast", **{"epochs": EPOCHS, "batch_size": BATCH, **changes})
+    return train_config(**{"preset": "fast", "epochs": EPOCHS, "batch_size": BATCH, **changes})
 
 
 def tensor_hashes(run: Run) -> dict[str, str]:

@@ -21,7 +21,7 @@ CHANGED: dict[str, Any] = {
     "preset": "paper", "epochs": 4, "batch_size": 9, "lr": 3e-3, "weight_decay": 0.1, "betas": (0.8, 0.99),
     "schedule": "step", "warmup": 2.0, "step_every": 9, "step_factor": 0.5, "smoothing": 0.1, "task_smoothing": 0.1,
     "task_weight": 0.9,
-    "index_weight": 0.8, "precision": "bf16-mixed", "augment": "tiny", "negatives": 9, "seed": 1,
+    "index_weight": 0.8, "precision": "bf16-mixed", "augment": "tiny", "negatives": 9, "finetune": True, "seed": 1,
 }  # fmt: skip
 
 

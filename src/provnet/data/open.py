@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 from provnet.base.errors import UnsafeFileError, UsageError, did_you_mean, one_of
 from provnet.base.files import read_start, shown
 from provnet.base.options import DataOptions, parse_size, with_changes
+from provnet.base.packages import is_installed
 from provnet.data.apply import apply_recorded
 from provnet.data.assemble import Opened
 from provnet.data.dataset import AFTER_READING, Dataset, DataSpec
@@ -302,7 +302,7 @@ def _wrap(opened: Opened, spec: DataSpec) -> Dataset:
 
 
 def _open_table(path: Path, split: str, options: OpenOptions) -> Opened:
-    if find_spec("pyarrow") is None:
+    if not is_installed("pyarrow"):
         raise UsageError(f"{shown(str(path))}: parquet and Arrow files need pyarrow: pip install 'provnet[formats]'")
     return open_table(path, split, options)
 

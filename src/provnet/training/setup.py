@@ -52,7 +52,8 @@ def seconds_of_step(net: ProvenanceNet, samples: ResidentData, batch: int) -> fl
     device, seconds = next(net.parameters()).device, 0.0
     if not trained:
         return seconds
-    images, _ = samples.batch(torch.arange(min(batch, len(samples)), device=samples.images.device))
+    rows = torch.arange(max(2, min(batch, len(samples)))) % len(samples)  # BatchNorm needs two, of one sample as well
+    images, _ = samples.batch(rows.to(samples.images.device))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []), torch.enable_grad():
         for _ in range(2):
             began = time.perf_counter()

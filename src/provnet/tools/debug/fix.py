@@ -29,6 +29,7 @@ from provnet.data.select import FIRST, holdout
 from provnet.models.pretrained import FOLDER
 from provnet.runs.data import in_terms_of
 from provnet.runs.files import CUSTOM
+from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run, read_run
 from provnet.samples.decisions import Decision
 from provnet.tools.debug.compute import CERTAINTY, FLAGGED, Debugging, debug
@@ -96,7 +97,7 @@ class Fixed:
 
 
 def fix(
-    run: Run,
+    run: Run | Fitted,
     out: str | Path | None = None,
     *,
     decisions: Sequence[Decision] | None = None,
@@ -112,7 +113,8 @@ def fix(
     samples whose suggestion is not certain, and those of no class, are dropped. With `out` the new run is
     written there, with `fixed.json` beside its files.
     """
-    config = recipe_of(run)
+    run = run_of(run)
+    config = _recipe_of(run)
     if decisions is None:
         looked = debug(run, progress=progress) if found is None else found
         decisions = decisions_for_flags(looked, FLAGGED, certainty)
@@ -164,7 +166,7 @@ def undo(folder: str | Path) -> tuple[Path, Mapping[str, Any]]:
     return old, about
 
 
-def recipe_of(run: Run) -> TrainConfig:
+def _recipe_of(run: Run) -> TrainConfig:
     """The recipe that trains a run again; one that cannot be repeated from the run alone is refused."""
     settings, network = run.config.training.get("training"), run.config.network
     if not isinstance(settings, Mapping):

@@ -69,7 +69,7 @@ def index_features(
     >>> from provnet.training.fit import fit
     >>> data = provnet.open_data("embedded").select(np.arange(40))
     >>> index_features(fit(data, config=train_config(epochs=1)), data.images).shape
-    (40, 512)
+    (40, 256)
     """
     run = run_of(run)
     images = checked_inputs(run, images, warn=False)

@@ -18,6 +18,7 @@ from torch import Tensor
 from provnet.base.batches import pieces
 from provnet.data.dataset import Dataset
 from provnet.data.evidence import evidence
+from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.tools.membership.likeness import Likeness, can_tell, likeness
 from provnet.tools.membership.member import ADDED, COPY, UNKNOWN, Membership, matched_at
@@ -29,7 +30,7 @@ PIECE = 1024  # samples that are reduced at a time
 
 
 def compared(
-    run: Run,
+    run: Run | Fitted,
     parts: Sequence[Dataset],
     views: np.ndarray,
     pictures: Sequence[np.ndarray | None],
@@ -39,6 +40,7 @@ def compared(
 
     `views` (n, C, H, W) are what the network sees of the `pictures`; `parts` are the training data as they are now.
     """
+    run = run_of(run)
     open_rows = [i for i, one in enumerate(found) if pictures[i] is not None and one.agrees not in ("bytes", "pixels")]
     parts = [part for part in parts if len(part)]
     if not open_rows or not parts:

@@ -55,7 +55,7 @@ class Likeness:
 def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
     """What a picture (H, W) or (H, W, 3) is of an original; None where their pixels do not tell that it was made of it.
 
-    >>> original = np.random.default_rng(0).integers(0, 256, (16, 20)).repeat(8, 0).repeat(8, 1).astype(np.uint8)
+    >>> original = np.random.default_rng(0).integers(0, 256, (32, 40)).repeat(4, 0).repeat(4, 1).astype(np.uint8)
     >>> likeness(original[:, ::-1], original).kind, likeness(original[::2, ::2], original).kind
     ('mirrored', 'resized')
     """
@@ -136,7 +136,7 @@ def _part(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
         rows, columns = (round(side / each * own) for side in picture.shape[:2])
         if rows > coarse.shape[0] or columns > coarse.shape[1] or min(rows, columns) < 2 * BLOCK:
             continue
-        value, place = search.best(_resized(picture, rows, columns))
+        value, place = search.place_of(_resized(picture, rows, columns))
         if value > best:
             best, at, scale = value, place, each
     if best < FOUND:
@@ -181,7 +181,7 @@ class _Search:
         values = whole.astype(np.float64)
         self.sums, self.squares = (np.pad(each.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (values, values**2))
 
-    def best(self, part: np.ndarray) -> tuple[float, tuple[int, int]]:
+    def place_of(self, part: np.ndarray) -> tuple[float, tuple[int, int]]:
         """The highest correlation of a part with a place, and that place."""
         rows, columns = part.shape
         centred = part - part.mean()
