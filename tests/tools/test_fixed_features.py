@@ -145,9 +145,8 @@ def test_blank_and_blurred_pictures_are_bad_ones() -> None:
     assert not bad_pictures(pictures).any()
     pictures[3], pictures[4] = 0, 200
     assert np.flatnonzero(bad_pictures(pictures)).tolist() == [3, 4]
-    result = debug(
-        fit(replace(data, images=pictures), config=train_config("fast", epochs=1)), replace(data, images=pictures)
-    )
+    some = provnet.open_data(pictures.numpy(), data.samples.labels)
+    result = debug(fit(some, config=train_config("fast", epochs=1)), some)
     assert result.kinds()[[3, 4]].tolist() == [BAD, BAD] and (result.anomalies.score[[3, 4]] > 0.9).all()
 
 
