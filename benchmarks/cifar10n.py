@@ -104,7 +104,7 @@ def after_fix(
         "given": accuracy(every, given),
         "corrected": accuracy(every, better),
         "corrected, doubtful left out": accuracy(~doubtful, better),
-        "changed": int(rows.sum()),
+        "changed": len(rows),
         "left out": int(doubtful.sum()),
     }
 
@@ -139,7 +139,7 @@ def one_kind(
         "expected": vars(found.expected) | {"not predicted": round((1 - found.accuracy) * len(labels))},
         "cannot_tell": found.doubt,
         "corrections": {
-            "changed": int(rows.sum()),
+            "changed": len(rows),
             "right": int((found.suggested[rows] == clean[rows]).sum()),
             "broke a right label": int((~wrong[rows]).sum()),
         },
