@@ -148,13 +148,9 @@ ROWS = [
         "occurs twice",
     ),
     *forged(59, "NaN among the weights", MODEL, poison(float("nan")), 6, "index_head.keys", "NaN or infinity"),
-    *forged(
-        59, "infinity among the weights", MODEL, poison(float("inf")), 6, "index_head.keys", "NaN or infinity"
-    ),
+    *forged(59, "infinity among the weights", MODEL, poison(float("inf")), 6, "index_head.keys", "NaN or infinity"),
     *forged(60, "weights of another shape", MODEL, weights(cut_row), 6, "expected F32"),
-    *forged(
-        60, "tensor missing", MODEL, weights(lambda t: t.pop("index_head.keys")), 6, "index_head.keys"
-    ),
+    *forged(60, "tensor missing", MODEL, weights(lambda t: t.pop("index_head.keys")), 6, "index_head.keys"),
     *forged(60, "tensor too many", MODEL, weights(lambda t: t.update(more=torch.zeros(1))), 6, "more"),
     *forged(
         61,

@@ -20,7 +20,7 @@ from provnet.data.dataset import Dataset
 from provnet.data.evidence import evidence
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
-from provnet.tools.membership.likeness import Likeness, likeness
+from provnet.tools.membership.likeness import Likeness, can_tell, likeness
 from provnet.tools.membership.member import ADDED, COPY, UNKNOWN, Membership, matched_at
 
 CELLS = 8  # in a row
@@ -36,7 +36,9 @@ def compared(
     pictures: Sequence[np.ndarray | None],
     found: Sequence[Membership],
 ) -> list[Membership]:
-    """The verdicts after the whole pictures were compared; those that bytes or pixels settle stay as they are.
+    """The verdicts after the whole pictures were compared.
+
+    Those that bytes or pixels settle stay as they are, and so do those of pictures too small to be told apart.
 
     `views` (n, C, H, W) are what the network sees of the `pictures`; `parts` are the training data as they are now.
     """
@@ -54,8 +56,9 @@ def compared(
         rows = [] if match is None else [match.index]
         for own, place in zip(cells, places, strict=True):
             rows += [int(place[at]) for at in _candidates(torch.from_numpy(views[i : i + 1].copy()), own)]
-        best = _best(run, parts, picture, [row for row in dict.fromkeys(rows) if row >= 0])
-        said[i] = _said(run, found[i], best)
+        originals = _originals(run, parts, [row for row in dict.fromkeys(rows) if row >= 0])
+        if originals:
+            said[i] = _said(run, found[i], _best(picture, originals))
     return said
 
 
@@ -74,12 +77,16 @@ def _said(run: Run, one: Membership, best: tuple[int, Likeness] | None) -> Membe
     )
 
 
-def _best(run: Run, parts: Sequence[Dataset], picture: np.ndarray, rows: Sequence[int]) -> tuple[int, Likeness] | None:
+def _originals(run: Run, parts: Sequence[Dataset], rows: Sequence[int]) -> dict[int, np.ndarray]:
+    """The whole pictures of samples, of those that are large enough to be told apart."""
+    found = zip(rows, evidence(run.samples, list(parts), rows), strict=True)
+    return {row: seen.picture for row, seen in found if seen.picture is not None and can_tell(seen.picture)}
+
+
+def _best(picture: np.ndarray, originals: dict[int, np.ndarray]) -> tuple[int, Likeness] | None:
     """The sample that the picture was made of, with the most of it unchanged; None where there is none."""
-    found: list[tuple[int, Likeness]] = []
-    for row, seen in zip(rows, evidence(run.samples, list(parts), rows), strict=True):
-        if seen.picture is not None and (alike := likeness(picture, seen.picture)) is not None:
-            found.append((row, alike))
+    told = ((row, likeness(picture, original)) for row, original in originals.items())
+    found = [(row, alike) for row, alike in told if alike is not None]
     return max(found, key=lambda pair: pair[1].share, default=None)
 
 

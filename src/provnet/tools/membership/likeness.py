@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
+SMALLEST = 64  # pixels of the shorter side of an original; blocks of smaller ones, as of digits, agree by chance
 LONGEST = 256  # of the original, in pixels, as it is compared
 BLOCK = 8
 STRUCTURE = 8.0  # grey levels of standard deviation, below which a block is plain
@@ -52,6 +53,11 @@ class Likeness:
         }[self.kind]
 
 
+def can_tell(original: np.ndarray) -> bool:
+    """Whether an original is large enough for its pixels to tell what was made of it."""
+    return min(original.shape[:2]) >= SMALLEST
+
+
 def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
     """What a picture (H, W) or (H, W, 3) is of an original; None where their pixels do not tell that it was made of it.
 
@@ -59,6 +65,8 @@ def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
     >>> likeness(original[:, ::-1], original).kind, likeness(original[::2, ::2], original).kind
     ('mirrored', 'resized')
     """
+    if not can_tell(original):
+        return None
     wanted = _reduced(original, LONGEST)
     straight, turned = (_fit(each, wanted) for each in (picture, picture[:, ::-1]))
     agreeing, mirrored = _agreeing(straight, wanted), _agreeing(turned, wanted)
