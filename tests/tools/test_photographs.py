@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,8 @@ def test_different_pictures_are_not_alike() -> None:
     assert all(likeness(photograph(i), photograph(i + 100)) is None for i in range(12))
     plain = np.full((90, 120, 3), 255, np.uint8)
     assert likeness(plain, plain) is None  # without structure nothing tells
+    digits = [part.images[:40, 0].numpy() for part in (open_data("embedded"), open_data("embedded", split="test"))]
+    assert [pair for pair in product(*digits) if likeness(*pair[::-1]) is not None] == []  # small ones agree by chance
 
 
 def test_mirror_images_are_found_and_symmetric_ones_are_not() -> None:
