@@ -14,6 +14,7 @@ from PIL import Image
 
 LONGEST = 256  # of the original, in pixels, as it is compared
 BLOCK = 8
+SMALLEST = 64  # pixels of the shorter side of an original; blocks of smaller ones, as of digits, agree by chance
 STRUCTURE = 8.0  # grey levels of standard deviation, below which a block is plain
 CLOSE, NEAR = 0.5, 4.0  # a block agrees within so much of its own spread, or so many grey levels
 LEAST, SHARE = 16, 0.15  # blocks with structure, and the share of them that agree in a picture made of another
@@ -59,6 +60,8 @@ def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
     >>> likeness(original[:, ::-1], original).kind, likeness(original[::2, ::2], original).kind
     ('mirrored', 'resized')
     """
+    if min(original.shape[:2]) < SMALLEST:
+        return None
     wanted = _reduced(original, LONGEST)
     straight, turned = (_fit(each, wanted) for each in (picture, picture[:, ::-1]))
     agreeing, mirrored = _agreeing(straight, wanted), _agreeing(turned, wanted)
@@ -79,6 +82,8 @@ def can_tell(original: np.ndarray) -> bool:
     >>> can_tell(np.zeros((64, 64), np.uint8)), can_tell(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
     (False, True)
     """
+    if min(original.shape[:2]) < SMALLEST:
+        return False
     spread = _blocks(_reduced(original, LONGEST)).std(1)
     return int((spread > STRUCTURE).sum()) >= min(LEAST, len(spread))
 
