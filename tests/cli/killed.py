@@ -26,6 +26,8 @@ from provnet.cli.demo import run_demo
 from provnet.cli.info import read_evaluation
 from provnet.runs.fileset import state_of
 from provnet.runs.run import FILES, has_run, read_run, verify_files
+from provnet.samples.decisions import Decision, decisions_csv
+from provnet.tools.debug.fix import FIXED
 from tests.training.killed import finish, kill_after
 
 from .conftest import contents, write_digits, write_more
@@ -36,7 +38,7 @@ CALLS = ("fsync", "replace", "mkdir", "unlink", "rmdir", "link")
 MINE = ("notes.txt", ".tmp-mine")  # files of somebody else in the run's folder
 FIGURES = ("evaluation.json", "membership.json")
 NEW = ("train", "demo")  # make the run
-# DATA, MORE, RUN, MADE (a run that makes pictures) and OUT stand for folders
+# DATA, MORE, RUN, MADE (a run that makes pictures) and OUT stand for folders, DECISIONS for a file
 WRITE_RUN: dict[str, list[str]] = {
     "train": ["train", "DATA", "--out", "RUN", *KEYS, "--checkpoint-seconds", "0", "--resume"],
     "train --overwrite": ["train", "DATA", "--out", "RUN", *KEYS, "--seed", "1", "--overwrite"],
@@ -55,6 +57,7 @@ WRITE_OUT: dict[str, list[str]] = {
     "credit": ["credit", "RUN", "test:0..3", "--by", "BY", "--out", "OUT"],
     "attribute": ["attribute", "RUN", "DATA/test", "--out", "OUT"],
     "robustness": ["robustness", "RUN", "--out", "OUT", "--attacks", "none", "--conditions", "blur-1"],
+    "fix": ["fix", "RUN", "--decisions", "DECISIONS", "--out", "OUT/fixed"],
     "generate": ["generate", "MADE", "-n", "3", "--out", "OUT"],
     "interpolate": ["interpolate", "MADE", "test:0", "test:1", "--steps", "3", "--out", "OUT"],
 }
@@ -81,7 +84,7 @@ class Place:
 
     def start(self, name: str, out: Path | None = None) -> tuple[int, int]:
         """Fork a command; return its number and the pipe of its events."""
-        places = {"DATA": "data", "MORE": "more", "MADE": "made", "BY": "by.csv"}
+        places = {"DATA": "data", "MORE": "more", "MADE": "made", "BY": "by.csv", "DECISIONS": "decisions.csv"}
         places = {word: str(self.root / folder) for word, folder in places.items()}
         places |= {"RUN": str(self.run), "OUT": str(self.out)}
         given = {**WRITE_RUN, **WRITE_OUT, "app": ["app", "RUN", "--no-browser", "--port", "0"], **PREPARE}[name]
@@ -140,6 +143,9 @@ def prepare(root: Path) -> None:
     place = Place(root, root / "run", root / "figures")
     for name in ("begin", "evaluate", "audit"):
         place.do(name)
+    samples = read_run(root / "run").samples
+    change = Decision(ONE, samples.hex(samples.id_places[ONE]), "relabel", "digit-3")
+    (root / "decisions.csv").write_bytes(decisions_csv([change]))
     for name in MINE:
         (root / "run" / name).write_text("mine")
 
@@ -223,8 +229,9 @@ def kills(root: Path, count: int, chance: random.Random, summary: Summary) -> No
             bad += [f"{file} is lost" for file in figures]
         if name in WRITE_OUT and contents(place.run) != before:
             bad.append("the run was changed")
+        told = name == "fix" and (place.out / "fixed" / FIXED).exists()  # it was done, and is refused a second time
         code, _ = finish(*place.start(name))
-        gone = name == "withhold --erase" and now == after  # there is nothing left to erase
+        gone = told or (name == "withhold --erase" and now == after)  # there is nothing left to erase
         if code != (2 if gone else 0):
             bad.append(f"again: exit code {code}: {(root / 'said').read_text()[-300:]}")
         bad += problems(place.run) + left_over(place)

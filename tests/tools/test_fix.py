@@ -105,6 +105,26 @@ def test_the_command(wrong_run: tuple[Run, Path, dict[str, int]], capsys: pytest
     assert "your data were never changed" in capsys.readouterr().out.replace("\n", " ")
 
 
+def test_stopped_before_its_end_it_goes_on_but_not_with_another_run(
+    wrong_run: tuple[Run, Path, dict[str, int]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, folder, right = wrong_run
+    chosen = decisions_of(run, right)[:2]
+    fix(run, folder / "stopped", decisions=chosen)
+    (folder / "stopped" / FIXED).unlink()  # as a kill leaves it, between the run and what tells of it
+    weights = (folder / "stopped" / "model.safetensors").read_bytes()
+    fix(run, folder / "stopped", decisions=chosen)
+    assert undo(folder / "stopped")[0] == (folder / "run").resolve()
+    assert (folder / "stopped" / "model.safetensors").read_bytes() == weights
+    (folder / "two.csv").write_bytes(decisions_csv(chosen))
+    for taken, words in (("run", "already holds another run"), ("stopped", "already holds a run that fix made")):
+        before = {path.name: path.read_bytes() for path in (folder / taken).iterdir()}
+        given = ["--out", str(folder / taken), "--decisions", str(folder / "two.csv")]
+        assert main(["fix", str(folder / "run"), *given]) == 2
+        assert words in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in (folder / taken).iterdir()} == before
+
+
 def test_nothing_to_change_is_said(wrong_run: tuple[Run, Path, dict[str, int]]) -> None:
     run, folder, _ = wrong_run
     with pytest.raises(UsageError, match="nothing to change"):

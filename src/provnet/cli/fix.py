@@ -12,7 +12,7 @@ from provnet.cli.output import emit_json, facts, note, say, show
 from provnet.cli.rundata import begin
 from provnet.cli.train import check_folder
 from provnet.samples.decisions import read_decisions
-from provnet.tools.debug.fix import FIXED, Fixed, undo
+from provnet.tools.debug.fix import FIXED, Fixed, is_unfinished, undo
 from provnet.tools.debug.fix import fix as correct
 
 SHOWN = 5
@@ -30,7 +30,9 @@ def fix(asked: Fix) -> None:
         return
     if asked.out is None:
         raise UsageError("say where the new run is to be written: --out NEW; the old one stays as it is")
-    check_folder(asked.out, resume=False, overwrite=False)
+    if (asked.out / FIXED).exists():
+        raise UsageError(f"{asked.out} already holds a run that fix made; choose another folder, new or empty")
+    check_folder(asked.out, resume=is_unfinished(asked.out), overwrite=False)
     loaded, _, where = begin(asked)
     decisions = None if asked.decisions is None else read_decisions(asked.decisions)
     found = correct(

@@ -18,7 +18,7 @@ import numpy as np
 from provnet.answers.attributor import explain
 from provnet.answers.evaluation import own_classes
 from provnet.base.atomic import write_bytes
-from provnet.base.errors import DataError, UsageError
+from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.base.files import read_file
 from provnet.base.options import SUBSET, NetworkOptions, RunOptions
 from provnet.base.stats import Interval, wilson
@@ -36,6 +36,7 @@ from provnet.tools.debug.compute import CERTAINTY, FLAGGED, Debugging, debug
 from provnet.tools.debug.files import decisions_for_flags
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit as train_again
+from provnet.training.session import has_begun
 
 FIXED = "fixed.json"
 LARGEST = 1 << 26
@@ -111,10 +112,11 @@ def fix(
 
     Without `decisions` the labels are looked at first; `found` holds what was found before. With `leave_out` flagged
     samples whose suggestion is not certain, and those of no class, are dropped. With `out` the new run is
-    written there, with `fixed.json` beside its files.
+    written there, with `fixed.json` beside its files; killed before its end, the same call goes on.
     """
     run = run_of(run)
     config = _recipe_of(run)
+    going_on = out is not None and is_unfinished(out)
     if decisions is None:
         looked = debug(run, progress=progress) if found is None else found
         decisions = decisions_for_flags(looked, FLAGGED, certainty)
@@ -128,14 +130,30 @@ def fix(
             "there is nothing to change: no decision relabels or drops, no suggestion is as certain as asked"
         )
     data, test, labels = _changed_data(run, chosen, progress=progress)
-    where = RunOptions(out=None if out is None else Path(out), device=device, progress=progress)
-    new = train_again(data, config, where, test=test)
+    where = RunOptions(out=None if out is None else Path(out), device=device, progress=progress, resume=going_on)
+    origin = {
+        "from": None if run.folder is None else str(run.folder.resolve()),
+        "fingerprint": run.samples.fingerprint,
+    }
+    try:
+        new = train_again(data, config, where, test=test)
+    except IntegrityError as error:
+        if going_on:
+            raise UsageError(f"{out} already holds another run; choose another folder: {error}") from None
+        raise
     made = _compared(run, new, tuple(chosen), tuple(labels), progress=progress)
     if out is not None:
-        old = None if run.folder is None else str(run.folder.resolve())
-        about = {"from": old, "fingerprint": run.samples.fingerprint, **made.to_json()}
-        write_bytes(Path(out) / FIXED, (json.dumps(about, indent=1) + "\n").encode())
+        write_bytes(Path(out) / FIXED, (json.dumps({**origin, **made.to_json()}, indent=1) + "\n").encode())
     return made
+
+
+def is_unfinished(folder: str | Path) -> bool:
+    """Whether a run was begun here that no `fixed.json` tells of yet: `fix` goes on with it if it is the same.
+
+    >>> is_unfinished("nowhere")
+    False
+    """
+    return has_begun(Path(folder)) and not (Path(folder) / FIXED).exists()
 
 
 def _doubtful(found: Debugging, decisions: Sequence[Decision]) -> list[Decision]:
