@@ -55,7 +55,7 @@ class Likeness:
 
 def can_tell(original: np.ndarray) -> bool:
     """Whether an original is large enough for its pixels to tell what was made of it."""
-    return min(original.shape[:2]) >= SMALLEST
+    return bool(min(original.shape[:2]) >= SMALLEST)
 
 
 def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
