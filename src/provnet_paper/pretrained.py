@@ -31,7 +31,7 @@ LEAST, NARROW = 0.4, 0.75  # share of a picture that is seen in training, and it
 def missing_package() -> str | None:
     """What to install, or None where it is there."""
     try:
-        import efficientnet_lite_pytorch  # type: ignore[import-not-found, unused-ignore]  # noqa: F401
+        import efficientnet_lite_pytorch  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: F401
 
         _weights()
     except ModuleNotFoundError:
