@@ -147,7 +147,7 @@ def test_a_run_without_pictures_explains_pixels_alone() -> None:
         found = bare.post("/explain/known", json={"sha256": served.samples.hex(0)})
         assert found.status_code == 404 and "not available" in found.json()["error"]["message"]
         jobs = bare.get("/jobs").json()["jobs"]
-        assert [job["can"] for job in jobs] == [False, False, False]
+        assert not any(job["can"] for job in jobs)
         assert bare.post("/jobs/scores").json()["state"] == "none"
 
 

@@ -53,14 +53,6 @@ class Likeness:
         }[self.kind]
 
 
-<<<<<<< HEAD
-=======
-def can_tell(original: np.ndarray) -> bool:
-    """Whether an original is large enough for its pixels to tell what was made of it."""
-    return bool(min(original.shape[:2]) >= SMALLEST)
-
-
->>>>>>> fixb
 def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
     """What a picture (H, W) or (H, W, 3) is of an original; None where their pixels do not tell that it was made of it.
 
