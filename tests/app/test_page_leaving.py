@@ -115,6 +115,7 @@ def test_the_window_for_a_label_is_about_the_sample_that_it_was_opened_for(fresh
     expect(page.locator("dialog")).to_be_visible()
     page.evaluate("window.fail()")
     expect(page.locator(".vg-tile.current")).to_have_attribute("data-at", "0")
+    page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     until(lambda: bool(kinds(fresh)))
     assert kinds(fresh) == {names[1]: "relabel"}
@@ -126,6 +127,7 @@ def test_the_window_for_labels_is_about_its_samples_when_the_list_shrinks(fresh:
         page.keyboard.press(key)
     expect(page.locator("dialog h2")).to_have_text("New label for 3 samples")
     expect(page.locator(".total")).to_have_text("79 samples")
+    page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     until(lambda: "relabel" in kinds(fresh).values())
     assert kinds(fresh) == dict.fromkeys(names[:3], "relabel")
