@@ -52,7 +52,7 @@ def test_the_choice_holds_for_what_is_asked_next(independent: Live, page: Page) 
     page.get_by_label("How many samples").select_option("10")
     expect(page.locator(WEIGHTS)).to_have_text(written(independent, weights="joint", k=10))
     expect(page).to_have_url(re.compile("test=1&k=10&weights=joint$"))
-    page.locator(".exemplars .exemplar button").first.click()
+    page.locator(".exemplars .exemplar .face").first.click()
     expect(page.locator(".left-out li")).to_have_count(1)
     first = independent.post("/explain/known", json={"test": 1, "weights": "joint"}).json()["exemplars"][0]["sha256"]
     expect(page.locator(WEIGHTS)).to_have_text(written(independent, weights="joint", k=10, without=[first]))
