@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-import provnet
 from provnet.attached.bank import Bank
 from provnet.attached.samples import refuse_others
+from provnet.base import __version__
 from provnet.base.batches import at_once
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.progress import progress_bar
@@ -59,7 +59,7 @@ def make_run(
             "data": {"samples": len(data), "fingerprint": data.samples.fingerprint},
         },
         support=support,
-        versions={"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions={"provnet": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
     return Run(net, config, data.samples, None if bank is None else bank.history())
 
