@@ -222,12 +222,6 @@ def between(least: int, most: int) -> Test:
     return check
 
 
-def above_zero(name: str, value: float) -> None:
-    """More than nothing."""
-    if not 0 < value < float("inf"):
-        raise UsageError(f"{name} must be above 0, got {value}")
-
-
 def probability(name: str, value: float) -> None:
     """Refuse 0, which everything reaches, and what is no probability."""
     if not 0 < value <= 1:
@@ -780,13 +774,14 @@ class InfluenceOptions(ToolOptions):
     """How influence keys are made.
 
     Attributes:
-        side: columns of the fixed matrices that sketch a layer, of its inputs and of its outputs; 0 goes by the data.
+        ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
+        sketch: numbers that a layer's gradient is cut to; 0: 4,096, or as many as there are samples.
         whole: also keep the solved sketches of all samples.
     """
 
-    ridge: float = option("Of each layer's solve, in units of the mean diagonal.", default=0.3, check=above_zero)
     width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
-    side: int = 0
+    ridge: float = 1.0
+    sketch: int = 0
     whole: bool = False
 
 

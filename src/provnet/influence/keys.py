@@ -9,7 +9,8 @@ The whole keys hold the solved sketches of all samples. Compact keys hold `width
 which weighted keys vary most, so that a score is one dot product. The student foretells the compact query from
 features and class scores, without a backward pass.
 
-Letters: N training samples, Q queries, S snapshots, k numbers of a layer's sketch, R numbers of a key per snapshot.
+Letters: N training samples, Q queries, S snapshots, k numbers of a layer's sketch, R directions of a snapshot, W numbers
+of a key.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ from provnet.influence.layers import Gradients, Maps
 
 State = Mapping[str, Tensor]
 Loss = Callable[[Any, Tensor], Tensor]  # output and targets -> (B,) loss of each sample
-ROWS = 256  # training samples whose scores give the spread of a kernel and the agreement of shorter keys
-TURNS = 2  # of the search for principal directions
-SPARE = 32  # directions beyond those that are kept
-HELD = 2**31  # bytes of sketches that are held in memory; more lie in a file
+LOOKED = 2048  # training samples whose gradients say in which directions a layer is sketched
+ROWS = 256  # training samples whose scores give the spread of a kernel and the agreement of compact keys
+RANK = 512  # directions of each snapshot
+TURNS, SPARE = 2, 32  # of the search for the directions of compact keys, and directions beyond those that are kept
+PIECE = 8192  # samples, or columns, that are solved at a time
+SHARE = 0.5  # a layer counts by its number of weights to this power
+LEAST = 1e-3  # of a course: what was certain at once still counts a little
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,23 +112,28 @@ def course_of(history: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class Part:
-    """The keys of one snapshot.
+    """One snapshot.
 
     Attributes:
         state: its weights; None for those that the model has.
-        number: what the fixed matrices of its sketches are drawn from.
-        turn: (k, R) of each layer: from a sketch to the query.
-        keys: (N, R) with the course in them, in units of the spread of this snapshot's scores.
-        whole: (N, k) solved sketches of each layer, without the course; empty where they are not kept.
+        number: of the snapshot, from 0.
+        maps: the two matrices by which each layer is sketched.
+        turn: (k, R) of each layer: from a sketch to the directions in which the scores of this snapshot vary most.
+        onto: (R, W) from these to the directions of the keys, which all snapshots share.
         spread: of the scores of the whole keys.
+        base, held: (N, R) those directions and (ROWS, R) queries of some training samples, while keys are made.
+        whole: (N, k) solved sketches of each layer, without the course; empty where they are not kept.
     """
 
     state: State | None
     number: int
-    turn: dict[str, Tensor]
-    keys: Tensor
-    whole: dict[str, Tensor] = field(default_factory=dict)
+    maps: Maps
+    turn: dict[str, Tensor] = field(default_factory=dict)
+    onto: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
     spread: float = 1.0
+    base: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    held: Tensor = field(default_factory=lambda: torch.zeros(0, 0))
+    whole: dict[str, Tensor] = field(default_factory=dict)
 
 
 @final
@@ -138,10 +147,8 @@ class Influence:
     (3, 40)
     """
 
-    def __init__(
-        self, subject: Subject, parts: Sequence[Part], course: Tensor, options: InfluenceOptions, agreement: float
-    ) -> None:
-        self.subject, self.parts, self.course, self.options = subject, list(parts), course, options
+    def __init__(self, subject: Subject, parts: Sequence[Part], keys: Tensor, course: Tensor, agreement: float) -> None:
+        self.subject, self.parts, self.keys, self.course = subject, list(parts), keys, course
         self.agreement = agreement
 
     @property
@@ -159,53 +166,40 @@ class Influence:
 
     def scores(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(Q, N) what each training sample adds to the answer of each input, or to the targets given."""
-        return self.by_part(inputs, targets, whole=whole).sum(0) / len(self.parts)
+        if whole:
+            return self.by_part(inputs, targets, whole=True).mean(0)
+        return _product(self.queries(inputs, targets).mean(0), self.keys)
 
     def by_part(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(S, Q, N) the same, of each snapshot alone."""
-        targets = self.classes(inputs) if targets is None else targets
-        if whole and not all(part.whole for part in self.parts):
+        if not whole:
+            return torch.stack([_product(one, self.keys) for one in self.queries(inputs, targets)])
+        if not all(part.whole for part in self.parts):
             raise UsageError("the whole keys were not kept; make them with whole=True")
+        targets = self.classes(inputs) if targets is None else targets
         found = []
         for part, sketches in self._sketched(inputs, targets):
-            if whole:
-                made = sum(_product(sketches[name], keys) for name, keys in part.whole.items())
-                found.append(made * self.course.to(self.device) / part.spread)
-            else:
-                found.append(_product(_turned(sketches, part.turn), part.keys))
+            made = torch.stack([_product(sketches[name], keys) for name, keys in part.whole.items()]).sum(0)
+            found.append(made * self.course.to(self.device) / part.spread)
         return torch.stack(found)
 
     def queries(self, inputs: Inputs, targets: Tensor | None = None) -> Tensor:
-        """(Q, S·R) what is multiplied with the compact keys."""
+        """(S, Q, W) what is multiplied with the compact keys; a score is the mean over snapshots."""
         targets = self.classes(inputs) if targets is None else targets
-        return torch.cat([_turned(made, part.turn) for part, made in self._sketched(inputs, targets)], 1)
-
-    @property
-    def keys(self) -> Tensor:
-        """(N, S·R) the compact keys of all snapshots."""
-        return torch.cat([part.keys for part in self.parts], 1)
+        return torch.stack(
+            [_turned(made, part.turn) @ part.onto.to(self.device).float() for part, made in self._sketched(inputs, targets)]
+        )
 
     def _sketched(self, inputs: Inputs, targets: Tensor) -> Iterator[tuple[Part, dict[str, Tensor]]]:
         """The sketches of queries at each snapshot."""
         caught = gradients(self.subject, inputs, targets, self.device)
-        side = side_of(self.options, len(self.course))
         for part in self.parts:
-            maps = caught.maps(side, part.number)
             with self.subject.at(part.state):
                 found: dict[str, list[Tensor]] = {}
-                for _, one in _passes(caught, inputs, targets, maps, self.device):
+                for _, one in _passes(caught, inputs, targets, part.maps, self.device):
                     for name, sketch in one.items():
                         found.setdefault(name, []).append(sketch)
             yield part, {name: torch.cat(each) for name, each in found.items()}
-
-
-def side_of(options: InfluenceOptions, n: int) -> int:
-    """Columns of the fixed matrices: as asked for, else so that a sketch has less numbers than there are samples.
-
-    >>> [side_of(InfluenceOptions(), n) for n in (100, 4000, 60_000)]
-    [8, 31, 64]
-    """
-    return options.side or min(64, max(8, math.isqrt(n) // 2))
 
 
 def gradients(subject: Subject, inputs: Inputs, targets: Tensor, device: torch.device) -> Gradients:
@@ -235,16 +229,20 @@ def influence_of(
     device = next(subject.model.parameters()).device
     targets = targets.to(device)
     caught = gradients(subject, inputs, targets, device)
-    side = side_of(options, len(inputs))
+    shares = {name: float(layer.inputs * layer.outputs / layer.groups) ** SHARE for name, layer in caught.layers.items()}
     states: list[State | None] = [*snapshots, None]
-    width = max(1, options.width // len(states))
+    numbers = options.sketch or min(4096, max(64, len(inputs)))
+    looked = torch.randperm(len(inputs), generator=keyed_generator(len(inputs), 3))[:LOOKED]
+    some = list(torch.split(looked, _at_once(inputs, device)))
     batches = -(-len(inputs) // _at_once(inputs, device))
-    parts, kept, agreed = [], course, []
+    parts: list[Part] = []
+    kept, agreed = course, []
     with progress_bar("influence", batches * len(states), progress) as update:
         for number, state in reversed(list(enumerate(states))):  # the weights of now first: 1 - p is theirs
-            maps = caught.maps(side, number)
             with subject.at(state):
-                room = _Room(folder if options.whole or folder else None, f"snapshot-{number}", len(inputs))
+                shown = ((inputs[rows].to(device), targets[rows.to(device)]) for rows in some)
+                maps = caught.principal_maps(shown, numbers, number)
+                room = _Room(folder, f"snapshot-{number}", len(inputs))
                 values = []
                 for value, sketches in _passes(caught, inputs, targets, maps, device):
                     values.append(value)
@@ -252,12 +250,12 @@ def influence_of(
                     update((len(parts) * batches) + len(values), "")
             if kept is None:
                 kept = torch.sigmoid(-torch.cat(values)) if subject.loss is None else torch.ones(len(inputs))
-            weights = kept.to(device).float()
-            part, agreement = _solved(room, weights, state, number, width, options)
-            parts.append(part)
-            agreed.append(agreement)
+            part = Part(state, number, maps)
+            agreed.append(_solve(room.held, shares, kept.to(device).float(), part, options))
+            parts.insert(0, part)
     assert kept is not None
-    return Influence(subject, parts[::-1], kept, options, sum(agreed) / len(agreed))
+    keys, agreement = _shared(parts, kept.to(device).float(), options.width, agreed)
+    return Influence(subject, parts, keys, kept, agreement)
 
 
 class _Room:
@@ -307,95 +305,131 @@ def _turned(sketches: Mapping[str, Tensor], turn: Mapping[str, Tensor]) -> Tenso
     return torch.stack(found).sum(0)
 
 
-def _solved(
-    room: _Room, course: Tensor, state: State | None, number: int, width: int, options: InfluenceOptions
-) -> tuple[Part, float]:
-    """From sketches to keys, whole and compact, and how well the two agree."""
-    device = course.device
-    whiten = {name: _whitener(held, options.ridge, device) for name, held in room.held.items()}
-    n = len(course)
-    rows = torch.randperm(n, generator=keyed_generator(number, n, 5))[:ROWS]
-    scores = torch.zeros(len(rows), n, device=device)
-    for name, held in room.held.items():
-        solved = held[rows].to(device).float() @ whiten[name] @ whiten[name].t()
-        scores += _product(solved, held)
-    scores *= course
-    others = torch.ones_like(scores, dtype=torch.bool)
-    others[torch.arange(len(rows)), rows.to(device)] = False  # what a sample adds to itself is no measure
-    spread = float(scores[others].std())
-    if not math.isfinite(spread) or spread <= 0:
-        raise NonFiniteError(
-            "the gradients of this network say nothing: the scores of all samples are "
-            f"{'alike' if spread == 0 else 'not finite'}"
-        )
-    directions = _principal(room.held, whiten, course.sqrt(), width, (number, n))
-    turn = {name: whiten[name] @ directions[name] for name in whiten}
-    keys = torch.cat([_turned({name: held[part].to(device) for name, held in room.held.items()}, turn)
-                      for part in pieces(n, 4096)])
-    compact = (keys[rows.to(device)] @ keys.t()) * course
-    agreement = float(torch.corrcoef(torch.stack([compact[others], scores[others]]))[0, 1])
-    keys = (keys * (course / spread)[:, None]).bfloat16()
-    made = Part(state, number, {name: one.bfloat16() for name, one in turn.items()}, keys, spread=spread)
+class _Solved:
+    """K (KᵀDK + ridge)⁻¹ Kᵀ of one layer, D the course, by whichever of both sides is smaller.
+
+    The ridge is in units of the mean squared length of a sample's gradient, each weighted as in the middle.
+    """
+
+    def __init__(self, held: Tensor, course: Tensor, ridge: float, share: float) -> None:
+        self.held, self.root, self.share = held, course.clamp_min(LEAST).sqrt(), share
+        n, size = held.shape
+        self.primal = size <= n
+        device = course.device
+        if self.primal:
+            gram = torch.zeros(size, size, device=device)
+            for rows in pieces(n, PIECE):
+                part = self._weighted(rows)
+                gram.addmm_(part.t(), part)
+        else:
+            whole = self._weighted(slice(0, n))
+            gram = whole @ whole.t()
+        gram.diagonal().add_(ridge * gram.diagonal().sum() / n + 1e-30)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        self.factor = torch.linalg.cholesky(gram.double()).float() if failed else factor
+
+    def _weighted(self, rows: slice) -> Tensor:
+        return self.held[rows].to(self.root.device).float() * self.root[rows, None]
+
+    def turned(self, given: Tensor) -> Tensor:
+        """(k, R) of (N, R): (KᵀDK + ridge)⁻¹ Kᵀ times it."""
+        n = len(self.held)
+        if self.primal:
+            made = torch.zeros(self.held.shape[1], given.shape[1], device=given.device)
+            for rows in pieces(n, PIECE):
+                made += self.held[rows].to(given.device).float().t() @ given[rows]
+            return torch.cholesky_solve(made, self.factor) * self.share
+        inner = torch.cholesky_solve(given / self.root[:, None], self.factor)
+        return self._weighted(slice(0, n)).t() @ inner * self.share
+
+    def times(self, given: Tensor) -> Tensor:
+        """(N, R) of (k, R): K times it."""
+        return torch.cat([self.held[rows].to(given.device).float() @ given for rows in pieces(len(self.held), PIECE)])
+
+    def keep(self) -> Tensor:
+        """(N, k) the solved sketches, in the place of the others."""
+        if self.primal:
+            for rows in pieces(len(self.held), PIECE):
+                part = self.held[rows].to(self.root.device).float()
+                self.held[rows] = (torch.cholesky_solve(part.t(), self.factor).t() * self.share).to(self.held)
+            return self.held
+        for columns in pieces(self.held.shape[1], PIECE):
+            part = self.held[:, columns].to(self.root.device).float() * self.root[:, None]
+            made = torch.cholesky_solve(part, self.factor) / self.root[:, None] * self.share
+            self.held[:, columns] = made.to(self.held)
+        return self.held
+
+
+@dataclass
+class _Checked:
+    """Whole scores (ROWS, N) of some training samples with others, and where a sample meets itself."""
+
+    rows: Tensor
+    scores: Tensor
+    others: Tensor
+
+
+def _solve(
+    sketches: Mapping[str, Tensor], shares: Mapping[str, float], course: Tensor, part: Part, options: InfluenceOptions
+) -> _Checked:
+    """Solve the layers of a snapshot and find its main directions; what the keys will be held against."""
+    n, device = len(course), course.device
+    solved = {name: _Solved(held, course, options.ridge, shares[name]) for name, held in sketches.items()}
+    rows = torch.randperm(n, generator=keyed_generator(n, 5))[:ROWS].to(device)
+    chosen = torch.zeros(n, len(rows), device=device)
+    chosen[rows, torch.arange(len(rows), device=device)] = 1
+    scores = torch.stack([one.times(one.turned(chosen)) for one in solved.values()]).sum(0).t() * course
+    others = chosen.t() == 0  # what a sample adds to itself is no measure
+    part.spread = float(scores[others].std())
+    if not math.isfinite(part.spread) or part.spread <= 0:
+        what = "alike" if part.spread == 0 else "not finite"
+        raise NonFiniteError(f"the gradients of this network tell no samples apart: all scores are {what}")
+    root = course.clamp_min(LEAST).sqrt()[:, None]
+    base, sizes = _subspace(solved, root, min(options.width, RANK), (part.number, n))
+    part.turn = {name: one.turned(base * root).bfloat16() for name, one in solved.items()}
+    part.base = base * (sizes.clamp_min(0) / part.spread).sqrt()
+    part.onto = base
+    part.held = torch.stack([one.times(part.turn[name].float())[rows] for name, one in solved.items()]).sum(0)
     if options.whole:
-        for name, held in room.held.items():
-            solve = whiten[name] @ whiten[name].t()
-            for part in pieces(n, 4096):
-                held[part] = (held[part].to(device).float() @ solve).to(held.dtype).to(held.device)
-        made.whole = room.held
-    return made, agreement
+        part.whole = {name: one.keep() for name, one in solved.items()}
+    return _Checked(rows, scores / part.spread, others)
 
 
-def _whitener(held: Tensor, ridge: float, device: torch.device) -> Tensor:
-    """(k, k) W with W Wᵀ = (KᵀK + ridge · mean diagonal)⁻¹."""
-    size = held.shape[1]
-    gram = torch.zeros(size, size, device=device)
-    for part in torch.split(held, 8192):
-        given = part.to(device).float()
-        gram.addmm_(given.t(), given)
-    gram.diagonal().add_(ridge * gram.diagonal().mean() + 1e-30)
-    factor, failed = torch.linalg.cholesky_ex(gram)
-    if failed:
-        factor = torch.linalg.cholesky(gram.double()).float()
-    one = torch.eye(size, device=device)
-    return torch.linalg.solve_triangular(factor, one, upper=False).t().contiguous()
+def _shared(parts: Sequence[Part], course: Tensor, width: int, checked: Sequence[_Checked]) -> tuple[Tensor, float]:
+    """(N, W) the keys that all snapshots share, and how well scores by them agree with the whole ones."""
+    n, root = len(course), course.clamp_min(LEAST).sqrt()[:, None]
+    if len(parts) == 1:
+        common = parts[0].onto
+    else:
+        base = torch.randn(n, min(width + SPARE, n), generator=keyed_generator(n, 7)).to(root)
+        for _ in range(2 * TURNS):
+            base = torch.linalg.qr(torch.stack([part.base @ (part.base.t() @ base) for part in parts]).sum(0)).Q
+        inner = torch.stack([(base.t() @ part.base) @ (part.base.t() @ base) for part in parts]).sum(0)
+        common = base @ torch.linalg.eigh(inner)[1].flip(1)[:, : min(width, n)]
+    keys = common * root
+    short = torch.zeros_like(checked[0].scores)
+    for part in parts:
+        part.onto = part.onto.t() @ common / part.spread
+        short += part.held @ part.onto @ keys.t()
+        part.base = part.held = torch.zeros(0, 0)
+        part.onto = part.onto.bfloat16()
+    whole, others = torch.stack([one.scores for one in checked]).sum(0), checked[0].others
+    return keys.bfloat16(), float(torch.corrcoef(torch.stack([short[others], whole[others]]))[0, 1])
 
 
-def _principal(
-    held: Mapping[str, Tensor], whiten: Mapping[str, Tensor], weights: Tensor, width: int, key: tuple[int, int]
-) -> dict[str, Tensor]:
-    """(k, R) of each layer: the directions in which whitened keys, weighted, vary most over all layers together."""
-    device, n = weights.device, len(weights)
-    total = sum(one.shape[1] for one in held.values())
-    width = min(width, total, n)
-    count = min(width + SPARE, total, n)
-    drawn = {
-        name: torch.randn(one.shape[1], count, generator=keyed_generator(*key, place)).to(device)
-        for place, (name, one) in enumerate(held.items())
-    }
+def _subspace(
+    solved: Mapping[str, _Solved], root: Tensor, width: int, key: tuple[int, int]
+) -> tuple[Tensor, Tensor]:
+    """(N, R) the directions in which the weighted scores of all samples, summed over layers, vary most; how much."""
+    n = len(root)
+    count = min(width + SPARE, n)
+    base = torch.randn(n, count, generator=keyed_generator(*key)).to(root)
 
-    def forwards(given: Mapping[str, Tensor]) -> Tensor:
-        """(N, count) whitened keys times these directions."""
-        inner = {name: whiten[name] @ one for name, one in given.items()}
-        parts = []
-        for rows in pieces(n, 8192):
-            made = [held[name][rows].to(device).float() @ one for name, one in inner.items()]
-            parts.append(torch.stack(made).sum(0) * weights[rows, None])
-        return torch.cat(parts)
-
-    def backwards(given: Tensor) -> dict[str, Tensor]:
-        """(k, count) of each layer: whitened keys, turned round, times (N, count)."""
-        found = {}
-        for name, one in held.items():
-            made = torch.zeros(one.shape[1], given.shape[1], device=device)
-            for rows in pieces(n, 8192):
-                made += one[rows].to(device).float().t() @ (given[rows] * weights[rows, None])
-            found[name] = whiten[name].t() @ made
-        return found
+    def passed(given: Tensor) -> Tensor:
+        return torch.stack([one.times(one.turned(given * root)) for one in solved.values()]).sum(0) * root
 
     for _ in range(TURNS):
-        base = torch.linalg.qr(forwards(drawn)).Q
-        drawn = backwards(base)
-    stacked = torch.cat(list(drawn.values()))  # (total, count)
-    left, _, _ = torch.linalg.svd(stacked, full_matrices=False)
-    cut = torch.split(left[:, :width], [one.shape[0] for one in drawn.values()])
-    return dict(zip(drawn, cut, strict=True))
+        base = torch.linalg.qr(passed(base)).Q
+    inner = base.t() @ passed(base)
+    sizes, vectors = torch.linalg.eigh((inner + inner.t()) / 2)
+    return base @ vectors.flip(1)[:, : min(width, n)], sizes.flip(0)[: min(width, n)]

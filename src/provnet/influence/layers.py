@@ -13,7 +13,8 @@ Letters: B batch, T positions, P inputs (with a one for the bias, where there is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,9 @@ from provnet.models.backbones import only_asked
 Asked = Callable[[Any, Tensor], Tensor]  # inputs and targets of a batch -> (B,) one number for each sample
 Maps = Mapping[str, tuple[Tensor, Tensor]]  # (P, k) and (Q, l) of each layer; of grouped convolutions (g·P, k)
 CONVS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+See = Callable[[str, Tensor, Tensor], None]
+WIDE = 8192  # a wider side has no second moment that would fit
+SMALL, MOST, TURNS = 512, 512, 4  # a moment that is solved at once; directions of a side; turns of the search for them
 ALIKE = 0.02  # of the largest value; batches of other sizes are rounded otherwise
 
 
@@ -203,15 +207,34 @@ class Gradients:
         self.layers = {name: layer for name, layer in found.items() if layer.trained or not some}
 
     def maps(self, side: int, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
-        """Fixed Gaussian matrices with `side` columns; a side that is narrower stays whole, and so does a small G."""
+        """Fixed Gaussian matrices with `side` columns; a side that is narrower stays whole."""
         device = next(self.model.parameters()).device
-        found = {}
-        for number, (name, layer) in enumerate(self.layers.items()):
-            sizes = layer.inputs, layer.outputs
-            small = layer.groups == 1 and sizes[0] * sizes[1] <= side * side
-            pair = [_map(size, side, (seed, number, place), small) for place, size in enumerate(sizes)]
-            found[name] = pair[0].to(device), pair[1].to(device)
-        return found
+        return {
+            name: tuple(_gaussian(size, side, (seed, number, place)).to(device) for place, size in enumerate(_sizes(one)))
+            for number, (name, one) in enumerate(self.layers.items())
+        }  # type: ignore[misc]
+
+    def principal_maps(self, parts: Iterable[tuple[Any, Tensor]], numbers: int, seed: int) -> dict[str, Any]:
+        """Matrices of the directions that inputs, and gradients, of each layer have most of, `numbers` = k·l in all.
+
+        How many go to either side is chosen so that as much as can be of both is left. `parts` are inputs and targets
+        to look at. Sides too wide for that, and grouped convolutions, get Gaussian matrices.
+        """
+        side = math.isqrt(numbers)
+        maps = self.maps(side, seed)
+        looked = {name for name, one in self.layers.items() if one.groups == 1 and max(_sizes(one)) <= WIDE}
+        moments: dict[str, list[Tensor]] = {}
+
+        def add(name: str, left: Tensor, right: Tensor) -> None:
+            found = [each.flatten(0, 1).float() for each in (left, right)]
+            new = [each.t() @ each for each in found]
+            moments[name] = [a + b for a, b in zip(moments[name], new, strict=True)] if name in moments else new
+
+        device = next(self.model.parameters()).device
+        whole = {name: tuple(torch.eye(size, device=device) for size in _sizes(self.layers[name])) for name in looked}
+        for inputs, targets in parts:
+            self(inputs, targets, whole, see=add)
+        return {name: _principal(moments[name], numbers) if name in moments else one for name, one in maps.items()}
 
     def probe(self, inputs: Inputs, targets: Tensor) -> None:
         """Two small passes: which layers are called, where their samples are, and whether samples stay apart."""
@@ -245,23 +268,20 @@ class Gradients:
         del self.layers[name]
 
     def __call__(
-        self, inputs: Any, targets: Tensor, maps: Maps, *, apart: Sequence[str] = (), finite: bool = True
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """(B,) the numbers asked for, and the (B, k·l) sketch of each layer.
-
-        For layers that are named in `apart`, which are called once at one position, the two factors (B, k) and (B, l).
-        """
+        self, inputs: Any, targets: Tensor, maps: Maps, *, see: See | None = None, finite: bool = True
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """(B,) the numbers asked for, and the (B, k·l) sketch of each layer; `see` is shown both factors instead."""
         count, leaves = len(inputs), []
-        found: dict[str, Any] = {}
+        found: dict[str, Tensor] = {}
 
         def keep(name: str, layer: Layer, left: Tensor, graded: Tensor) -> None:
             with torch.no_grad():
                 right = layer.right(graded, maps[name][1], count)
-                if name in apart:
-                    found[name] = left[:, 0], right[:, 0]
-                else:
-                    sketch = layer.joined(left, right, maps[name])
-                    found[name] = found[name] + sketch if name in found else sketch
+                if see is not None:
+                    see(name, left, right)
+                    return
+                sketch = layer.joined(left, right, maps[name])
+                found[name] = found[name] + sketch if name in found else sketch
 
         def look(name: str, layer: Layer, given: Tensor, out: Tensor) -> Tensor | None:
             if name not in maps or not torch.is_grad_enabled():
@@ -283,7 +303,7 @@ class Gradients:
                     "influence needs one"
                 )
             torch.autograd.grad(values.sum(), leaves, allow_unused=True)
-        if finite and not all(bool(torch.isfinite(part).all()) for part in _tensors(found)):
+        if finite and not all(bool(torch.isfinite(part).all()) for part in found.values()):
             raise NonFiniteError("the gradients of some layer hold NaN or infinity; no key is made of them")
         return values.detach(), found
 
@@ -317,11 +337,6 @@ class Gradients:
             yield
 
 
-def _tensors(found: Mapping[str, Any]) -> Iterator[Tensor]:
-    for one in found.values():
-        yield from one if isinstance(one, tuple) else (one,)
-
-
 def _plain(module: nn.MultiheadAttention) -> bool:
     return type(module).forward is nn.MultiheadAttention.forward  # one of somebody else is no torch attention
 
@@ -345,10 +360,39 @@ def _known(module: nn.Module) -> Layer | None:
     return None
 
 
-def _map(size: int, side: int, key: tuple[int, ...], small: bool) -> Tensor:
-    if small or size <= side:
-        return torch.eye(size)
-    return torch.randn(size, side, generator=keyed_generator(*key)) / side**0.5
+def _sizes(layer: Layer) -> tuple[int, int]:
+    return layer.inputs, layer.outputs
+
+
+def _gaussian(size: int, side: int, key: tuple[int, ...]) -> Tensor:
+    return torch.eye(size) if size <= side else torch.randn(size, side, generator=keyed_generator(*key)) / side**0.5
+
+
+def _principal(moments: Sequence[Tensor], numbers: int) -> tuple[Tensor, Tensor]:
+    """From both second moments to two matrices with k·l <= numbers columns; whole where there are no more."""
+    sizes = [len(one) for one in moments]
+    if sizes[0] * sizes[1] <= numbers:
+        return torch.eye(sizes[0]).to(moments[0]), torch.eye(sizes[1]).to(moments[1])
+    found = [_directions(one, min(len(one), numbers // 4, MOST)) for one in moments]
+    kept = [length.cumsum(0) / one.diagonal().sum().clamp_min(1e-30) for (length, _), one in zip(found, moments, strict=True)]
+    best = max(
+        ((k, min(numbers // k, len(kept[1]))) for k in range(1, len(kept[0]) + 1) if k <= numbers),
+        key=lambda pair: float(kept[0][pair[0] - 1] * kept[1][pair[1] - 1]),
+    )
+    return found[0][1][:, : best[0]].contiguous(), found[1][1][:, : best[1]].contiguous()
+
+
+def _directions(moment: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest eigenvalues of a second moment, and their directions (P, count), by turns of a random subspace."""
+    size = len(moment)
+    if size <= SMALL:
+        values, vectors = torch.linalg.eigh(moment)
+        return values.flip(0)[:count].clamp_min(0), vectors.flip(1)[:, :count]
+    base = torch.randn(size, min(size, count + 16), generator=keyed_generator(size, count)).to(moment)
+    for _ in range(TURNS):
+        base = torch.linalg.qr(moment @ base).Q
+    values, vectors = torch.linalg.eigh(base.t() @ moment @ base)
+    return values.flip(0)[:count].clamp_min(0), (base @ vectors.flip(1))[:, :count]
 
 
 def _placed(layer: Layer, calls: list[list[tuple[int, ...]]], counts: tuple[int, int]) -> str:
