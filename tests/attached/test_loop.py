@@ -14,7 +14,8 @@ from torch import Tensor, nn
 import provnet
 from provnet.attached.provenance import attach, index
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.models.attached import spread_of, weights_sha256
+from provnet.models.attached import weights_sha256
+from provnet.models.whitening import spread_of
 from tests.attached.made import cnn, loader, mlp, steps, train, training, vectors
 
 
