@@ -35,7 +35,7 @@ from provnet.base.progress import progress_bar
 from provnet.data.dataset import Dataset, DataSpec, image_data
 from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
-from provnet.models.attached import AttachedNet, Prepare, Transform, described, key_width, moved
+from provnet.models.attached import AttachedNet, Prepare, Transform, described, moved
 from provnet.models.backbones import only_asked
 from provnet.models.keys import share_keys
 from provnet.models.network import NetworkConfig
@@ -99,7 +99,7 @@ def attach(
         raise UsageError(f"weight must be a number from 0 up, got {weight!r:.80}; 0 only records")
     if negatives is not None and (isinstance(negatives, bool) or not isinstance(negatives, int) or negatives < 2):
         raise UsageError(f"negatives must be a whole number of keys, 2 or more, or None; got {negatives!r:.80}")
-    net = build_around(model, data, at, pool=pool, transform=transform, groups=groups, trained=weight > 0)
+    net = build_around(model, data, at, pool=pool, transform=transform, groups=groups)
     return Provenance(net, data, float(weight), MOST if negatives is None else negatives)
 
 
@@ -124,7 +124,7 @@ def index(
     True
     """
     net = build_around(model, data, at, pool=pool, transform=transform, groups=groups)
-    return make_run(net, data, test=test_split(data.spec), whiten=True)
+    return make_run(net, data, test=test_split(data.spec))
 
 
 @final
@@ -237,7 +237,7 @@ class Provenance:
                 "attach to those that you train on: provnet.attach(model, data.select(rows))"
             )
         how = {"index_weight": self.weight, "steps": self._check.steps, "epochs": len(self.bank.epochs)}
-        run = make_run(self._net, self.data, self.bank, how=how, test=self._test, whiten=self.weight == 0)
+        run = make_run(self._net, self.data, self.bank, how=how, test=self._test)
         self.finished = True
         self._tap.unhook()
         return run
@@ -254,7 +254,6 @@ def build_around(
     pool: str | Reader | None = None,
     transform: Transform | None = None,
     groups: str | None = None,
-    trained: bool = False,
 ) -> AttachedNet:
     """The network that names samples of the data by the features of a model; its keys are not set yet.
 
@@ -297,9 +296,7 @@ def build_around(
             "names in the order of the model's scores, open_data(..., class_names=[...]), or another last layer"
         )
     index_map = IndexMap(data.samples.labels if scores else np.zeros(len(data), np.int64), classes)
-    features = taken.features.shape[1]
-    sizes = features, key_width(features, trained=trained)
-    return AttachedNet(tap, sizes, index_map, prepare, conditional=groups is not None)
+    return AttachedNet(tap, taken.features.shape[1], index_map, prepare, conditional=groups is not None)
 
 
 def test_split(spec: DataSpec) -> DataSpec | None:
@@ -318,18 +315,14 @@ def make_run(
     data: Dataset,
     bank: Bank | None = None,
     *,
-    whiten: bool,
     how: Mapping[str, Any] | None = None,
     test: DataSpec | None = None,
 ) -> Run:
-    """The run of a model; `bank` holds the keys of training, None where nothing was trained.
-
-    Features are whitened where the index loss did not shape them: that makes more of what keeps samples apart.
-    """
+    """The run of a model; `bank` holds the keys of training, None where nothing was trained."""
     _refuse_random(net, data)
     net.eval().to(next(net.tap.model.parameters()).device)
     sha256 = net.freeze()
-    known = _set_keys(net, data, bank, whiten=whiten)
+    known = _set_keys(net, data, bank)
     support = calibrate(net, data.inputs, seed=SEED, modality=data.modality, known=known)
     config = RunConfig(
         _network(net, data, sha256),
@@ -345,7 +338,7 @@ def make_run(
     return Run(net, config, data.samples, None if bank is None else bank.history())
 
 
-def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None, *, whiten: bool) -> tuple[Tensor, ...]:
+def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tensor, ...]:
     """Set every key to the features of its sample; note how many samples the keys of training find.
 
     Gives features, and looks of pictures, of the samples that support is measured on: nobody asks for them again.
@@ -354,7 +347,7 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None, *, whiten: boo
     few = n * features <= HELD
     looked = torch.arange(n) if few else torch.arange(0, n, -(-n // MEASURED))
     held = [torch.cat(column) for column in zip(*(given for _, given in _asked(net, data, looked)), strict=True)]
-    (net.space.whiten if whiten else net.space.standardise)(held[0])
+    net.space.measure(held[0])
     head.open_keys(trained=False)
     measured = measured_rows(net.index_map.labels, SEED)
     place = torch.full((n,), -1).index_copy_(0, measured, torch.arange(len(measured)))

@@ -26,13 +26,14 @@ from provnet.heads.exemplar import CHUNK, MOMENTUM
 from provnet.heads.keys import Shard, gather, shares_of
 from provnet.heads.losses import block_cross_entropy, index_cross_entropy
 from provnet.models.attached import SCALE, AttachedNet
+from provnet.models.network import NARROW_KEY
 from provnet.models.tap import Taken
-from provnet.models.whitening import directions, spread_of
 
 LOOKED = 3  # steps whose input is held against what the dataset yields
 COMPARED = 64  # samples of each
 FAR = 2.0  # times as large or as small: another unit
 SAY = "say with transform= how a stored sample becomes the model's input"
+FLOOR, TINY = 1e-4, 1e-12  # of the mean variance, and of no variance at all
 MOST = 262_144  # keys that a sample is told from in one step
 SLOWEST = 0.02  # of a batch in the moving statistics
 MOST_WAITING = 64  # batches whose backward pass was never made: these will not be
@@ -187,7 +188,8 @@ class Bank:
     """
 
     def __init__(self, net: AttachedNet) -> None:
-        head, n, (features, width) = net.index_head, net.index_map.n, net.space.weight.shape
+        head, n, features = net.index_head, net.index_map.n, int(net.support.mean.shape[1])
+        width = min(features, NARROW_KEY)  # every step looks at all keys
         self.conditional = head.conditional
         self.rows = head.rows.cpu() if head.conditional else torch.randperm(n, generator=keyed_generator(n, 9))
         self.starts, self.sizes = head.starts.cpu(), head.index_map.sizes.cpu()
@@ -338,3 +340,20 @@ class Bank:
         self.count, self.last = state["count"].numpy().copy(), state["last"].clone()
         self.epochs = [row.copy() for row in state["epochs"].numpy()]
         self.batches, self.since, self.waiting = int(state["batches"]), int(state["since"]), []
+
+
+def spread_of(variance: Tensor) -> Tensor:
+    """(D,) variances -> standard deviations, none of them so small that dividing by it makes noise of nothing."""
+    return (variance + FLOOR * variance.mean() + TINY).sqrt()
+
+
+def directions(features: int, made: int) -> Tensor:
+    """(D, K) fixed orthogonal directions, the same for every model of this width; the axes where there are as many.
+
+    >>> directions(600, 4).shape, bool((directions(3, 3) == torch.eye(3)).all())
+    (torch.Size([600, 4]), True)
+    """
+    if made == features:
+        return torch.eye(features)
+    drawn = torch.randn(features, made, dtype=torch.float64, generator=keyed_generator(features, made, 7))
+    return torch.linalg.qr(drawn).Q.float().contiguous()  # type: ignore[no-any-return, unused-ignore]

@@ -26,7 +26,7 @@ from provnet.heads.heads import IndexHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import only_asked
-from provnet.models.network import NARROW_KEY, WIDEST_KEY, AttachedModel, IndexTrunk, NetworkConfig, ProvenanceNet, Seen
+from provnet.models.network import WIDEST_KEY, AttachedModel, IndexTrunk, NetworkConfig, ProvenanceNet, Seen
 from provnet.models.tap import Reader, Tap, ask, class_scores, module_at, unwrapped
 from provnet.models.whitening import KeySpace
 
@@ -118,15 +118,6 @@ def moved(inputs: Any, device: torch.device | str) -> Any:
     return inputs.to(device)
 
 
-def key_width(features: int, *, trained: bool) -> int:
-    """Numbers of a key: few for a training, where every step looks at all keys.
-
-    >>> key_width(64, trained=True), key_width(2048, trained=True), key_width(2048, trained=False)
-    (64, 128, 512)
-    """
-    return min(features, NARROW_KEY if trained else WIDEST_KEY)
-
-
 class AttachedNet(ProvenanceNet):
     """Somebody's model with a tap and a head of keys. The model itself is never written, copied or changed.
 
@@ -136,9 +127,9 @@ class AttachedNet(ProvenanceNet):
     index_head: ExemplarHead
 
     def __init__(
-        self, tap: Tap, sizes: tuple[int, int], index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
+        self, tap: Tap, features: int, index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
     ) -> None:
-        features, width = sizes
+        width = min(features, WIDEST_KEY)
         space = KeySpace(features, width)
         super().__init__(
             normalise=prepare,  # type: ignore[arg-type]
@@ -260,7 +251,7 @@ def build_attached(config: NetworkConfig, index_map: IndexMap, given: Given | No
     tap = Tap(model, about.place, function=given and given.at, pool=given and given.pool)
     prepare = Prepare(STORED[about.stored], config.scale, given and given.transform, given and given.modality)
     conditional = config.network.startswith("class-conditional")
-    return AttachedNet(tap, (about.features, about.width), index_map, prepare, conditional=conditional)
+    return AttachedNet(tap, about.features, index_map, prepare, conditional=conditional)
 
 
 def _refuse_other_model(model: nn.Module, about: AttachedModel, given: Given) -> None:
