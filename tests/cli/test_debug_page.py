@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.tools.debug.files import samples_csv
 from provnet.tools.debug.mislabels import Mislabels, mislabels
 from provnet.tools.debug.page import Contribution, SignalRow, Suspect, debug_html, probability, with_sign

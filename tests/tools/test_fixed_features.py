@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import provnet
-from provnet.answers.curves import auc, average_precision
 from provnet.answers.evaluation import evaluate
+from provnet.answers.metrics import auc, average_precision
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run, read_run, write_run
 from provnet.tools.debug.assess import assess

@@ -14,7 +14,7 @@ from torch import Tensor
 
 import provnet
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import COPIES
+from provnet.data.modalities.augment import COPIES
 from provnet.runs.run import Run
 from provnet.tools.copies import compute as nearest_training
 from provnet.tools.copies import near_copies

@@ -25,7 +25,7 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import Dataset, image_data
-from provnet.data.modalities.distort import of_photographs
+from provnet.data.modalities.augment import of_photographs
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
 from provnet.runs.data import in_terms_of

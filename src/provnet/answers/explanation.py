@@ -18,9 +18,9 @@ from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset, image_data
 from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
-from provnet.report.notebook import Shown, cards_html, left_out
 from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard
+from provnet.report.sheet import Shown, cards_html, left_out
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw

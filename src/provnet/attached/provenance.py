@@ -25,9 +25,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import provnet
 from provnet.attached.samples import Augment, IndexedSamples, refuse_others
 from provnet.attached.steps import MOST, Bank, StepCheck
+from provnet.base import __version__
 from provnet.base.batches import at_once
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import shown
@@ -333,7 +333,7 @@ def make_run(
             "data": {"samples": len(data), "fingerprint": data.samples.fingerprint},
         },
         support=support,
-        versions={"provnet": provnet.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        versions={"provnet": __version__, "torch": torch.__version__, "python": platform.python_version()},
     )
     return Run(net, config, data.samples, None if bank is None else bank.history())
 

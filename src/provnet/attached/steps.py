@@ -22,7 +22,7 @@ from torch import Tensor
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import IntegrityError, NonFiniteError, UsageError
 from provnet.data.dataset import Dataset
-from provnet.heads.exemplar import CHUNK, MOMENTUM
+from provnet.heads.heads import CHUNK, MOMENTUM
 from provnet.heads.keys import Shard, gather, shares_of
 from provnet.heads.losses import block_cross_entropy, index_cross_entropy
 from provnet.models.attached import SCALE, AttachedNet

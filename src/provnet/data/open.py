@@ -13,7 +13,7 @@ import torch
 from provnet.base.errors import UnsafeFileError, UsageError, did_you_mean, one_of
 from provnet.base.files import read_start, shown
 from provnet.base.options import DataOptions, parse_size, with_changes
-from provnet.base.packages import is_installed
+from provnet.base.processes import is_installed
 from provnet.data.apply import apply_recorded
 from provnet.data.assemble import Opened
 from provnet.data.dataset import AFTER_READING, Dataset, DataSpec

@@ -21,8 +21,7 @@ from provnet.base.batches import Fields, Inputs
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.text import trimmed
-from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import IndexHead
+from provnet.heads.heads import ExemplarHead, IndexHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import only_asked

@@ -20,8 +20,7 @@ from provnet.base.errors import UsageError, choose, one_of
 from provnet.base.options import check_network, check_number
 from provnet.data.dataset import ResidentData
 from provnet.data.modalities.decode import is_picture
-from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import INDEX_HEADS, IndexHead, PerClassHead
+from provnet.heads.heads import INDEX_HEADS, ExemplarHead, IndexHead, PerClassHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.losses import IndexLoss
 from provnet.heads.scores import Equal, Scores

@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from provnet.answers.attributor import Attributor
-from provnet.answers.curves import Operating, Roc, auc, roc, tpr_at
+from provnet.answers.metrics import Operating, Roc, auc, roc, tpr_at
 from provnet.base.errors import UsageError
 from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar

@@ -19,7 +19,7 @@ from torch import Tensor
 from provnet.answers.attributor import Answered, Attributor
 from provnet.base.batches import Inputs, all_finite, fold, split
 from provnet.base.errors import NonFiniteError, UsageError
-from provnet.data.modalities.distort import Copy, of_all
+from provnet.data.modalities.augment import Copy, of_all
 from provnet.heads.index_map import IndexMap
 from provnet.heads.scores import spread_of
 from provnet.models.keys import draw_keys, key_head

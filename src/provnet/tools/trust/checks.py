@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import Attributor, explain
-from provnet.answers.curves import auc, calibration_error
+from provnet.answers.metrics import auc, calibration_error
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
 from provnet.base.stats import LEVEL, Z95, Interval, wilson
-from provnet.data.modalities.distort import copies_of
+from provnet.data.modalities.augment import copies_of
 from provnet.models.keys import key_head
 from provnet.runs.inputs import Fitted, checked_inputs, inputs_of, positions, run_of
 from provnet.runs.run import Run

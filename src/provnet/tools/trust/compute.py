@@ -22,9 +22,9 @@ from provnet.base.options import CheckOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.augment import copies_of
 from provnet.data.modalities.decode import are_pictures
-from provnet.data.modalities.distort import copies_of
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.runs.card import bank_state
 from provnet.runs.inputs import Fitted, run_of, whole_number
 from provnet.runs.run import Run
