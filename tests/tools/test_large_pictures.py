@@ -21,8 +21,9 @@ from provnet.tools.copies import near_copies
 from provnet.tools.copies.compute import Nearest, nearest, nearest_pixels
 from provnet.tools.copies.near_copies import copy_ratios
 from provnet.tools.credit.compute import credit
-from provnet.tools.debug import compute as near_duplicates
-from provnet.tools.debug.compute import debug, duplicates
+from provnet.tools.debug import duplicates as near_duplicates
+from provnet.tools.debug.compute import debug
+from provnet.tools.debug.duplicates import duplicates
 from provnet.tools.debug.signals import nearest_others
 from provnet.tools.map.compute import index_features
 from provnet.tools.membership import redrawn

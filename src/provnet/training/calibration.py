@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import attribute
-from provnet.answers.label_noise import noise_model, posterior
-from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, ridge
+from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
 from provnet.base.errors import UsageError
 from provnet.data.modalities.known import modality_of
