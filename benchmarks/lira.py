@@ -1,6 +1,6 @@
 """LiRA, RMIA and Attack-P on CIFAR-10 with 16 shadow networks, and the index score of a network of ours beside them.
 
-    python benchmarks/lira.py shadows --data-dir DIR --out scores.npz [--models 16] [--epochs 50] [--jobs 8]
+    python benchmarks/lira.py shadows --data-dir DIR --out scores.npz [--models 16] [--epochs 40] [--jobs 8]
         [--device cuda] [--limit N]
     python benchmarks/lira.py ours --data-dir DIR --scores scores.npz --out ours.npz [--device cuda]
     python benchmarks/lira.py audit scores.npz [--ours ours.npz] [--out benchmarks/results/lira.json]
@@ -18,11 +18,12 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +36,8 @@ from provnet.tools.membership.compute import member_scores
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
-BATCH, PEAK, DECAY, SHIFT = 250, 0.2, 5e-4, 4
+BATCH, PEAK, RISE, DECAY, SHIFT = 500, 0.2, 0.2, 5e-4, 4
+WARM = 5  # steps before one is recorded
 
 
 class Step(nn.Module):
@@ -73,31 +75,53 @@ def halves(models: int, n: int, seed: int = 0) -> np.ndarray:
 def trained(images: Tensor, labels: Tensor, epochs: int, seed: int) -> nn.Module:
     """A network trained on pictures (N, 3, 32, 32) that are normalised already: SGD, one cycle, shifts and mirrors."""
     torch.manual_seed(seed)
-    net = small_network().to(images.device, memory_format=torch.channels_last).train()
-    decay = [p for p in net.parameters() if p.ndim > 1]
-    plain = [p for p in net.parameters() if p.ndim == 1]
-    groups = [{"params": decay, "weight_decay": DECAY}, {"params": plain, "weight_decay": 0.0}]
-    steps = epochs * (len(images) // BATCH)
-    optimizer = torch.optim.SGD(groups, lr=PEAK, momentum=0.9, nesterov=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, PEAK, total_steps=steps, pct_start=0.2, anneal_strategy="linear", cycle_momentum=False
-    )
+    device = images.device
+    net = small_network().to(device, memory_format=torch.channels_last).train()
+    lr = torch.tensor(0.0, device=device)
+    groups = [
+        {"params": [p for p in net.parameters() if p.ndim > 1], "weight_decay": DECAY},
+        {"params": [p for p in net.parameters() if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.SGD(groups, lr=lr, momentum=0.9, nesterov=True, fused=True)
     padded = F.pad(images, (SHIFT,) * 4, mode="reflect").permute(0, 2, 3, 1).contiguous()
-    side = torch.arange(32, device=images.device)
-    for _ in range(epochs):
-        order = torch.randperm(len(images), device=images.device)
-        for rows in order[: len(order) // BATCH * BATCH].split(BATCH):
-            across, down = torch.randint(0, 2 * SHIFT + 1, (2, len(rows), 1), device=images.device)
-            mirror = torch.rand(len(rows), 1, device=images.device) < 0.5
-            columns = across + torch.where(mirror, 31 - side, side)
-            batch = padded[rows[:, None, None], (down + side)[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-            with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda):
-                loss = F.cross_entropy(net(batch), labels[rows])
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            schedule.step()
+    side, batch = torch.arange(32, device=device), min(BATCH, len(images))
+    rows = torch.zeros(batch, dtype=torch.int64, device=device)
+
+    def step() -> None:
+        across, down = torch.randint(0, 2 * SHIFT + 1, (2, batch, 1), device=device)
+        mirror = torch.rand(batch, 1, device=device) < 0.5
+        columns = across + torch.where(mirror, 31 - side, side)
+        drawn = padded[rows[:, None, None], (down + side)[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        with torch.autocast("cuda", torch.bfloat16, enabled=images.is_cuda, cache_enabled=False):
+            loss = F.cross_entropy(net(drawn), labels[rows])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    each = len(images) // batch
+    rates = np.interp(np.arange(epochs * each), [0, RISE * epochs * each, epochs * each], [0, PEAK, 0])
+    again = step
+    torch.cuda.synchronize() if images.is_cuda else None
+    with torch.cuda.stream(torch.cuda.Stream()) if images.is_cuda else nullcontext():
+        for number, rate in enumerate(rates):
+            if number % each == 0:
+                order = torch.randperm(len(images), device=device)
+            rows.copy_(order[number % each * batch :][:batch])
+            lr.fill_(float(rate))
+            if number == WARM and images.is_cuda:
+                again = recorded(step, optimizer)  # it is recorded, not done
+            again()
+    torch.cuda.synchronize() if images.is_cuda else None
     return net.eval()
+
+
+def recorded(step: Callable[[], None], optimizer: torch.optim.Optimizer) -> Callable[[], None]:
+    """A training step as one CUDA graph: hundreds of small kernels that need not be started one by one."""
+    graph = torch.cuda.CUDAGraph()
+    optimizer.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 @torch.inference_mode()
@@ -124,10 +148,11 @@ def opened(data_dir: str, limit: int | None, device: str) -> tuple[Tensor, Tenso
 def some_shadows(given: argparse.Namespace, mine: list[int]) -> list[tuple[int, np.ndarray, dict[str, float]]]:
     """The scores of some of the networks, one after the other."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True
     torch.set_num_threads(1)
     images, labels = opened(given.data_dir, given.limit, given.device)
     member = halves(given.models, len(images))
-    found = []
+    found: list[tuple[int, np.ndarray, dict[str, float]]] = []
     for model in mine:
         began = time.perf_counter()
         own = torch.from_numpy(member[model]).to(images.device)
@@ -140,6 +165,7 @@ def some_shadows(given: argparse.Namespace, mine: list[int]) -> list[tuple[int, 
             "sure_others": float(right[~member[model]].mean()),
         }
         print(model, told, flush=True)
+        np.savez(given.out.with_name(f"{given.out.stem}-{model}.npz"), scores=score, told=json.dumps(told))
         found.append((model, score, told))
     return found
 
@@ -152,7 +178,7 @@ def shadows(given: argparse.Namespace) -> None:
         found = some_shadows(given, parts[0])
     else:
         with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-            found = sum(pool.map(partial(some_shadows, given), parts), [])
+            found = [one for some in pool.map(partial(some_shadows, given), parts) for one in some]
     found.sort(key=lambda one: one[0])
     scores = np.stack([score for _, score, _ in found])
     told = {"epochs": given.epochs, "device": _device(given.device), "networks": [one for *_, one in found]}
@@ -175,6 +201,7 @@ def ours(given: argparse.Namespace) -> None:
     began = time.perf_counter()
     run = fit(data.select(np.flatnonzero(member)), config, RunOptions(device=given.device))
     told = {"seconds": round(time.perf_counter() - began, 2), "device": _device(given.device), "preset": given.preset}
+    run.network.to(given.device)
     found = member_scores(run, data.images)
     right = float((found.predicted == data.samples.labels)[~member].mean())
     np.savez_compressed(given.out, member=member, told=json.dumps({**told, "class_accuracy": right}), **found.values)
@@ -191,7 +218,7 @@ def main() -> None:
         part.add_argument("--out", type=Path, required=True)
         part.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
         part.add_argument("--limit", type=int)
-        part.add_argument("--epochs", type=int, default=50 if name == "shadows" else None)
+        part.add_argument("--epochs", type=int, default=40 if name == "shadows" else None)
     parts.choices["shadows"].add_argument("--models", type=int, default=16)
     parts.choices["shadows"].add_argument("--jobs", type=int, default=8)
     parts.choices["ours"].add_argument("--scores", type=Path, required=True)

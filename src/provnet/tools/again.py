@@ -23,7 +23,7 @@ from provnet.models.network import NetworkConfig
 from provnet.models.pretrained import FOLDER
 from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.runs.files import CUSTOM, RunConfig
-from provnet.tools.generate.recipes import RECIPES
+from provnet.tools.generate.compute import RECIPES
 from provnet.tools.subsets import QUICK_WORDS
 from provnet.training.config import PRESETS, for_pretrained, for_samples
 from provnet.training.setup import auto_head
