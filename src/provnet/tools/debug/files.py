@@ -40,7 +40,7 @@ from provnet.samples.decisions import Decision, decisions_csv
 from provnet.samples.identity import SampleTable
 from provnet.tools.debug.compute import DROP, Debugging
 from provnet.tools.debug.page import Advice, debug_page
-from provnet.tools.generate.recipes import RECIPES
+from provnet.tools.generate.compute import RECIPES
 from provnet.tools.subsets import QUICK_WORDS
 from provnet.training.config import PRESETS, for_pretrained, for_samples
 from provnet.training.setup import auto_head
