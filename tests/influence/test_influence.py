@@ -186,7 +186,9 @@ def test_withheld_samples_are_never_named(asked: Run) -> None:
     assert less.scores(queries(1), weights="influence")[0, before.depends_on[0].index] == 0
     erased = erase(asked, [gone])
     assert erased.influence is not None and len(erased.influence["keys"]) == N
-    assert gone not in {x.sample_id for x in provnet.explain(erased, queries(1), k=3, weights="influence").one(0).depends_on}
+    assert gone not in {
+        x.sample_id for x in provnet.explain(erased, queries(1), k=3, weights="influence").one(0).depends_on
+    }
 
 
 def test_chance_names_nothing(asked: Run, monkeypatch: pytest.MonkeyPatch) -> None:

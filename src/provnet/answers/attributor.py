@@ -205,7 +205,7 @@ class Attributor:
         assert self._run is not None, "a network alone has no table of samples"
         k = whole_number("k", k)
         given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "how": how}
-        found = self.each(inputs, lambda answered: _columns(answered.best(k)), **given)
+        found = self.each(inputs, lambda answered: vars(answered.best(k)), **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
         supported = columns["support"] >= self._run.config.threshold
         return Explanation(**columns, supported=supported, samples=self._run.samples)
@@ -291,10 +291,9 @@ class Attributor:
         weight, index = best.values[:, :k], best.indices[:, :k]
         there = weight > -torch.inf
         low, high = self.influence.interval(asked, index)
-        return replace(
-            found,
-            index=index.where(there, -1),
-            weight=weight.where(there, 0.0),
+        named = {"index": index.where(there, -1), "weight": weight.where(there, 0.0)}
+        return Dependence(
+            **{**vars(found), **named},
             low=low.where(there, 0.0),
             high=high.where(there, 0.0),
             recognised_index=found.index,
@@ -434,8 +433,6 @@ class Attribution:
             the share within the sample's class; a head that looks within the predicted class alone leaves P(class) out.
         support: (B,) minus the distance from the training samples of the predicted class, of pictures also by their
             looks, see `models.support`; compared with a calibrated threshold.
-        low, high, recognised_index, recognised_weight: (B, K) of influence alone: ends of the intervals of its weights,
-            and the samples that are recognised, with their shares.
     """
 
     predicted: Tensor
@@ -443,14 +440,21 @@ class Attribution:
     index: Tensor
     weight: Tensor
     support: Tensor
-    low: Tensor | None = None
-    high: Tensor | None = None
-    recognised_index: Tensor | None = None
-    recognised_weight: Tensor | None = None
 
 
-def _columns(found: Attribution) -> Columns:
-    return {name: one for name, one in vars(found).items() if one is not None}
+@dataclass(frozen=True)
+class Dependence(Attribution):
+    """What the answers of a batch depend on: index -1 and weight 0 where no more samples are surely above chance.
+
+    Attributes:
+        low, high: (B, K) ends of the 95 % intervals of the weights; infinite where there is one snapshot alone.
+        recognised_index, recognised_weight: (B, K) the samples that are recognised, with their shares.
+    """
+
+    low: Tensor
+    high: Tensor
+    recognised_index: Tensor
+    recognised_weight: Tensor
 
 
 def attribute(

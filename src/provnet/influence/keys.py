@@ -170,7 +170,9 @@ class Influence:
 
     def scores(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(Q, N) what each training sample adds to the answer of each input, or to the targets given."""
-        return self.by_part(inputs, targets, whole=True).mean(0) if whole else self.scored(self.queries(inputs, targets))
+        return (
+            self.by_part(inputs, targets, whole=True).mean(0) if whole else self.scored(self.queries(inputs, targets))
+        )
 
     def by_part(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(S, Q, N) the same, of each snapshot alone."""
@@ -189,7 +191,10 @@ class Influence:
         """(S, Q, W) what is multiplied with the compact keys; a score is the mean over snapshots."""
         targets = self.classes(inputs) if targets is None else targets
         return torch.stack(
-            [_turned(made, part.turn) @ part.onto.to(self.device).float() for part, made in self._sketched(inputs, targets)]
+            [
+                _turned(made, part.turn) @ part.onto.to(self.device).float()
+                for part, made in self._sketched(inputs, targets)
+            ]
         )
 
     def scored(self, queries: Tensor) -> Tensor:
@@ -260,7 +265,9 @@ def influence_of(
     device = next(subject.model.parameters()).device
     targets = targets.to(device)
     caught = gradients(subject, inputs, targets, device)
-    shares = {name: float(layer.inputs * layer.outputs / layer.groups) ** SHARE for name, layer in caught.layers.items()}
+    shares = {
+        name: float(layer.inputs * layer.outputs / layer.groups) ** SHARE for name, layer in caught.layers.items()
+    }
     states: list[State | None] = [*snapshots, None]
     looked = torch.randperm(len(inputs), generator=keyed_generator(len(inputs), 3))[:LOOKED]
     some = list(torch.split(looked, _at_once(inputs, device)))
@@ -456,9 +463,7 @@ def _shared(parts: Sequence[Part], course: Tensor, width: int, checked: Sequence
     return keys.bfloat16(), float(torch.corrcoef(torch.stack([short[others], whole[others]]))[0, 1])
 
 
-def _subspace(
-    solved: Mapping[str, _Solved], root: Tensor, width: int, key: tuple[int, int]
-) -> tuple[Tensor, Tensor]:
+def _subspace(solved: Mapping[str, _Solved], root: Tensor, width: int, key: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """(N, R) the directions in which the weighted scores of all samples, summed over layers, vary most; how much."""
     n = len(root)
     count = min(width + SPARE, n)

@@ -190,7 +190,9 @@ class Gradients:
     def __init__(self, model: nn.Module, ask: Asked, *, half: bool = False) -> None:
         self.model, self.ask, self.half = model, ask, half
         self.left_out: dict[str, str] = {}
-        self.attentions = [Attention(one) for one in model.modules() if isinstance(one, nn.MultiheadAttention) and _plain(one)]
+        self.attentions = [
+            Attention(one) for one in model.modules() if isinstance(one, nn.MultiheadAttention) and _plain(one)
+        ]
         names = {id(module): name for name, module in model.named_modules()}
         found = {name: layer for name, module in model.named_modules() if (layer := _known(module))}
         for one in self.attentions:
@@ -210,7 +212,9 @@ class Gradients:
         """Fixed Gaussian matrices with `side` columns; a side that is narrower stays whole."""
         device = next(self.model.parameters()).device
         return {
-            name: tuple(_gaussian(size, side, (seed, number, place)).to(device) for place, size in enumerate(_sizes(one)))
+            name: tuple(
+                _gaussian(size, side, (seed, number, place)).to(device) for place, size in enumerate(_sizes(one))
+            )
             for number, (name, one) in enumerate(self.layers.items())
         }  # type: ignore[misc]
 
@@ -273,9 +277,11 @@ class Gradients:
         """(B,) the numbers asked for, and the (B, k·l) sketch of each layer; `see` is shown both factors instead."""
         count, leaves = len(inputs), []
         found: dict[str, Tensor] = {}
+        if self.half:
+            maps = {name: (left.bfloat16(), right.bfloat16()) for name, (left, right) in maps.items()}
 
         def keep(name: str, layer: Layer, left: Tensor, graded: Tensor) -> None:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(graded.device.type, enabled=False):
                 right = layer.right(graded, maps[name][1], count)
                 if see is not None:
                     see(name, left, right)
@@ -374,10 +380,13 @@ def _principal(moments: Sequence[Tensor], numbers: int) -> tuple[Tensor, Tensor]
     if sizes[0] * sizes[1] <= numbers:
         return torch.eye(sizes[0]).to(moments[0]), torch.eye(sizes[1]).to(moments[1])
     found = [_directions(one, min(len(one), numbers // 4, MOST)) for one in moments]
-    kept = [length.cumsum(0) / one.diagonal().sum().clamp_min(1e-30) for (length, _), one in zip(found, moments, strict=True)]
+    kept = [
+        (length.cumsum(0) / one.diagonal().sum().clamp_min(1e-30)).tolist()
+        for (length, _), one in zip(found, moments, strict=True)
+    ]
     best = max(
         ((k, min(numbers // k, len(kept[1]))) for k in range(1, len(kept[0]) + 1) if k <= numbers),
-        key=lambda pair: float(kept[0][pair[0] - 1] * kept[1][pair[1] - 1]),
+        key=lambda pair: kept[0][pair[0] - 1] * kept[1][pair[1] - 1],
     )
     return found[0][1][:, : best[0]].contiguous(), found[1][1][:, : best[1]].contiguous()
 

@@ -95,7 +95,9 @@ class Scores(nn.Module):
     def forward(self, inputs: Any) -> Tensor:
         """(B, ...) -> (B, C)."""
         given = self.normalise(inputs)
-        found: Tensor = class_scores(ask(self.backbone, given)) if self.attached else self.task_head(self.backbone(given))
+        found: Tensor = (
+            class_scores(ask(self.backbone, given)) if self.attached else self.task_head(self.backbone(given))
+        )
         return found
 
 
@@ -207,5 +209,7 @@ def about_influence(run: Run) -> dict[str, Any]:
     about = read_json(raw, "influence.safetensors")
     missing = [epoch for epoch in about.get("epochs", [None]) if epoch not in run.snapshots]
     if missing or not isinstance(about.get("agreement"), float):
-        raise IntegrityError("influence.safetensors does not fit the snapshots of this run; make it again: provnet influence")
+        raise IntegrityError(
+            "influence.safetensors does not fit the snapshots of this run; make it again: provnet influence"
+        )
     return about
