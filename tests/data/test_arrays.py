@@ -175,7 +175,7 @@ def test_class_names_for_numbers() -> None:
 def test_arrays_need_labels_and_cannot_be_reopened() -> None:
     with pytest.raises(UsageError, match="need labels"):
         open_data(FLOATS)
-    with pytest.raises(UsageError, match="pass them once more"):
+    with pytest.raises(UsageError, match="pass them again"):
         open_data(open_data(FLOATS, LABELS).spec)
 
 

@@ -114,7 +114,7 @@ def test_checkpoints_of_others_that_come_while_training_are_not_dropped(tmp_path
 def test_a_checkpoint_is_not_written_over_something_else(tmp_path: Path) -> None:
     before = put(tmp_path, ["checkpoints/step-0000000000/weights.bin"])
     net = nn.Linear(2, 2)
-    with pytest.raises(UsageError, match="step-0000000000 is in the way, which provnet did not write"):
+    with pytest.raises(UsageError, match="step-0000000000 has the name of a checkpoint, but provnet did not write it"):
         save_checkpoint(tmp_path, net, torch.optim.SGD(net.parameters()), fresh_state(4, torch.device("cpu")), {})
     assert held(tmp_path) == before
 

@@ -77,7 +77,7 @@ def main(
     _drop_width()
     if backbone is not None and arguments[:1] and arguments[0] in MAKING:
         words = "in Python fit(data, train_config(backbone=module)) of provnet.training takes one"
-        error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
+        error_line(f"{arguments[0]} builds networks by name and takes no backbone object; {words}")
         return UsageError.exit_code
     before = BACKBONE.set(None if backbone is None else (backbone, at, pool, transform))
     try:

@@ -83,11 +83,11 @@ def say_change(folder: Path, found: Change, words: str) -> None:
 
 
 def note_removed(folder: Path, found: Change) -> None:
-    """Name the files that told of the run before, each with the command that makes it."""
+    """Name the removed files, which described the run before a change, each with the command that makes it."""
     if found.removed:
         gone = f"{', '.join(found.removed[:-1])} and {found.removed[-1]}".removeprefix(" and ")
         again = "; ".join(f"{name}: {REPORTS[name].replace('RUN', path_word(folder))}" for name in found.removed)
-        note(f"{gone} told of the run before and went with it. To make again: {again}")
+        note(f"removed {gone}, made for the run before this change. To make again: {again}")
 
 
 def note_strangers(folder: Path) -> None:

@@ -137,9 +137,9 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
         whole = len(people.names)
         lines.append(f"{people.unlisted:,} of {whole:,} samples have no contributor: they are credited as (not listed)")
     if people.strangers:
-        lines.append(f"{people.strangers:,} ids of {shown(people.about)} are no samples of the run and are passed over")
+        lines.append(f"{people.strangers:,} ids of {shown(people.about)} are not samples of the run and are ignored")
     if withheld:
-        lines.append(f"{withheld:,} samples are withheld: they are never credited, others take their share")
+        lines.append(f"{withheld:,} samples are withheld: they are never credited, and others take their share")
     return lines
 
 
@@ -170,4 +170,4 @@ def _show(found: Credit, most: int = 20) -> None:
         table.add_row(str(one.rank), shown(one.name), *cells)
     show(table)
     if len(found.ranking) > most:
-        say(f"and {len(found.ranking) - most:,} contributors more")
+        say(f"and {len(found.ranking) - most:,} more contributors")

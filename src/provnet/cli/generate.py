@@ -162,8 +162,8 @@ def _files(
     shown, more = cards[:SHOWN], len(cards) - SHOWN
     report = GenerationReport(
         title="Made by a network, with its sources",
-        intro=f"{len(made):,} {'picture' if len(made) == 1 else 'pictures'} made of random numbers, each with the "
-        "training samples that the network names behind it.",
+        intro=f"{len(made):,} {'picture' if len(made) == 1 else 'pictures'} made from random numbers, each with the "
+        "training samples that the network names for it.",
         cards=shown,
         run=str(folder),
         network=network_in_words(run),
@@ -175,7 +175,7 @@ def _files(
             ("Weights, SHA-256", about["model_sha256"]),
             ("Data fingerprint", about["data_fingerprint"]),
         ),
-        notes=(f"And {more:,} pictures more; generated.json has all.",) if more > 0 else (),
+        notes=(f"And {more:,} more pictures; generated.json has all.",) if more > 0 else (),
     )
     files = {
         "report.html": generation_html(report).encode("utf-8", "backslashreplace"),

@@ -88,7 +88,7 @@ def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, d
     seen = {row.tobytes() for row in run.samples.pixel_sha256}
     fresh = [i for i, row in enumerate(others.samples.pixel_sha256) if row.tobytes() not in seen]
     if not fresh:
-        note("every picture given as held out is a training sample, so none can be compared with", "warning")
+        note("every held-out picture is a training sample, so there is none to compare with", "warning")
         return None
     chosen = draw_samples(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
     score = decides(run.network)

@@ -141,7 +141,7 @@ def decoding_advice(then: DataSpec | None, now: DataSpec) -> str:
         return f"open them as at training ({', '.join(DECODING)})"
     changed = other_options(then, now)
     if not changed:
-        return "the options are those of training: another version of the decoder (Pillow) reads the files otherwise"
+        return "the options are those of training: another version of the decoder (Pillow) reads the files differently"
     return f"open them as at training, with {changed}"
 
 
@@ -225,7 +225,7 @@ class _Places:
 
 
 DECODED = "decoded differently"
-VIEWS = "are other files of which the network sees the same (the rest of the picture may differ)"
+VIEWS = "are other files that look the same to the network (the rest of the picture may differ)"
 _WORDS = {
     "same": "the same data",
     "re-ordered": "the same samples in another order",

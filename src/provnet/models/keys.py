@@ -36,7 +36,7 @@ def exemplar_head(net: ProvenanceNet) -> ExemplarHead:
         raise UsageError(
             "this network has an output layer with a neuron for each training sample: samples cannot be added, "
             "withheld or erased without training again. Train with --head exemplar (a generator: --generator modern), "
-            "which keeps one key a sample"
+            "which keeps one key per sample"
         )
     return head
 

@@ -236,7 +236,7 @@ def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
 
 def _refuse_none_left(samples: SampleTable) -> None:
     if samples.withheld.all():
-        raise UsageError("no sample would be left to be named; a run needs at least one that is not withheld")
+        raise UsageError("this would withhold every sample; a run needs at least one that is not withheld")
 
 
 def _keys(run: Run, data: Dataset, progress: bool) -> list[PackedKeys]:

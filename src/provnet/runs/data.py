@@ -179,8 +179,8 @@ def own_test(
         place = Path(spec.source)
         if source is None and place.is_absolute() and not place.exists():
             raise UsageError(
-                f"the run's test split cannot be opened: {shown(spec.source)} is not there any more; put it back, or "
-                "give test data or picture files in its place"
+                f"the run's test split cannot be opened: {shown(spec.source)} no longer exists; put it back, or "
+                "give test data or picture files instead"
             )
         data = open_spec(config, spec, data_dir, progress=progress)
     shape = config.network.input_shape
@@ -203,8 +203,8 @@ def in_terms_of(config: RunConfig, data: Dataset) -> Dataset:
     fits = [given.get("fit") for given in (options, data.spec.options)]
     if None not in fits and fits[0] != fits[1] and data.originals is not None:
         raise UsageError(
-            f'the run takes pictures with fit "{fits[0]}", these data were opened with fit "{fits[1]}", of which the '
-            f'network would see something else; open them with fit="{fits[0]}"'
+            f'the run takes pictures with fit "{fits[0]}", these data were opened with fit "{fits[1]}", which '
+            f'shows the network something else; open them with fit="{fits[0]}"'
         )
     if data.items is None:
         return data

@@ -297,7 +297,7 @@ def _check(images: Tensor, index: Tensor, policy: Policy) -> None:
         )
     if index.dtype != torch.int64 or index.shape != images.shape[:1]:
         raise UsageError(
-            f"augmentation takes one int64 index a sample, {len(images)} here, got {index.dtype} of shape "
+            f"augmentation takes one int64 index per sample, {len(images)} here, got {index.dtype} of shape "
             f"{tuple(index.shape)}"
         )
     if images.dtype == torch.uint8 and policy.shift >= min(images.shape[2:]):
@@ -493,12 +493,12 @@ def crop(images: Tensor) -> Tensor:
     torch.Size([2, 1, 28, 28])
     """
     if not are_pictures(images):
-        raise UsageError(f"only pictures (N, C, H, W) can be cut, got shape {tuple(images.shape)}")
+        raise UsageError(f"only pictures (N, C, H, W) can be cropped, got shape {tuple(images.shape)}")
     height, width = images.shape[2:]
     top, left = max(1, round(height / SIDE)), max(1, round(width / SIDE))
     inner = images[:, :, top : height - top, left : width - left].float()
     if 0 in inner.shape:
-        raise UsageError(f"pictures of {height} x {width} are too small to be cut")
+        raise UsageError(f"pictures of {height} x {width} are too small to be cropped")
     grown = F.interpolate(inner, size=(height, width), mode="bilinear", antialias=True)
     return grown.round().clamp(0, 255).to(torch.uint8) if images.dtype == torch.uint8 else grown
 

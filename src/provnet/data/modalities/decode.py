@@ -111,7 +111,7 @@ def check_depth(width: int, height: int, bits: int, name: str, max_decoded: int)
     if needed > max_decoded:
         raise DataError(
             f"{name}: {width} x {height} pixels of {bits} bits are {needed:,} bytes, at most {max_decoded:,} are "
-            "allowed; make it smaller, or save it with 8 bits a channel, first"
+            "allowed; make it smaller, or save it with 8 bits per channel"
         )
 
 
@@ -269,7 +269,7 @@ def decode_whole(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
         raise DataError(f"{name}: the file has {len(blob):,} bytes, at most {rule.max_bytes:,} are allowed")
     kind = sniff(blob)
     if kind is None:
-        raise DataError(f"{name}: not a picture, or its format is not in the list ({', '.join(FORMATS)})")
+        raise DataError(f"{name}: not a picture, or not in a supported format ({', '.join(FORMATS)})")
     check_container(blob, name, kind, rule)
     try:
         with _quiet(), Image.open(io.BytesIO(blob), formats=(kind,)) as image:
@@ -378,8 +378,8 @@ def _choose_frame(image: Image.Image, name: str, rule: DecodeRule) -> int:
     frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
     if rule.frame is None and frames > 1:
         raise DataError(
-            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame), or for "
-            "a run that is trained already, save one as a picture of its own"
+            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame), or, "
+            "for a trained run, save one of them as a picture"
         )
     if rule.frame is not None and 1 < frames <= rule.frame:  # a plain picture has no frames to choose from
         raise DataError(f"{name}: frame {rule.frame} asked for, the file holds {frames} (counted from 0)")

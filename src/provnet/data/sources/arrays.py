@@ -38,7 +38,7 @@ def open_arrays(
 ) -> Opened:
     """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
     if labels is None:
-        raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
+        raise UsageError("arrays need labels, one per sample: open_data(images, labels)")
     given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
     pictures = _pictures(images, options.values)
     raw = np.empty(0) if pictures else to_numpy(images, options.values)
@@ -77,7 +77,7 @@ def _loaded(
 ) -> Opened:
     """Pictures in memory, of one size or of several."""
     if len(pictures) != len(labels):
-        raise DataError(f"{len(pictures)} images but {len(labels)} labels; one label a picture is needed")
+        raise DataError(f"{len(pictures)} images but {len(labels)} labels; give one label per picture")
     named, givers = sample_ids(ids, split, len(pictures)), sample_sources(sources, len(pictures))
     entries = [
         Entry(None, name, name, int(label), source, partial(np.asarray, picture))
@@ -96,7 +96,9 @@ def open_frame(
             beside.append(value)
             given[what] = take(frame, value, what)
     if given["labels"] is None:
-        raise UsageError("a DataFrame needs labels, a column or one a row: open_data(frame, labels='income')")
+        raise UsageError(
+            "a DataFrame needs labels, the name of a column or one label per row: open_data(frame, labels='income')"
+        )
     if any(one is None for one in given["labels"]):
         raise DataError("labels are missing in some rows; leave these rows out")
     table, rows = learn(frame, beside)
@@ -177,7 +179,7 @@ def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
         return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
     if isinstance(values, Dataset | DataLoader):  # numpy would call its items samples of different shapes
         way = "loader.dataset" if isinstance(values, DataLoader) else "..."
-        raise UsageError(f"arrays are wanted; open a {type(values).__name__} first: provnet.open_data({way})")
+        raise UsageError(f"expected arrays, got {type(values).__name__}; open it first: provnet.open_data({way})")
     if np.ma.is_masked(values):
         count = int(np.ma.getmaskarray(values).sum())
         raise DataError(
@@ -191,7 +193,7 @@ def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise DataError(f"the values do not form an array, all samples must have one shape ({error})") from None
+        raise DataError(f"the values do not form an array: all samples must have the same shape ({error})") from None
 
 
 def check_array(values: np.ndarray) -> None:

@@ -152,13 +152,13 @@ NAMES = {
     "lfw": Named(
         "folder",
         ("lfw", "lfw-deepfunneled", "lfw_funneled"),
-        "one folder a person with .jpg files, such as lfw/Aaron_Eckhart/Aaron_Eckhart_0001.jpg",
+        "one folder per person with .jpg files, such as lfw/Aaron_Eckhart/Aaron_Eckhart_0001.jpg",
         "https://vis-www.cs.umass.edu/lfw/ (lfw.tgz), unpacked",
     ),
     "stanford-dogs": Named(
         "folder",
         ("stanford-dogs/Images", "stanford-dogs", "StanfordDogs/Images", "StanfordDogs"),
-        "one folder a breed with .jpg files, such as stanford-dogs/train/n02085620-Chihuahua/n02085620_7.jpg",
+        "one folder per breed with .jpg files, such as stanford-dogs/train/n02085620-Chihuahua/n02085620_7.jpg",
         "http://vision.stanford.edu/aditya86/ImageNetDogs/ (images.tar), unpacked",
     ),
 }

@@ -53,7 +53,7 @@ def refuse_coco(path: Path, start: bytes) -> None:
 def _refused(path: Path, what: str) -> UsageError:
     return UsageError(
         f"{shown(str(path))}: {what}; provnet trains classifiers, on pictures with one label "
-        "each: sort them into one folder a class, or list them with their labels in a CSV file (path,label); "
+        "each: sort them into one folder per class, or list them with their labels in a CSV file (path,label); "
         "where boxes mark the objects, cut those out first"
     )
 

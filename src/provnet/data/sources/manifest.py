@@ -128,7 +128,7 @@ def _refuse_missing(rows: Sequence[Row], file: str, class_names: Sequence[str]) 
         if row.label.strip().lower() == "nan" and row.label not in class_names:
             raise DataError(
                 f'{file} row {row.number}: the label "{shown(row.label)}" stands for a missing value; give a label, or '
-                "leave the row out (a class that is called so needs another name)"
+                "leave the row out (rename a class that is really called that)"
             )
 
 

@@ -114,7 +114,7 @@ def open_hugging_face(source: Any, split: str, options: OpenOptions) -> Opened:
     """A Dataset, or a split of a DatasetDict."""
     dataset = _split_of(source, split) if isinstance(source, Mapping) else source
     if not hasattr(dataset, "__len__"):
-        raise UsageError("an IterableDataset has no rows to come back to; load it without streaming=True")
+        raise UsageError("an IterableDataset cannot be read by row; load it without streaming=True")
     features = dataset.features or {}
     kinds = {name: _feature_kind(type(one).__name__) for name, one in features.items()}
     names = {name: one.names for name, one in features.items() if type(one).__name__ == "ClassLabel"}
