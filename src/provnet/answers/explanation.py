@@ -66,6 +66,8 @@ class Explanation:
     @property
     def label(self) -> np.ndarray:
         """(B, K) labels of the exemplars, -1 where there is none."""
+        if self.samples.grouping is None:
+            return np.full_like(self.index, -1)
         return np.where(self.index >= 0, self.samples.labels[np.maximum(self.index, 0)], -1)
 
     def __iter__(self) -> Iterator[Explained]:
@@ -93,7 +95,7 @@ class Explanation:
         pairs = zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
         exemplars = tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
         return Explained(
-            predicted=names[int(self.predicted[row])],
+            predicted=names[int(self.predicted[row])] if names else "",
             confidence=float(self.confidence[row]),
             supported=bool(self.supported[row]),
             exemplars=exemplars,

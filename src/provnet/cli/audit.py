@@ -24,8 +24,8 @@ from provnet.data.modalities.augment import WORDS
 from provnet.runs.card import audit_figures
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
-from provnet.tools.membership.audit import Audit
-from provnet.tools.membership.audit import audit as measure
+from provnet.tools.membership.compute import Audit
+from provnet.tools.membership.compute import audit as measure
 from provnet.tools.membership.member import HELDOUT, Heldout, draw_samples, heldout_file
 from provnet.tools.membership.page import (
     SCORES,

@@ -48,8 +48,8 @@ from provnet.runs.data import in_mode, other_spec
 from provnet.runs.run import Run
 from provnet.samples.decisions import read_decisions
 from provnet.samples.identity import duplicate_facts
+from provnet.tools.generate.compute import chosen_recipe
 from provnet.tools.generate.page import course_png
-from provnet.tools.generate.recipes import chosen_recipe
 from provnet.tools.subsets import SELECTIONS, index_subset, subset_record
 from provnet.training import checkpoint
 from provnet.training import session as run_folder

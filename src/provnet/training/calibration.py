@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import attribute
-from provnet.answers.label_noise import noise_model, posterior
-from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, ridge
+from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
 from provnet.base.errors import UsageError
 from provnet.data.modalities.known import modality_of
@@ -55,6 +54,7 @@ def calibrate(
     *,
     modality: Modality | None = None,
     progress: Bar | None = None,
+    known: Columns | None = None,
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
@@ -62,12 +62,12 @@ def calibrate(
     distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
     used, unless there are no others. `labels` are those of the images, where not all of them are indexed. The copies
     are those of the `modality`, which None tells by the shape. `progress` makes the bar that is moved meanwhile
-    (`training.progress`): of large pictures it takes minutes.
+    (`training.progress`): of large pictures it takes minutes. `known` are features, and looks of pictures, of the
+    samples that `measured_rows` gives, where somebody has them: then only their copies are asked about.
     """
     device = next(net.parameters()).device
-    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
     given = net.index_map.labels if labels is None else labels
-    chosen = _measured(pick, given.cpu())
+    chosen = measured_rows(given, seed)
     distorted = chosen[:CALIBRATED]
     modality = modality or modality_of(images.shape[1:])
     of_features = modality.name == "image" and len(images.shape) == 2
@@ -76,12 +76,12 @@ def calibrate(
     copiers = [perturbed[name] for name in names]
     if not copiers:
         raise UsageError(f"samples of modality {modality.name} have no perturbed copies to calibrate support on")
-    total = len(chosen) + len(copiers) * len(distorted)
+    total = (0 if known else len(chosen)) + len(copiers) * len(distorted)
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
         net.support.looks = net.support.evidence = None
-        features, *looks = passed(images, chosen, _features)
+        features, *looks = known or passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(fold(seed, 6))
@@ -188,11 +188,12 @@ def _unseen(done: int, text: str) -> None:
     """No bar."""
 
 
-def _measured(pick: Tensor, labels: Tensor) -> Tensor:
+def measured_rows(labels: Tensor, seed: int) -> Tensor:
     """The first samples of a random order, and the first of each class: no class that has samples goes without."""
+    pick = torch.randperm(len(labels), generator=keyed_generator(seed, 5))
     if len(pick) <= MEASURED:
         return pick
-    place = place_in_class(labels[pick])
+    place = place_in_class(labels.cpu()[pick])
     return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]
 
 

@@ -32,7 +32,7 @@ class AuditReport:
         run: the run folder.
         network: what it is, in words.
         sources: where members and nonmembers come from.
-        values: what audit.json holds; see `provnet.tools.membership.audit`.
+        values: what audit.json holds; see `provnet.tools.membership.compute`.
         copies: distortion -> words.
         facts: more `(name, value)` lines.
     """
