@@ -16,7 +16,7 @@ from pathlib import Path
 from provnet.base.atomic import refuse_unwritable, sweep, write_bytes
 from provnet.base.errors import ProvnetError, UsageError
 from provnet.data.dataset import DataSpec
-from provnet.data.open import data_root, detect, relocated
+from provnet.data.open import data_root, detect, relocate
 from provnet.data.sources.folder import refuse_inside
 from provnet.data.sources.known import NAMES
 from provnet.runs.fileset import NAME
@@ -89,7 +89,7 @@ def refuse_among(
 ) -> None:
     """Refuse outputs in the picture folders that a run was trained or tested on, or that are inputs of the command."""
     specs = [spec for run in runs for spec in _data_of(run)]
-    now = [relocated(spec, None, data_dir) for spec in specs]  # those known by name may lie elsewhere by now
+    now = [relocate(spec, None, data_dir) for spec in specs]  # those known by name may lie elsewhere by now
     places = [data_dir] if data_dir else [*(spec.data_dir for spec in specs), None]
     found = [picture_folder(spec) for spec in (*specs, *now)]
     found += [_input_folder(given, place) for given in inputs for place in places]

@@ -21,7 +21,7 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.data.scratch import taken
+from provnet.data.scratch import copy_rows
 from provnet.samples.identity import SampleTable, chosen_rows, hash_bytes, hash_pixels, hash_rows
 
 Read = Callable[[], bytes | np.ndarray]  # the bytes of a picture file, or pixels (H, W) or (H, W, 3)
@@ -44,7 +44,7 @@ class Originals:
         return Originals(self.views[rows], tuple(self.read[i] for i in rows.tolist()))
 
 
-def joined(parts: Sequence[Any]) -> Originals | None:
+def concatenate_originals(parts: Sequence[Any]) -> Originals | None:
     """Those of several data sets, one after the other; None where all inputs are the whole samples."""
     if all(part.originals is None for part in parts):
         return None
@@ -219,7 +219,7 @@ class Dataset:
         rows = chosen_rows(indices, len(self))
         items = None if self.items is None else [self.items[i] for i in rows.tolist()]
         originals = None if self.originals is None else self.originals.select(rows)
-        inputs, table = taken(self.inputs, rows), self.samples.select(rows) if samples is None else samples
+        inputs, table = copy_rows(self.inputs, rows), self.samples.select(rows) if samples is None else samples
         return replace(self, inputs=inputs, samples=table, items=items, originals=originals)
 
     def hashes(self, rows: Tensor) -> np.ndarray:

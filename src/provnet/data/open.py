@@ -159,7 +159,7 @@ def reopen(
     >>> len(reopen(open_data("embedded", limit=20).spec))
     20
     """
-    spec = relocated(spec, source, data_dir)
+    spec = relocate(spec, source, data_dir)
     if spec.kind == "arrays":
         raise UsageError(
             "the data were given as arrays or objects, which cannot be opened again from disk; pass them again, on the "
@@ -169,14 +169,14 @@ def reopen(
     return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
 
 
-def relocated(
+def relocate(
     spec: DataSpec,
     source: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> DataSpec:
     """The same rules for data at another place, with the reader that those need; without a place the spec as it is.
 
-    >>> relocated(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
+    >>> relocate(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
     DataSpec(source='embedded', kind='embedded', split='train', data_dir=None, options={'size': [8, 8]})
     """
     if source is not None:

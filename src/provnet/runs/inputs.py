@@ -20,7 +20,7 @@ from provnet.base.batches import Fields, all_finite, is_column
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.data.dataset import Dataset, hash_inputs, hash_items
 from provnet.data.modalities.decode import BYTES, is_picture, picture_mode
-from provnet.data.modalities.image import arranged
+from provnet.data.modalities.image import reshape_samples
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import Table, is_frame
 from provnet.data.modalities.text import Text
@@ -73,7 +73,7 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
         samples = inputs_of(config, samples)
     raw = to_numpy(samples, rule)
     check_array(raw)
-    values = arranged(raw, network.input_shape, row_shape(config))
+    values = reshape_samples(raw, network.input_shape, row_shape(config))
     typed = _typed(values, is_bytes=takes_bytes(network))
     problem = range_problem(network, typed if values.dtype.kind == "b" else values)
     if problem is not None and strict:

@@ -209,7 +209,7 @@ def learn(frame: Any, beside: Iterable[str] = ()) -> tuple[Table, list[Row]]:
     if not names or frame.shape[0] == 0:
         raise DataError(f"a frame needs at least one row, and one column beside {some(left_out)}; got {frame.shape}")
     rows = _rows(frame, names, {})
-    return Table(tuple(_learned(name, [row[name] for row in rows]) for name in names), left_out), rows
+    return Table(tuple(_learn_column(name, [row[name] for row in rows]) for name in names), left_out), rows
 
 
 def take(frame: Any, name: str, what: str) -> list[Any]:
@@ -239,7 +239,7 @@ def _rows(frame: Any, names: Sequence[str], kinds: Mapping[str, str]) -> list[Ro
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _learned(name: str, values: Sequence[Any]) -> Column:
+def _learn_column(name: str, values: Sequence[Any]) -> Column:
     there = [value for value in values if value is not None]
     gaps = len(there) < len(values)
     if there and isinstance(there[0], str):

@@ -46,7 +46,7 @@ def open_arrays(
     if pictures:
         opened = _loaded(pictures, answers, names, split, options, ids, sources)
     else:
-        opened = _assembled(raw, answers, names, split, options, ids, sources)
+        opened = _assemble_arrays(raw, answers, names, split, options, ids, sources)
     return opened if labels is not None else _without_labels(opened)
 
 
@@ -161,10 +161,10 @@ def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None
         raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
     raw = np.stack(pictures)
     check_array(raw)
-    return _assembled(raw, answers, names, split, options, ids, sources)
+    return _assemble_arrays(raw, answers, names, split, options, ids, sources)
 
 
-def _assembled(
+def _assemble_arrays(
     raw: np.ndarray,
     labels: np.ndarray,
     names: tuple[str, ...],
