@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.cli.demo import refuse_others, run_demo
+from provnet.cli.demo import refuse_foreign, run_demo
 from provnet.runs.run import read_run
 from provnet.training import session as run_folder
 from provnet.training.checkpoint import save_checkpoint
@@ -189,7 +189,7 @@ def test_a_demo_goes_over_its_own_interrupted_output_alone(tmp_path: Path) -> No
     out.mkdir()
     (out / ".lock").write_text(f"{os.getpid()}\n")
     interrupt(pictures(), out / "planted", at=1)
-    refuse_others(out)
+    refuse_foreign(out)
     for mine, name in (("planted/README.md", "README.md"), ("debug/report.html", "report.html")):
         before = put(out, [mine])
         with pytest.raises(UsageError, match=name):

@@ -61,10 +61,10 @@ def flatten(samples: Any) -> tuple[Any, tuple[int, ...] | None]:
     return samples, None
 
 
-def many(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -> Any:
+def as_batch(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -> Any:
     """Samples for a run that takes `shape`: one picture becomes a batch of one, arrays of another size are refused.
 
-    >>> many(np.zeros((8, 6, 3)), (3, 8, 6)).shape, many(Image.new("L", (6, 8)), (1, 8, 6)).shape
+    >>> as_batch(np.zeros((8, 6, 3)), (3, 8, 6)).shape, as_batch(Image.new("L", (6, 8)), (1, 8, 6)).shape
     ((1, 8, 6, 3), (1, 8, 6))
     """
     refuse_unopened(samples, "arrays, a Dataset or a PIL picture", "provnet.open_data(...) or PIL.Image.open(...)")
@@ -449,7 +449,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "run_")
         if isinstance(given, ImageData):
             return to_input(self.run_, given)
-        rows, shape = flatten(many(given, self.run_.config.network.input_shape, picture_rule(self.run_.config)))
+        rows, shape = flatten(as_batch(given, self.run_.config.network.input_shape, picture_rule(self.run_.config)))
         rows = validate_data(self, rows, reset=False)
         return to_input(self.run_, rows if shape is None else rows.reshape(len(rows), *shape))
 

@@ -63,12 +63,12 @@ def bounds(n: int, batch: int, least: int = 2) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def carried(done: tuple[int, int], before: list[tuple[int, int]], now: list[tuple[int, int]]) -> int:
+def steps_before(done: tuple[int, int], before: list[tuple[int, int]], now: list[tuple[int, int]]) -> int:
     """The steps that lead to where training is: after the whole epochs and the batches of the next that are `done`.
 
     Another number of processes may cut an epoch's last batch another way; all batches before it lie where they lay.
 
-    >>> carried((2, 1), bounds(19, 8), bounds(19, 8, least=4))
+    >>> steps_before((2, 1), bounds(19, 8), bounds(19, 8, least=4))
     5
     """
     epochs, batches = done

@@ -222,25 +222,25 @@ def between(least: int, most: int) -> Test:
     return check
 
 
-def probability(name: str, value: float) -> None:
+def check_chance(name: str, value: float) -> None:
     """Refuse 0, which everything reaches, and what is no probability."""
     if not 0 < value <= 1:
         raise UsageError(f"{name} must lie above 0 and be at most 1, got {value}")
 
 
-def megabytes(name: str, value: float) -> None:
+def check_megabytes(name: str, value: float) -> None:
     """Refuse sizes that no page has."""
     if not 0.1 <= value <= 1000:
         raise UsageError(f"{name} must lie between 0.1 and 1000 (MB), got {value:g}")
 
 
-def pause(name: str, value: float) -> None:
+def check_seconds(name: str, value: float) -> None:
     """Refuse times that are none."""
     if not 0 <= value < float("inf"):
         raise UsageError(f"{name} must be 0 or more, got {value}")
 
 
-def sides(name: str, value: Any) -> None:
+def check_sides(name: str, value: Any) -> None:
     """Refuse text that `parse_size` cannot read."""
     if isinstance(value, str):
         parse_size(value, name)
@@ -300,7 +300,7 @@ class DataOptions(Options):
     size: Any = option(
         "Size of the network's view, such as 64 or 64x48. Default: as found; 224 or 64 where sizes differ.",
         metavar="N|HxW",
-        check=sides,
+        check=check_sides,
     )
     fit: str | None = option(
         "How pictures are brought to that size. Default: stretch, which cuts nothing off.",
@@ -451,7 +451,9 @@ class RunOptions(Options):
 
     device: str = option("Where to compute.", "auto", metavar="auto|cpu|cuda")
     devices: int = option("Number of processes to train with.", 1, rare=True)
-    checkpoint_seconds: float = option("Seconds between checkpoints.", 60.0, metavar="S", check=pause, rare=True)
+    checkpoint_seconds: float = option(
+        "Seconds between checkpoints.", 60.0, metavar="S", check=check_seconds, rare=True
+    )
     overwrite: bool = option("Replace the run that is in RUN.", default=False)
     resume: bool = option("Continue the run in RUN with the same settings.", default=False)
     out: Path | str | None = None  # the command line gives its own
@@ -589,13 +591,13 @@ class Debug(Options):
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     threshold: float = option(
-        "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=probability
+        "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=check_chance
     )
     certainty: float = option(
         "Correct a label in corrected.csv if the suggested label is right with at least this probability.",
         default=0.9,
         metavar="P",
-        check=probability,
+        check=check_chance,
     )
     top: int = option("Number of suspects in the report.", default=60, metavar="N", check=at_least(0))
     review: bool = option(f"Also write {DECISIONS}: suggestions to edit, for `provnet train --apply`.", default=False)
@@ -622,7 +624,7 @@ class Fix(Options):
         "Without --decisions: correct a label if the suggested label is right with at least this probability.",
         default=0.9,
         metavar="P",
-        check=probability,
+        check=check_chance,
     )
     leave_out: bool = option(
         "Without --decisions: leave out flagged samples without a certain suggestion, and samples of no class.",
@@ -783,7 +785,7 @@ class Map(Options):
         "Number of misattributed samples shown with their exemplars.", default=24, metavar="N", check=at_least(0)
     )
     size: float = option(
-        "Largest size of the page; thumbnails take what is left.", default=14.5, metavar="MB", check=megabytes
+        "Largest size of the page; thumbnails take what is left.", default=14.5, metavar="MB", check=check_megabytes
     )
     device: str | None = _device()
     json: bool = _json()

@@ -51,7 +51,7 @@ def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[
             continue
         files: list[str] = []  # together, so that what is to be said of them is said once
         for text in texts:
-            inside = _loose(text)
+            inside = _loose_pictures(text)
             files += inside or [text]
             names.append(f"{len(inside):,} pictures in {text}" if inside else text)
         queries = read_queries(run, files, data_dir, strict=False)
@@ -71,14 +71,14 @@ def _is_data(text: str) -> bool:
     """
     path = Path(text)
     if text in NAMES or path.is_dir():
-        return text in NAMES or not _loose(text)
+        return text in NAMES or not _loose_pictures(text)
     if path.suffix.lower() == ".npz" and path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return any(Path(name).stem in ("labels", "y", "y_test", "test_labels") for name in archive.namelist())
     return path.suffix.lower() == ".csv" and path.is_file()
 
 
-def _loose(text: str) -> list[str]:
+def _loose_pictures(text: str) -> list[str]:
     """The pictures in a folder without class folders; nothing of anything else."""
     return [str(path) for path in loose_pictures(Path(text))] if Path(text).is_dir() else []
 

@@ -80,7 +80,7 @@ def train(asked: Train) -> None:
         note(f"pretrained features do better on photographs, in less time: {INSTALL}")
     done, begun = where.resume and run_folder.finished(out), where.resume and run_folder.has_begun(out)
     began = time.perf_counter()
-    with kept_is_told(out, resume_command(asked)):
+    with say_what_is_kept(out, resume_command(asked)):
         run = fit(samples, config, where, test=test, index_subset=subset)
     if not is_first_process():
         return
@@ -388,7 +388,7 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
 
 
 @contextmanager
-def kept_is_told(out: Path, again: str) -> Iterator[None]:
+def say_what_is_kept(out: Path, again: str) -> Iterator[None]:
     """Say what is kept where training stops or fails: a checkpoint, with the command `again`, and a replaced run."""
     try:
         yield
