@@ -91,8 +91,8 @@ def robust(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
             sections.append(
                 Section(
                     f"Preset robust: {row['data']}, {row['n']:,} samples, seed {row['seed']}",
-                    "One class-independent network with one key per sample. When training ends, each key is set to its own "
-                    "sample, so an unchanged sample finds itself by construction; the figures under noise, shift and "
+                    "One class-independent network with one key per sample. When training ends, each key is set to its "
+                    "own sample, so an unchanged sample finds itself by construction; the figures under noise, shift and "
                     "mirror show what was learned. The recipe was chosen by its scores on these test samples with "
                     "seed 0, so seed 0 is slightly too good; nothing was chosen on other seeds.",
                     result,

@@ -18,7 +18,7 @@ GIVEN = {"index_scores", "to_index", "order", "_kept", "_named", "_places", "_ou
 NOT_OF_A_HEAD = {"self", "wanted"}  # have an `order` and private names of their own
 ALLOWED = {
     ("provnet/training/calibration.py", "attribute"): "reads support alone: there is no run yet",
-    ("provnet/tools/membership/compute.py", "restrict_network"): "draws the weights of a network that knows few samples anew",
+    ("provnet/tools/membership/compute.py", "restrict_network"): "draws new weights for a network of few samples",
 }
 
 
