@@ -92,8 +92,8 @@ def robust(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
                 Section(
                     f"Preset robust: {row['data']}, {row['n']:,} samples, seed {row['seed']}",
                     "One class-independent network with one key per sample. When training ends, each key is set to its "
-                    "own sample, so an unchanged sample finds itself by construction; the figures under noise, shift and "
-                    "mirror show what was learned. The recipe was chosen by its scores on these test samples with "
+                    "own sample, so an unchanged sample finds itself by construction; the figures under noise, shift "
+                    "and mirror show what was learned. The recipe was chosen by its scores on these test samples with "
                     "seed 0, so seed 0 is slightly too good; nothing was chosen on other seeds.",
                     result,
                     f"python benchmarks/robust.py --data-dir DIR --data {row['data']} --seeds {row['seed']}",
