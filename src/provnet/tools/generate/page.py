@@ -19,7 +19,7 @@ from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
 from provnet.report.charts import Plot, figure_bytes, figure_for_print, line_chart
 from provnet.report.page import render
-from provnet.report.pictures import fitted, to_image
+from provnet.report.pictures import scale_to_box, to_image
 from provnet.report.records import ExplanationCard, percent
 from provnet.report.sheet import PAGE, explanation_png
 from provnet.runs.run import Run
@@ -123,7 +123,7 @@ def animation(pictures: Sequence[np.ndarray], side: int = 224, milliseconds: int
     """
     if len(pictures) < 2:
         raise UsageError(f"an animation needs two pictures or more, got {len(pictures)}")
-    frames = [fitted(to_image(picture), side) for picture in pictures]
+    frames = [scale_to_box(to_image(picture), side) for picture in pictures]
     times = [8 * milliseconds, *[milliseconds] * (len(frames) - 2), 8 * milliseconds]
     frames, times = frames + frames[-2:0:-1], times + times[-2:0:-1]
     buffer = io.BytesIO()

@@ -13,7 +13,7 @@ from provnet.data.dataset import ImageData
 from provnet.data.modalities.image import picture_of
 from provnet.report.charts import figure_bytes, figure_for_print
 from provnet.report.page import render
-from provnet.report.pictures import fitted, strip, to_image
+from provnet.report.pictures import scale_to_box, strip, to_image
 from provnet.report.records import Picture, percent
 from provnet.report.sheet import face
 from provnet.samples.csvfile import csv_text, quoted
@@ -197,7 +197,7 @@ def contact_sheet(rows: Sequence[ConditionRow]) -> Image.Image:
         top = 12 + number * _BOX
         draw.text((16, top + _BOX / 2), words.shorten(row.words, _LABEL - 28), "#1c2028", words.font, anchor="lm")
         for column, picture in enumerate(row.pictures):
-            image = fitted(to_image(picture), _BOX - 4).convert("RGB")
+            image = scale_to_box(to_image(picture), _BOX - 4).convert("RGB")
             sheet.paste(image, (_LABEL + 12 + column * _BOX, top + 2))
     return sheet
 
