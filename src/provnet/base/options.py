@@ -657,9 +657,10 @@ class Audit(Options):
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
 
     Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
+    With --shadow or --scores, attacks with shadow models instead (LiRA, RMIA, Attack-P), of any model.
     """
 
-    run: Path = _run()
+    run: Path | None = argument("A run folder, as train wrote it; none with --scores.", metavar="RUN", default=None)
     out: Path = _out("Folder of the report.")
     members: str | None = option(
         "Pictures that were trained on (their train split). Default: the run's own data.", metavar="DATA"
@@ -668,6 +669,10 @@ class Audit(Options):
         "Pictures that were not (their test split). Default: the run's test split.", metavar="DATA"
     )
     null: Path | None = option("A run that saw neither. Default: the same network, weights drawn anew.", metavar="RUN")
+    shadow: list[Path] | None = option(
+        "A run trained like this one on other samples; may be given again and again.", metavar="RUN"
+    )
+    scores: Path | None = option("Scores of any model and its shadows: .csv or .npz, see the manual.", metavar="FILE")
     limit: int = option("At most so many of each, drawn by the seed.", default=10000, metavar="N", check=at_least(2))
     how: AuditOptions = field(default_factory=AuditOptions)
     figure: Path | None = option("Also one figure for print: .png, .pdf or .svg (matplotlib).", metavar="FILE")
