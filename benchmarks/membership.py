@@ -125,7 +125,7 @@ def bars(part: str, data: str, found: Audit) -> dict[str, Any]:
 
 def write_report(folder: Path, found: Audit, network: str, sources: tuple[str, str]) -> None:
     """The page and the figure of an audit."""
-    from provnet.data.modalities.distort import WORDS
+    from provnet.data.modalities.augment import WORDS
     from provnet.tools.membership.page import AuditReport, audit_figure, audit_html
 
     folder.mkdir(parents=True, exist_ok=True)

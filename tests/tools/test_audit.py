@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from provnet.answers.curves import roc
+from provnet.answers.metrics import roc
 from provnet.base.errors import UsageError
 from provnet.models.keys import exemplar_head
 from provnet.tools.membership.compute import (

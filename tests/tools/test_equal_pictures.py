@@ -9,7 +9,7 @@ import pytest
 
 import provnet
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import add_noise
+from provnet.data.modalities.augment import add_noise
 from provnet.runs.bank import withhold
 from provnet.runs.run import Run
 from provnet.tools.membership.compute import member_scores

@@ -14,15 +14,16 @@ from torch import Tensor
 
 import provnet
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import COPIES
+from provnet.data.modalities.augment import COPIES
 from provnet.runs.run import Run
 from provnet.tools.copies import compute as nearest_training
 from provnet.tools.copies import near_copies
 from provnet.tools.copies.compute import Nearest, nearest, nearest_pixels
 from provnet.tools.copies.near_copies import copy_ratios
 from provnet.tools.credit.compute import credit
-from provnet.tools.debug import compute as near_duplicates
-from provnet.tools.debug.compute import debug, duplicates
+from provnet.tools.debug import duplicates as near_duplicates
+from provnet.tools.debug.compute import debug
+from provnet.tools.debug.duplicates import duplicates
 from provnet.tools.debug.signals import nearest_others
 from provnet.tools.map.compute import index_features
 from provnet.tools.membership import compute as redrawn

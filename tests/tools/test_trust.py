@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import provnet
-from provnet.answers.curves import auc
+from provnet.answers.metrics import auc
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import copies_of
+from provnet.data.modalities.augment import copies_of
 from provnet.runs import bank
 from provnet.runs.card import bank_state, model_card
 from provnet.runs.run import Run, read_run, write_run

@@ -43,7 +43,7 @@ from provnet.models.backbones import BACKBONES, SHARING, takes_pretrained
 from provnet.models.network import NETWORKS, build, parameter_count
 from provnet.models.pretrained import INSTALL, installed
 from provnet.models.pretrained import NAMES as PRETRAINED
-from provnet.report.text import percent, seconds
+from provnet.report.records import percent, seconds
 from provnet.runs.data import in_mode, other_spec
 from provnet.runs.run import Run
 from provnet.samples.decisions import read_decisions

@@ -25,14 +25,14 @@ import torch
 from torch import Tensor, nn
 
 from provnet.answers.attributor import Answered, Attributor
-from provnet.answers.curves import Operating, Roc, auc, roc, tpr_at
+from provnet.answers.metrics import Operating, Roc, auc, roc, tpr_at
 from provnet.base.batches import Inputs, all_finite, at_once, fold, split
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import Dataset, ImageData, image_data
-from provnet.data.modalities.distort import Copy, of_all
+from provnet.data.modalities.augment import Copy, of_all
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import pack, unit
 from provnet.heads.scores import spread_of

@@ -10,7 +10,7 @@ from typing import Any
 from provnet.base.errors import UsageError
 from provnet.report.charts import Curve, Plot, histogram_plot, roc_plot
 from provnet.report.page import render
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.tools.membership.shadows import ATTACKS
 
 # name -> words, class of colour and dash, words of the histogram's axis; entropies are drawn as they are, not negated

@@ -24,7 +24,7 @@ import numpy as np
 from torch import Tensor
 
 from provnet.answers.attributor import Attributor
-from provnet.answers.curves import Operating
+from provnet.answers.metrics import Operating
 from provnet.base.batches import split
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.base.files import read_file

@@ -20,18 +20,18 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from provnet.answers.attributor import Attributor, explain
-from provnet.answers.curves import auc, calibration_error
 from provnet.answers.evaluation import own_classes, trained_rows
+from provnet.answers.metrics import auc, calibration_error
 from provnet.base.batches import fold
 from provnet.base.errors import UsageError
 from provnet.base.options import CheckOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import LEVEL, Z95, Interval, wilson
 from provnet.data.dataset import ImageData
+from provnet.data.modalities.augment import copies_of
 from provnet.data.modalities.decode import are_pictures
-from provnet.data.modalities.distort import copies_of
 from provnet.models.keys import key_head
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.runs.card import bank_state
 from provnet.runs.inputs import Fitted, checked_inputs, inputs_of, positions, run_of, whole_number
 from provnet.runs.run import Run
