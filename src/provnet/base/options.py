@@ -669,9 +669,10 @@ class Audit(Options):
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
 
     Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
+    With --shadow or --scores, attacks with shadow models instead (LiRA, RMIA, Attack-P), of any model.
     """
 
-    run: Path = _run()
+    run: Path | None = argument("A run folder, as train wrote it; none with --scores.", metavar="RUN", default=None)
     out: Path = _out("Folder of the report.")
     members: str | None = option(
         "Pictures that were trained on (their train split). Default: the run's own.", metavar="DATA"
@@ -682,6 +683,10 @@ class Audit(Options):
     null: Path | None = option(
         "A run that saw neither. Default: the same network with new random weights.", metavar="RUN"
     )
+    shadow: list[Path] | None = option(
+        "A run trained like this one on other samples; can be given several times.", metavar="RUN"
+    )
+    scores: Path | None = option("Scores of any model and its shadows: .csv or .npz, see the manual.", metavar="FILE")
     limit: int = option(
         "At most this many pictures of each, drawn at random.", default=10000, metavar="N", check=at_least(2)
     )

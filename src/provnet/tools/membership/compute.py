@@ -15,7 +15,7 @@ Letters: n pictures or samples compared, Q queries, D features.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -422,7 +422,7 @@ class Audit:
         }
 
 
-def audit_scores(members: np.ndarray, nonmembers: np.ndarray) -> ScoreAudit:
+def audit_scores(members: np.ndarray, nonmembers: np.ndarray, rates: Sequence[float] = RATES) -> ScoreAudit:
     """The figures of one score, given for members and for nonmembers.
 
     >>> audit_scores(np.array([0.9, 0.8]), np.array([0.1, 0.8])).auc.value
@@ -434,7 +434,7 @@ def audit_scores(members: np.ndarray, nonmembers: np.ndarray) -> ScoreAudit:
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
     return ScoreAudit(
         auc=auc(truth, score),
-        at={rate: tpr_at(truth, score, rate) for rate in RATES},
+        at={rate: tpr_at(truth, score, rate) for rate in rates},
         curve=roc(truth, score),
         edges=edges,
         members=np.histogram(members, edges)[0],
