@@ -27,7 +27,7 @@ from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
 from provnet.influence.keys import Influence
 from provnet.influence.of_run import influence as influence_of_run
-from provnet.models.keys import restricted
+from provnet.models.keys import restrict_network
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole_number
 from provnet.runs.run import Run
@@ -331,7 +331,7 @@ def _active(run: Run) -> tuple[ProvenanceNet, Tensor | None]:
         raise UsageError(
             "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
         )
-    return restricted(run.network, kept), kept
+    return restrict_network(run.network, kept), kept
 
 
 def explain(
