@@ -84,7 +84,7 @@ def test_to_records(found: Explanation) -> None:
         for mine, exemplar in zip(record["exemplars"], one.exemplars, strict=True):
             names = ["sample_id", "sha256", "index", "label", "weight", "path", "duplicates", "duplicate_count"]
             assert list(mine) == names
-            assert mine == {**vars(exemplar), "duplicates": []}
+            assert mine == {name: getattr(exemplar, name) for name in names} | {"duplicates": []}
     names = [f"digit {row}.png" for row in range(50)]
     assert [record["input"] for record in found.to_records(names)] == names
     with pytest.raises(UsageError, match="49 names for 50 explanations; give one each"):

@@ -186,14 +186,24 @@ class Explanation:
         """One input for `show`, with those exemplars that have an entry in `pictures`."""
         one = self.one(row)
         exemplars = tuple(
-            exemplar_card(x, pictures[x.index]) for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures
+            exemplar_card(x, pictures[x.index], one.depends_on[0].weight if one.depends_on else 0.0)
+            for x in one.exemplars[:MOST_EXEMPLARS]
+            if x.index in pictures
         )
         query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
         return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
 
 
-def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
-    """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
+def exemplar_card(sample: Exemplar, seen: Evidence, largest: float = 0.0) -> ExemplarCard:
+    """A sample for a page, with its picture or why there is none, and the samples that are the same picture.
+
+    With the `largest` weight of an answer weights are influence: an amount, drawn as a part of the largest.
+    """
+    if largest > 0:
+        between = "" if sample.interval is None else "95 %: {:+.2f} to {:+.2f}".format(*sample.interval)
+        note = "; ".join(part for part in (between, seen.words, duplicate_words(sample)) if part)
+        share, amount = sample.weight / largest, f"{sample.weight:+.2f}"
+        return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, share, note, amount)
     note = "; ".join(part for part in (seen.words, duplicate_words(sample)) if part)
     return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 

@@ -192,8 +192,11 @@ def _device() -> Any:
 
 def _weights() -> Any:
     """--weights."""
-    words = "plain: the index branch's own shares. joint: P(class) times the share within the class."
-    return option(words, "plain", metavar="plain|joint")
+    words = (
+        "plain: shares of the index branch. joint: P(class) times the share within the class. influence: how much the "
+        "answer depends on each sample; needs provnet influence RUN."
+    )
+    return option(words, "plain", metavar="plain|joint|influence")
 
 
 def _json() -> Any:
@@ -815,6 +818,59 @@ class InfluenceOptions(ToolOptions):
     ridge: float = 1.0
     sketch: int = 4096
     whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Influence(Options):
+    """Compute how much answers depend on each training sample, and keep in the run what that is computed from.
+
+    Afterwards every command with --weights takes influence. It reads the training data once for each snapshot.
+    """
+
+    run: Path = _run()
+    data: str | None = _training_data()
+    data_dir: str | None = _data_dir()
+    how: InfluenceOptions = field(default_factory=InfluenceOptions)
+    device: str | None = _device()
+    json: bool = _json()
+
+    example: ClassVar[str] = "provnet influence runs/mnist"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Without(Options):
+    """Foretell what the answers to some queries would be without some training samples.
+
+    With --retrain the network is trained again with and without them, and what was foretold stands beside what was
+    found. Needs provnet influence RUN.
+    """
+
+    run: Path = _run()
+    queries: list[str] = argument(
+        "Data (name, folder, .npz), pictures (files or a folder), .npy arrays, test:0..99 (the test split).",
+        metavar="QUERIES",
+    )
+    ids: list[str] | None = option("A sample id; may be repeated.", name="--id", metavar="ID")
+    sources: list[str] | None = option(
+        "All samples from this contributor; may be repeated.", name="--source", metavar="NAME"
+    )
+    retrain: int = option(
+        "Train this many times with and without the samples.", default=0, metavar="N", check=at_least(0)
+    )
+    keep: bool = option("Keep the unit that --retrain finds in the run.", default=False)
+    data: str | None = _training_data()
+    data_dir: str | None = _data_dir()
+    device: str | None = _device()
+    json: bool = _json()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.retrain == 1:
+            raise UsageError("--retrain must be 2 or more, as one training says nothing of how far trainings differ")
+        if self.keep and not self.retrain:
+            raise UsageError("--keep keeps what --retrain N finds; give both")
+
+    example: ClassVar[str] = "provnet without runs/mnist test:0..9 --id train/12 --id train/40"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -222,6 +222,8 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "robustness": (options.Robustness, "provnet.cli.robustness"),
     "map": (options.Map, "provnet.cli.map"),
     "credit": (options.Credit, "provnet.cli.credit"),
+    "influence": (options.Influence, "provnet.cli.influence"),
+    "without": (options.Without, "provnet.cli.influence"),
     "attribute": (options.Attribute, "provnet.cli.attribute"),
     "check": (options.Check, "provnet.cli.check"),
     "add": (options.Add, "provnet.cli.bank"),

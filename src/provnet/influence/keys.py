@@ -9,8 +9,8 @@ The whole keys hold the solved sketches of all samples. Compact keys hold `width
 which weighted keys vary most, so that a score is one dot product. The student foretells the compact query from
 features and class scores, without a backward pass.
 
-Letters: N training samples, Q queries, S snapshots, k numbers of a layer's sketch, R directions of a snapshot, W numbers
-of a key.
+Letters: N training samples, Q queries, S snapshots, k numbers of a layer's sketch, R directions of a snapshot,
+W numbers of a key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.base.batches import Fields, Inputs, at_once, keyed_generator, pieces
@@ -152,6 +151,7 @@ class Influence:
     def __init__(self, subject: Subject, parts: Sequence[Part], keys: Tensor, course: Tensor, agreement: float) -> None:
         self.subject, self.parts, self.keys, self.course = subject, list(parts), keys, course
         self.agreement = agreement
+        self.unit: float | None = None  # log-odds in one unit of the scores, where trainings have said it
         self._shuffled: Tensor | None = None
         self._caught: Gradients | None = None
 
@@ -190,12 +190,13 @@ class Influence:
     def queries(self, inputs: Inputs, targets: Tensor | None = None) -> Tensor:
         """(S, Q, W) what is multiplied with the compact keys; a score is the mean over snapshots."""
         targets = self.classes(inputs) if targets is None else targets
-        return torch.stack(
+        found = torch.stack(
             [
                 _turned(made, part.turn) @ part.onto.to(self.device).float()
                 for part, made in self._sketched(inputs, targets)
             ]
         )
+        return found * (self.unit or 1.0)
 
     def scored(self, queries: Tensor) -> Tensor:
         """(S, Q, W) queries -> (Q, N) scores."""

@@ -4,8 +4,8 @@ For a layer with inputs a and gradients d at its outputs, a sample's weight grad
 Hooks catch both and multiply each by a narrow matrix at once, so that G is never made: K = Pₐᵀ G P_d. Where both
 matrices are the identity K is G itself, as autograd would give it sample by sample.
 
-Known are Linear, Conv1d to Conv3d, Embedding, nn.MultiheadAttention and the Conv1D of Hugging Face; the layers of LoRA are
-Linears. Left out are normalisation, recurrent layers and parameters that no such layer owns; layers that are not
+Known are Linear, Conv1d to Conv3d, Embedding, nn.MultiheadAttention and the Conv1D of Hugging Face; the layers of LoRA
+are Linears. Left out are normalisation, recurrent layers and parameters that no such layer owns; layers that are not
 trained, where others are; and layers whose output has no row of its own for each sample (an embedding of positions).
 
 Letters: B batch, T positions, P inputs (with a one for the bias, where there is one), Q outputs of a layer.
@@ -243,12 +243,7 @@ class Gradients:
     def probe(self, inputs: Inputs, targets: Tensor) -> None:
         """Two small passes: which layers are called, where their samples are, and whether samples stay apart."""
         few, fewer = min(3, len(inputs)), min(2, len(inputs))
-        shapes: list[dict[str, list[tuple[int, ...]]]] = []
-        for count in (few, fewer):
-            seen: dict[str, list[tuple[int, ...]]] = {}
-            with self._watched(lambda name, layer, given, out: seen.setdefault(name, []).append(tuple(out.shape))):
-                self.ask(inputs[:count], targets[:count])
-            shapes.append(seen)
+        shapes = [self._shapes(inputs[:count], targets[:count]) for count in (few, fewer)]
         for name, layer in list(self.layers.items()):
             if why := _placed(layer, [seen.get(name, []) for seen in shapes], (few, fewer)):
                 self._leave(name, why)
@@ -266,6 +261,13 @@ class Gradients:
         if not self.layers:
             some = "; ".join(f"{name}: {why}" for name, why in list(self.left_out.items())[:4])
             raise UsageError(f"no layer of this model has a gradient for each sample ({some}); is it under no_grad?")
+
+    def _shapes(self, inputs: Any, targets: Tensor) -> dict[str, list[tuple[int, ...]]]:
+        """Those of the outputs of each layer, call by call."""
+        seen: dict[str, list[tuple[int, ...]]] = {}
+        with self._watched(lambda name, layer, given, out: seen.setdefault(name, []).append(tuple(out.shape))):
+            self.ask(inputs, targets)
+        return seen
 
     def _leave(self, name: str, why: str) -> None:
         self.left_out[name] = why

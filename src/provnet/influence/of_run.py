@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.base.options import InfluenceOptions, with_changes
-from provnet.base.progress import forecast
 from provnet.data.dataset import Dataset
 from provnet.influence.keys import Influence, Part, Subject, course_of, influence_of
 from provnet.models.attached import AttachedNet
@@ -144,7 +143,7 @@ def _tensors(found: Influence, epochs: list[int]) -> dict[str, Tensor]:
     """Everything that scores are computed from, in the form that a file holds."""
     about = {"epochs": epochs, "agreement": round(found.agreement, 4)}
     kept = {
-        ABOUT: torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8),
+        ABOUT: _packed(about),
         "keys": found.keys,
         "course": found.course.float(),
         "spread": torch.tensor([part.spread for part in found.parts]),
@@ -187,7 +186,25 @@ def _restored(run: Run, kept: Mapping[str, Tensor], device: torch.device) -> Inf
         part.onto = kept[f"{number}/onto"]
         parts.append(part)
     keys = shared_keys(kept["keys"], run)
-    return Influence(subject_of(run), parts, keys, kept["course"], float(about["agreement"]))
+    made = Influence(subject_of(run), parts, keys, kept["course"], float(about["agreement"]))
+    made.unit = None if about.get("unit") is None else float(about["unit"])
+    return made
+
+
+def with_unit(run: Run, unit: tuple[float, float, float], words: str) -> Run:
+    """The run with the log-odds that one unit of its influence stands for, with their interval and where they are from.
+
+    What was foretold before was in units of `unit` as it was then.
+    """
+    about = about_influence(run)
+    before = about.get("unit") or 1.0
+    about |= dict(zip(("unit", "unit_low", "unit_high"), (before * one for one in unit), strict=True))
+    assert run.influence is not None
+    return replace(run, influence={**run.influence, ABOUT: _packed({**about, "unit_from": words})})
+
+
+def _packed(about: Mapping[str, Any]) -> Tensor:
+    return torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8)
 
 
 def shared_keys(keys: Tensor, run: Run) -> Tensor:

@@ -104,7 +104,7 @@ export async function show(root, context, query) {
     const many = el("select", { name: "k", "aria-label": "How many samples", onChange: changed },
       MANY.filter((k) => k <= run.limits.k).map((k) => el("option", { value: String(k), selected: k === state.k }, `${k} samples`)));
     return el("div", { class: "row apart" },
-      el("h2", {}, now.supported ? "Because of these training samples" : "The nearest training samples"),
+      el("h2", {}, now.supported ? "Recognised by these training samples" : "The nearest training samples"),
       el("div", { class: "row" }, now.picture ? modes : null, weighed, many));
   }
   function foot() {
