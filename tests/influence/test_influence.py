@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import provnet
-from provnet.base.errors import NonFiniteError, ProvnetError, UsageError
+from provnet.base.errors import DiskError, NonFiniteError, ProvnetError, UsageError
 from provnet.base.files import DataWarning
 from provnet.base.options import InfluenceOptions, RunOptions
 from provnet.data.dataset import Dataset
@@ -68,10 +68,24 @@ def test_scores_are_those_of_the_formula(n: int) -> None:
     assert torch.allclose(found.scores(queries), found.by_part(queries).mean(0), atol=1e-4)
 
 
-def test_sketches_in_files_give_the_same(tmp_path: Path) -> None:
+def test_sketches_in_files_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, y = small()
     plain, filed = (influence_of(Subject(model), x, y, folder=folder) for folder in (None, tmp_path / "sketches"))
-    assert torch.equal(plain.keys, filed.keys)
+    monkeypatch.setattr("provnet.influence.keys.HELD", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    large = influence_of(Subject(model), x, y)
+    assert torch.equal(plain.keys, filed.keys) and torch.equal(plain.keys, large.keys)
+    assert [path.name for path in tmp_path.iterdir()] == ["sketches"]
+
+
+def test_a_full_disk_while_sketching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    model, x, y = small()
+    with pytest.raises(DiskError):
+        influence_of(Subject(model), x, y, folder=tmp_path)
 
 
 class Nothing(nn.Module):

@@ -208,7 +208,8 @@ class Attributor:
         found = self.each(inputs, lambda answered: vars(answered.best(k)), **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
         supported = columns["support"] >= self._run.config.threshold
-        return Explanation(**columns, supported=supported, samples=self._run.samples)
+        unit = self.weights == INFLUENCE and self.influence.unit is not None
+        return Explanation(**columns, supported=supported, samples=self._run.samples, in_log_odds=unit)
 
     def each(
         self,

@@ -60,6 +60,7 @@ class Explanation:
         images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
         low, high, recognised_index, recognised_weight: (B, K), where influence was asked for: ends of the intervals of
             its weights, and what is recognised beside it.
+        in_log_odds: whether influence is in log-odds; if not, weights order samples and have no unit.
     """
 
     predicted: np.ndarray
@@ -74,6 +75,7 @@ class Explanation:
     high: np.ndarray | None = None
     recognised_index: np.ndarray | None = None
     recognised_weight: np.ndarray | None = None
+    in_log_odds: bool = False
 
     def __len__(self) -> int:
         return len(self.predicted)

@@ -282,6 +282,7 @@ def explanation_cards(
                 exemplars=exemplars,
                 truth=query.truth,
                 depends_on=None if explanation.low is None else depends_on,
+                in_log_odds=explanation.in_log_odds,
             )
         )
     return cards

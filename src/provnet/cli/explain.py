@@ -79,6 +79,8 @@ def explain(asked: Explain) -> None:
             _show(query, one, influence=asked.weights == INFLUENCE)
             if rebuilt:
                 say(f"  rebuilt from its latents with a mean square error of {rebuilt[place].error:.5f} a pixel")
+        if asked.weights == INFLUENCE and not explanation.in_log_odds:
+            note("what the answers depend on is in order, but has no unit yet: provnet without --retrain N --keep")
         for path in files:
             note(f"written: {path}")
 
@@ -165,7 +167,6 @@ NONE_LEFT = "No exemplar: all samples of this class are withheld"
 
 def _show(query: Query, one: Explained, *, influence: bool) -> None:
     """An answer and its exemplars; with influence those that are recognised above those that it depends on."""
-
     out = console()
     head = Text.assemble(
         (shown(query.name), "dim"), "  ", (brief(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
@@ -196,8 +197,13 @@ def _show_exemplars(title: str, exemplars: Sequence[Exemplar], one: Explained) -
     names = [shown(item.sample_id) for item in exemplars]
     share = title != "depends on"
     for item, label, name in zip(exemplars, _padded(labels), _padded(names), strict=True):
-        line = Text("  ").append(weight_bar(item.weight if share else item.weight / exemplars[0].weight), style="blue" if one.supported else "dim")
-        line.append(f" {percent(item.weight) if share else f'{item.weight:+.2f}':>10}  {label}  {name}  ").append(f"sha256 {item.sha256[:12]}", "dim")
+        line = Text("  ").append(
+            weight_bar(item.weight if share else item.weight / exemplars[0].weight),
+            style="blue" if one.supported else "dim",
+        )
+        line.append(f" {percent(item.weight) if share else f'{item.weight:+.2f}':>10}  {label}  {name}  ").append(
+            f"sha256 {item.sha256[:12]}", "dim"
+        )
         if item.interval is not None:
             line.append("  {:+.2f} to {:+.2f}".format(*item.interval), "dim")
         if item.duplicate_count:

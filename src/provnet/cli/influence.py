@@ -69,6 +69,11 @@ def without(asked: options.Without) -> None:
             raise UsageError("training again needs all training samples; say with --data where they are")
         found = train_without(run, data, given, found, group, asked.retrain, progress=True)
         if asked.keep and found.slope is not None:
+            if found.slope[1] <= 0:
+                raise UsageError(
+                    f"the unit cannot be told from nothing by {found.trainings} trainings ({found.slope[1]:.3g} to "
+                    f"{found.slope[2]:.3g} log-odds), so it is not kept; train more often, or leave out more samples"
+                )
             words = f"{found.trainings} trainings with and without {found.group} samples, {len(images)} queries"
             slope = found.slope
             change_run(asked.run, lambda loaded: with_unit(loaded, slope, words))

@@ -60,6 +60,7 @@ class ExplanationCard:
         rebuilt: the input as a generator makes it of its own latents, or None.
         over: what stands above the class.
         depends_on: samples without which the answer would be less likely, if that was asked; None if not.
+        in_log_odds: whether their amounts have a unit, which only trainings without samples can say.
     """
 
     query: Picture | None
@@ -72,6 +73,14 @@ class ExplanationCard:
     rebuilt: Picture | None = None
     over: str = "Predicted"
     depends_on: tuple[ExemplarCard, ...] | None = None
+    in_log_odds: bool = False
+
+    @property
+    def depends_words(self) -> str:
+        """What the amounts mean."""
+        if self.in_log_odds:
+            return "Without one of these, the log-odds of the answer would fall by about that much."
+        return "Without them the answer would be less likely. The numbers order them; they have no unit yet."
 
 
 @dataclass(frozen=True)

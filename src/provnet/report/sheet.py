@@ -186,7 +186,6 @@ def weight_words(weights: Sequence[float]) -> str:
 
 
 HEADINGS = ("Recognised by these training samples", "Depends on these training samples")
-FALL = "Without one of these the log-odds of the answer would fall by about so much."
 
 
 def _drawn(card: ExplanationCard) -> tuple[ExemplarCard, ...]:
@@ -240,7 +239,11 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
         _draw_exemplar(sheet, draw, item, (x, y), faded=not card.supported)
     if _drawn(card):
         small, below = face(20), top + ANSWER + HEADING - (-len(_drawn(card)) // PER_LINE) * LINE_HEIGHT - ROW_GAP
-        whole = FALL if card.depends_on is not None else weight_words([item.weight for item in card.exemplars])
+        whole = (
+            card.depends_words
+            if card.depends_on is not None
+            else weight_words([item.weight for item in card.exemplars])
+        )
         line = small.shorten(whole, room)
         draw.text((left, below + CARRIED // 4), line, fill=SOFT, font=small.font)
 
