@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,48 @@ def test_a_run_without_keys_or_snapshots(run: Run, tmp_path: Path) -> None:
     single = fit(data, train_config("fast", epochs=1, network="single"))
     with pytest.raises(UsageError, match="class branch"):
         prepare_influence(single, data)
+
+
+def test_an_attached_model_keeps_snapshots_of_its_own_loop(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = training()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Linear(16, 10))
+    prov = provnet.attach(model, data, weight=0).keep_snapshots()
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    for epoch in range(3):
+        if epoch == 2:  # killed and gone on with
+            state = prov.state_dict()
+            prov = provnet.attach(model, data, weight=0)
+            prov.load_state_dict(state)
+        for x, y, index in torch.utils.data.DataLoader(prov.dataset(), batch_size=20, shuffle=True):
+            optimizer.zero_grad()
+            (nn.functional.cross_entropy(model(x), y) + prov.loss(index)).backward()
+            optimizer.step()
+    weights = {name: one.clone() for name, one in model.state_dict().items()}
+    run = prepare_influence(prov.finish(), data)
+    assert sorted(run.snapshots) == [1, 2]
+    found = run.scores(queries(), weights="influence")
+    assert all(torch.equal(one, weights[name]) for name, one in model.state_dict().items())
+    again = read_run(run.save(tmp_path / "attached"), model)
+    assert np.array_equal(again.scores(queries(), weights="influence"), found)
+    assert provnet.explain(again, queries(1), weights="influence").one(0).predicted
+    once = prepare_influence(provnet.index(model, data), data)
+    assert len(influence(once).parts) == 1 and once.scores(queries(), weights="influence").shape == found.shape
+
+
+def test_resumed_training_has_the_same_snapshots(run: Run, tmp_path: Path) -> None:
+    def stop(row: Mapping[str, float]) -> None:
+        if row["epoch"] == EPOCHS:
+            raise KeyboardInterrupt
+
+    config = train_config("fast", epochs=EPOCHS, head="exemplar")
+    where = RunOptions(out=tmp_path / "run", checkpoint_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(training(), config, where, on_epoch=stop)
+    resumed = fit(training(), config, RunOptions(out=tmp_path / "run", resume=True))
+    assert resumed.snapshots.keys() == run.snapshots.keys()
+    for epoch, state in run.snapshots.items():
+        assert all(torch.equal(one, resumed.snapshots[epoch][name]) for name, one in state.items())
 
 
 def test_a_full_disk_leaves_the_old_run(asked: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,13 +105,14 @@ class Layer:
         """(B, k·l) the sketch of one call. A grouped convolution has one block of G for each group."""
         if self.groups == 1:
             return (left.transpose(1, 2) @ right).flatten(1)
-        left, right = (part.unflatten(2, (self.groups, -1)).permute(0, 2, 3, 1) for part in (left, right))
+        left, right = (part.reshape(*part.shape[:2], self.groups, -1).permute(0, 2, 3, 1) for part in (left, right))
         if self.bias:
             left = torch.cat([left, torch.ones_like(left[:, :, :1])], 2)
         blocks = left @ right.transpose(2, 3)  # (B, g, P / g, Q / g): as many numbers as the weight has
-        one, other = (part.unflatten(0, (self.groups, -1)) for part in maps)
+        one, other = (part.view(self.groups, -1, part.shape[1]) for part in maps)
         half = torch.einsum("bgpq,gpi->bigq", blocks, one).flatten(2)
-        return (half @ other.flatten(0, 1)).flatten(1)
+        found: Tensor = (half @ other.flatten(0, 1)).flatten(1)
+        return found
 
 
 class Attention:
@@ -121,7 +122,7 @@ class Attention:
         self.module = module
         width, bias = module.embed_dim, module.in_proj_bias
         parts = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        weights = parts if module.in_proj_weight is None else module.in_proj_weight.detach().split(width)
+        weights = parts if module.in_proj_weight is None else torch.split(module.in_proj_weight.detach(), width)
         own = module.q_proj_weight if module.in_proj_weight is None else module.in_proj_weight
         self.trained = own.requires_grad
         self.linears = []
@@ -150,7 +151,9 @@ class Attention:
             given = [part.transpose(0, 1) for part in given]
         same = torch.eye(own.embed_dim, dtype=given[0].dtype, device=given[0].device)
         made, weights = F.multi_head_attention_forward(
-            *given,
+            given[0],
+            given[1],
+            given[2],
             own.embed_dim,
             own.num_heads,
             None,
@@ -211,12 +214,11 @@ class Gradients:
     def maps(self, side: int, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
         """Fixed Gaussian matrices with `side` columns; a side that is narrower stays whole."""
         device = next(self.model.parameters()).device
-        return {
-            name: tuple(
-                _gaussian(size, side, (seed, number, place)).to(device) for place, size in enumerate(_sizes(one))
-            )
-            for number, (name, one) in enumerate(self.layers.items())
-        }  # type: ignore[misc]
+        found = {}
+        for number, (name, layer) in enumerate(self.layers.items()):
+            pair = [_gaussian(size, side, (seed, number, place)) for place, size in enumerate(_sizes(layer))]
+            found[name] = pair[0].to(device), pair[1].to(device)
+        return found
 
     def principal_maps(self, parts: Iterable[tuple[Any, Tensor]], numbers: int, seed: int) -> dict[str, Any]:
         """Matrices of the directions that inputs, and gradients, of each layer have most of, `numbers` = k·l in all.
@@ -235,7 +237,8 @@ class Gradients:
             moments[name] = [a + b for a, b in zip(moments[name], new, strict=True)] if name in moments else new
 
         device = next(self.model.parameters()).device
-        whole = {name: tuple(torch.eye(size, device=device) for size in _sizes(self.layers[name])) for name in looked}
+        sizes = {name: _sizes(self.layers[name]) for name in looked}
+        whole = {k: (torch.eye(p, device=device), torch.eye(q, device=device)) for k, (p, q) in sizes.items()}
         for inputs, targets in parts:
             self(inputs, targets, whole, see=add)
         return {name: _principal(moments[name], numbers) if name in moments else one for name, one in maps.items()}
@@ -300,7 +303,7 @@ class Gradients:
             if new is not None:  # the first of its branch: parameters have no gradients in this pass
                 leaves.append(new)
                 out = new.clone()  # what follows may change it in place
-            out.register_hook(partial(keep, name, layer, left))
+            out.register_hook(partial(keep, name, layer, left))  # type: ignore[no-untyped-call]
             return None if new is None else out
 
         with self._watched(look, graded=True):
@@ -337,7 +340,7 @@ class Gradients:
                 parameter.requires_grad_(False)
                 stack.callback(parameter.requires_grad_, True)
             for attention in self.attentions:
-                attention.module.forward = attention  # type: ignore[method-assign, assignment]
+                attention.module.forward = attention  # type: ignore[method-assign]
                 stack.callback(vars(attention.module).pop, "forward")
             for name, layer in self.layers.items():
                 made = layer.module.register_forward_hook(partial(hook, name, layer), with_kwargs=True)

@@ -62,18 +62,45 @@ def _moving(net: ProvenanceNet) -> dict[str, Tensor]:
     return moving if net.task_head is not None else {}
 
 
-def thinned(snapshots: dict[int, Any], epoch: int) -> None:
-    """Drop the snapshots that a training of this many epochs, and maybe more, has too many of.
+class Along:
+    """Snapshots in a loop of somebody else, where an epoch is N samples seen and nobody says how many there will be.
 
-    >>> kept = dict.fromkeys(range(1, 13))
-    >>> thinned(kept, 12)
-    >>> sorted(kept)
+    >>> kept = {epoch: {} for epoch in range(1, 13)}
+    >>> along = Along(None, 100, {"seen": 1200, "snapshots": kept})
+    >>> along.thin()
+    >>> sorted(along.snapshots)
     [1, 2, 3, 5, 7, 9, 12]
     """
-    wanted = {*epochs_kept(epoch), epoch}
-    if len(snapshots) > 2 * len(ALONG) - 1:
-        for one in sorted(set(snapshots) - wanted):
-            del snapshots[one]
+
+    def __init__(self, net: Any, n: int, state: Mapping[str, Any] | None = None) -> None:
+        self.net, self.n = net, n
+        self.seen = 0 if state is None else int(state["seen"])
+        self.snapshots: dict[int, dict[str, Tensor]] = {} if state is None else dict(state["snapshots"])
+
+    def note(self, count: int) -> None:
+        """So many samples more were seen."""
+        before, self.seen = self.seen // self.n, self.seen + count
+        epoch = self.seen // self.n
+        if epoch > before:
+            self.snapshots[epoch] = snapshot(self.net)
+            if len(self.snapshots) >= 2 * len(ALONG):
+                self.thin()
+
+    def thin(self) -> None:
+        """Drop what a training of as many epochs as there were until now has no use for."""
+        last = max(self.snapshots, default=0)
+        wanted = {min(self.snapshots, key=lambda one: abs(one - epoch)) for epoch in (*epochs_kept(last), last)}
+        self.snapshots = {epoch: one for epoch, one in self.snapshots.items() if epoch in wanted}
+
+    def state(self) -> dict[str, Any]:
+        """What it takes to go on."""
+        return {"seen": self.seen, "snapshots": dict(self.snapshots)}
+
+    def finished(self) -> dict[int, dict[str, Tensor]]:
+        """Those of the whole training; the last are the model's own weights."""
+        self.thin()
+        last = max(self.snapshots, default=0)
+        return {epoch: one for epoch, one in self.snapshots.items() if epoch < last}
 
 
 class Scores(nn.Module):
@@ -122,6 +149,8 @@ def prepare_influence(
     (3, 60)
     """
     run = run_of(run)
+    if run.samples.grouping is None:
+        raise UsageError("influence is that of classified samples, and those of this run have no labels")
     asked = with_changes(InfluenceOptions, options, changes)
     given = run.data(data, progress=asked.progress)
     if len(given) != len(run.samples):

@@ -182,6 +182,9 @@ def recipe_of(run: Run) -> TrainConfig:
             "leave --retrain out, and train it without the samples in your own loop"
         )
     known = {one.name for one in fields(TrainConfig)} - {"asked", "wanted"}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+    }
     wanted = {one.name: getattr(network, one.name) for one in fields(NetworkOptions)}
-    return TrainConfig(**{k: v for k, v in given.items() if k in known}, wanted=NetworkOptions(**wanted))
+    recipe: dict[str, Any] = {name: value for name, value in given.items() if name in known}
+    return TrainConfig(**recipe, wanted=NetworkOptions(**wanted))
