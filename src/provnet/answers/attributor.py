@@ -340,7 +340,7 @@ def _queries(run: Run, images: Any) -> Any:
     if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if 0 in queries.shape:
-        raise UsageError("there is nothing to explain: the input is empty")
+        raise UsageError("no inputs were given; give at least one")
     return queries
 
 
@@ -348,9 +348,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     """The classes asked for; those that the index branch cannot be conditioned on are refused."""
     classes: Tensor = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
-        raise UsageError(
-            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
-        )
+        raise UsageError(f'classes= is for class-conditional networks; this one is "{run.config.network.network}"')
     if classes.shape != (n,) or classes.dtype != torch.int64:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"

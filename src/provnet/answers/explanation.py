@@ -174,7 +174,7 @@ def _rows(rows: Any, n: int) -> np.ndarray:
     if not is_column(given) or (given.size and given.dtype.kind not in "iub"):
         raise UsageError(f"inputs are chosen by position, a slice or a bool mask; got {given.dtype} {given.shape}")
     if given.dtype.kind == "b" and len(given) != n:
-        raise UsageError(f"a bool mask must have one value an input, {n}; got {len(given)}")
+        raise UsageError(f"a bool mask must have one value per input, {n}; got {len(given)}")
     if given.dtype.kind in "iu" and given.size and not -n <= given.min() <= given.max() < n:
         raise IndexError(f"there are {n} explanations, numbered from 0; got {given.min()}..{given.max()}")
     return given if given.size else given.astype(np.int64)
