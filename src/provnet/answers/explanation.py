@@ -38,17 +38,17 @@ class Explained:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Explanations of many inputs as arrays; iterate or index for single ones.
+    """Explanations of many inputs as arrays; iterate or index for single inputs.
 
     Attributes:
         predicted: (B,) int64 class.
         confidence: (B,) probability of that class.
         index: (B, K) int64 exemplars, best first, -1 where a class has fewer than K samples.
         weight: (B, K) share of the index branch.
-        support: (B,) score that is compared with the run's threshold.
+        support: (B,) the value that is compared with the run's threshold.
         supported: (B,) bool; False means that no training sample supports the answer.
         samples: the table that names the exemplars.
-        images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
+        images: (B, ...) a copy of the inputs, for `show`; None if they are larger than 64 MB.
     """
 
     predicted: np.ndarray
