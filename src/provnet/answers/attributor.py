@@ -119,10 +119,10 @@ class Answered:
 
 @final
 class Attributor:
-    """Asks a run, or a network that belongs to none: such a one names samples by its own positions.
+    """Asks a run, or a network without a run, which names samples by position.
 
     `weights` are the index branch's own shares, or `joint`: P(class) times the share within the sample's class.
-    `samples`, of a network alone, say which samples are equal.
+    For a network without a run, `samples` says which samples are equal.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -157,7 +157,7 @@ class Attributor:
 
     @property
     def equal(self) -> Equal | None:
-        """The slots of equal samples, looked for once."""
+        """The slots of equal samples, computed once."""
         if self.weights not in self._equal:
             joint = self.weights == "joint" and self.network.task_head is not None
             known = None if self._samples is None else self.network.index_head.equal(self._samples, joint=joint)
@@ -201,7 +201,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """Ask about raw inputs (B, ...), a few at a time, and join the columns that `read` makes of each batch.
+        """Ask about raw inputs (B, ...) in batches, and concatenate the columns that `read` makes of each batch.
 
         `classes` (B,) are what the index branch is conditioned on. `batch_size` inputs go through the network at a
         time; None chooses by their `shape`, `most` where they are small. `how` is the pass through the network.
@@ -220,7 +220,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """The same for batches that somebody else makes: inputs with classes or None."""
+        """The same for batches of the caller: inputs with classes or None."""
         self.network.eval()
         parts, done, device = [], 0, self.device
         for inputs, classes in batches:
@@ -340,7 +340,7 @@ def _queries(run: Run, images: Any) -> Any:
     if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if 0 in queries.shape:
-        raise UsageError("there is nothing to explain: the input is empty")
+        raise UsageError("no inputs were given; give at least one")
     return queries
 
 
@@ -348,9 +348,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     """The classes asked for; those that the index branch cannot be conditioned on are refused."""
     classes: Tensor = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
-        raise UsageError(
-            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
-        )
+        raise UsageError(f'classes= is for class-conditional networks; this one is "{run.config.network.network}"')
     if classes.shape != (n,) or classes.dtype != torch.int64:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
