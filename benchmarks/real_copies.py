@@ -13,7 +13,7 @@ perceptual hash  64 bits of a cosine transform, Hamming distance.
 kNN, features    cosine of EfficientNet-Lite0's pooled features with the nearest picture.
 copy ratio       `provnet.tools.copies.near_copies` on 32 pixels.
 feature ratio    distance to the nearest picture over that to the next ones, by features of parts and mirror images.
-matched places   of the ten nearest: places of both whose features name each other and agree on one shift and scale.
+matched places   of the five nearest: places of both whose features name each other and agree on one shift and scale.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from provnet.tools.copies.near_copies import copy_ratios
 
 SIDE = 256
 KINDS = ("crop", "mirror", "colour", "text", "collage", "repainted")
-RATE = 0.005
+RATE, FEW = 0.005, 5  # of false alarms; pictures of the gallery whose places are matched
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -253,7 +253,7 @@ def matched(query: Tensor, other: Tensor) -> int:
     pairs = usable.nonzero()
     if len(pairs) == 0:
         return 0
-    pairs = pairs[torch.linspace(0, len(pairs) - 1, min(len(pairs), 600)).long()]
+    pairs = pairs[torch.linspace(0, len(pairs) - 1, min(len(pairs), 300)).long()]
     scale = length[1][pairs[:, 0], pairs[:, 1]] / length[0][pairs[:, 0], pairs[:, 1]]
     shift = b[pairs[:, 0]] - scale[:, None] * a[pairs[:, 0]]
     guess = scale[:, None, None] * a[None] + shift[:, None]
@@ -289,7 +289,7 @@ def scored(views: np.ndarray, gallery: Gallery, features: Features) -> dict[str,
     found["feature ratio"] = -ratios(near).numpy(), near.argmax(1).numpy()
     counts, named = [], []
     for row in range(len(views)):
-        few = near[row].topk(10).indices.tolist()
+        few = near[row].topk(FEW).indices.tolist()
         each = []
         for place in few:
             maps = [gallery.middle[0, place], gallery.middle[1, place], gallery.small[place]]
