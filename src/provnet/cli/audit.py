@@ -222,7 +222,7 @@ def _show(values: dict[str, Any], report: AuditReport) -> None:
         table.add_row(words, cells[0].value, cells[0].ends, *(cell.value for cell in cells[1:]), *nulls)
     show(table)
     if values["nonmembers"] < ENOUGH:
-        note(f'a rate marked "-" would rest on fewer than ten nonmembers; 0.1 % takes {ENOUGH:,} of them')
+        note(f'a rate marked "-" would rest on fewer than ten nonmembers; 0.1 % needs {ENOUGH:,} of them')
     for kind, of in values["lookup"].items():
         found = [f"{interval_cell(of[side]).value} of {side}" for side in SIDES]
         say(f"hash of the {kind} is in the table: {', '.join(found)}")

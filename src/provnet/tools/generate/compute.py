@@ -273,7 +273,7 @@ def raw_pictures(images: Tensor | np.ndarray) -> Tensor:
     """
     given: Tensor = raw_tensor(images)
     if given.numel() == 0:
-        raise UsageError("there is nothing to look at: no pictures were given")
+        raise UsageError("no pictures were given; give at least one")
     if given.is_floating_point() and not bool(torch.isfinite(given).all()):
         raise NonFiniteError("the pictures hold NaN or infinite values, of which no latents can be made")
     return given

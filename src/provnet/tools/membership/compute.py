@@ -32,11 +32,11 @@ from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import Dataset, ImageData, image_data
-from provnet.data.modalities.augment import Copy, of_all
+from provnet.data.modalities.augment import Copy, fix_copy
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import pack, unit
 from provnet.heads.scores import spread_of
-from provnet.models.keys import draw_keys, exemplar_head, features_of, key_head, restricted, with_keys
+from provnet.models.keys import draw_keys, exemplar_head, features_of, key_head, restrict_network, with_keys
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.inputs import Fitted, as_trained, checked_inputs, inputs_of, raw_tensor, run_of
 from provnet.runs.run import Run
@@ -116,7 +116,7 @@ def scores_by(
     most = BATCH[ask.device.type]
     few = ask.at_once(queries.shape[1:], batch_size, most)
     size = few if copy is None else most  # what is drawn must not depend on how many the network takes at a time
-    copy = None if copy is None else of_all(copy, queries)
+    copy = None if copy is None else fix_copy(copy, queries)
 
     def batches() -> Iterator[tuple[Inputs, None]]:
         done = 0
@@ -198,7 +198,7 @@ def cascade(net: ProvenanceNet, chosen: Tensor, seed: int) -> Iterator[Redrawn]:
     it is; those that come are one network, changed further with each step.
     """
     keyed = key_head(net) is not None
-    made = copy.deepcopy(restricted(net, chosen) if keyed else net).eval()
+    made = copy.deepcopy(restrict_network(net, chosen) if keyed else net).eval()
     places = torch.arange(len(chosen)) if keyed else chosen
     device = next(net.parameters()).device
     state = torch.Generator().manual_seed(fold(seed, 62)).get_state()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from provnet.base.errors import UsageError
-from provnet.report.charts import Curve, Plot, histogram_plot, roc_plot
+from provnet.report.charts import Curve, Plot, figure_bytes, figure_for_print, histogram_plot, roc_plot
 from provnet.report.page import render
 from provnet.report.records import percent
 from provnet.tools.membership.shadows import ATTACKS
@@ -265,16 +264,7 @@ def audit_figure(report: AuditReport, kind: str = "png") -> bytes:
     """ROC curves on linear and log axes, and the paper's four histograms, as `png`, `pdf` or `svg`."""
     if kind not in FORMATS:
         raise UsageError(f'a figure is written as {", ".join(FORMATS)}, not "{kind}"; change the end of its name')
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError as error:
-        raise UsageError("figures need matplotlib; install it with: pip install '.[plots]'") from error
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}):
-        drawing = Figure(figsize=(10, 6.2), layout="constrained")
-        FigureCanvasAgg(drawing)
+    with figure_for_print(10, 6.2) as drawing:
         every = drawing.subplots(2, 3)
         _curves(every[0][0], report, log=False)
         _curves(every[1][0], report, log=True)
@@ -283,10 +273,7 @@ def audit_figure(report: AuditReport, kind: str = "png") -> bytes:
             _histogram(axes, report, name)
         handles, labels = every[0][0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-        buffer = io.BytesIO()
-        dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-        drawing.savefig(buffer, format=kind, dpi=200, metadata=dates.get(kind))
-    return buffer.getvalue()
+        return figure_bytes(drawing, kind, dpi=200)
 
 
 def _curves(axes: Any, report: AuditReport, *, log: bool) -> None:
