@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from provnet.attached.samples import Augment, IndexedSamples, refuse_others
 from provnet.attached.steps import MOST, Bank, StepCheck
 from provnet.base import __version__
+from provnet.base.batches import MOST as MOST_AT_ONCE
 from provnet.base.batches import at_once
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import shown
@@ -50,6 +51,7 @@ BYTES = 255.0
 HELD = 2**27  # numbers of features that are kept until their statistics are known
 MEASURED = 16_384  # samples for these otherwise
 PIECE = 1024  # samples whose keys are set at a time
+AT_ONCE = 1024  # samples that a GPU is asked about, where they are small
 HELD_KEYS = 262_144  # keys of training that samples look for themselves among
 ASKED_TWICE = 4  # samples that transform is held against itself on
 SEED = 0  # of the samples that support is measured on
@@ -347,6 +349,7 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tenso
     few = n * features <= HELD
     looked = torch.arange(n) if few else torch.arange(0, n, -(-n // MEASURED))
     held = [torch.cat(column) for column in zip(*(given for _, given in _asked(net, data, looked)), strict=True)]
+    _refuse_not_finite(held[0])
     net.space.measure(held[0])
     head.open_keys(trained=False)
     measured = measured_rows(net.index_map.labels, SEED)
@@ -355,6 +358,8 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tenso
     parts = zip(torch.split(looked, PIECE), zip(*(torch.split(one, PIECE) for one in held), strict=True), strict=True)
     hits = 0
     for rows, given in parts if few else _asked(net, data, torch.arange(n)):
+        if not few:
+            _refuse_not_finite(given[0])
         there = rows.to(net.index_map.labels.device)
         head.set_keys(there, net.space(given[0]))
         hits += 0 if bank is None else _found(bank, given[0], there)
@@ -368,17 +373,21 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tenso
 
 
 def _asked(net: AttachedNet, data: Dataset, looked: Tensor) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-    """(rows, features and looks) of some samples; while a GPU is asked, the samples' hashes are looked at."""
+    """(rows, features and looks) of some samples; nobody waits for a GPU here, and hashes are made meanwhile."""
     device = next(net.tap.model.parameters()).device
+    most = AT_ONCE if device.type == "cuda" else MOST_AT_ONCE
     with progress_bar("keys", len(looked), False) as update:
-        for rows in torch.split(looked, at_once(data.shape, device.type)):
+        for rows in torch.split(looked, at_once(data.shape, device.type, most)):
             with torch.inference_mode():
                 seen = net.see(data.inputs[rows].to(device))
             refuse_others(data, rows)
-            if not bool(torch.isfinite(seen.features).all()):
-                raise NonFiniteError("the features of some training samples hold NaN or infinity; check the weights")
             yield rows, tuple(one.clone() for one in (seen.features, seen.looks) if one is not None)
             update(len(rows), "")
+
+
+def _refuse_not_finite(features: Tensor) -> None:
+    if not bool(torch.isfinite(features).all()):
+        raise NonFiniteError("the features of some training samples hold NaN or infinity; check the weights")
 
 
 def _found(bank: Bank, features: Tensor, index: Tensor) -> int:
