@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.attached.samples import Augment, IndexedSamples, refuse_others
-from provnet.attached.steps import MOST, Bank, StepCheck
+from provnet.attached.steps import MOST, Bank, StepCheck, sent
 from provnet.base import __version__
 from provnet.base.batches import MOST as MOST_AT_ONCE
 from provnet.base.batches import at_once
@@ -44,7 +44,7 @@ from provnet.models.tap import Reader, Tap, locate, unwrapped
 from provnet.runs.run import Run, RunConfig
 from provnet.training.calibration import calibrate, measured_rows
 
-WEIGHT = 0.03  # of the index loss beside the user's own: see docs/your-model.md
+WEIGHT = 0.0  # of the index loss beside the user's own: see docs/your-model.md
 NAMED = 5  # samples in an error
 FIRST = 2  # samples that the model is asked about when it is attached
 BYTES = 255.0
@@ -79,7 +79,7 @@ def attach(
         pool: how a sequence of features becomes one row for each sample: "mean" (without padding), "cls", "last", or
             a function.
         transform: from a stored sample to the model's input, deterministic; default: pictures in 0..1, all else as is.
-        weight: of the index loss; with 0 `loss` only records.
+        weight: of the index loss; with 0, the default, `loss` only records, and the training is your own, bit for bit.
         groups: "class" looks for samples among those of the predicted class; default: among all.
         negatives: tell a sample from so many keys, another part of them in each step; None: from all, up to 262,144.
 
@@ -136,7 +136,7 @@ class Provenance:
     def __init__(self, net: AttachedNet, data: Dataset, weight: float, negatives: int) -> None:
         self.data, self.weight, self.negatives, self.finished = data, weight, negatives, False
         self.model = net.tap.model
-        self.bank = Bank(net)
+        self.bank = Bank(net, pulls=weight > 0)
         self._net = net
         self._labels = None if data.samples.grouping is None else torch.tensor(data.samples.labels)
         self._tap = Tap(self.model, net.tap.place, function=net.tap.function, pool=net.tap.pool)
@@ -186,22 +186,27 @@ class Provenance:
         if not self._check.step(numbers, taken):
             self.bank.waiting.clear()
             self._check.refuse_not_finite(taken.features.dtype)
+        self.bank.settle()
+        labels, own = self._own_losses(taken.logits, numbers)
+        if not self.bank.pulls:
+            self.bank.note(numbers, None, own, None)
+            return taken.features.new_zeros((), dtype=torch.float32)
         features = taken.features if taken.features.dtype == torch.float64 else taken.features.float()
         self.bank.to(features)
-        self.bank.settle()
         reduced = self.bank.reduced(features, learn=True)
-        if self._labels is None:
-            labels, own = torch.zeros_like(numbers), reduced.new_full((len(numbers),), torch.nan)
-        else:
-            labels = self._labels[numbers]
-            with torch.no_grad():
-                own = F.cross_entropy(taken.logits.float(), labels.to(taken.logits.device), reduction="none")
-        if self.weight == 0:
-            self.bank.note(numbers, reduced, own, None)
-            return reduced.new_zeros(())
         loss = self.bank.loss(reduced, numbers, labels, self.negatives) * self.weight
         self.bank.note(numbers, reduced, own, loss)
         return loss if loss.dtype == torch.float64 else loss.float()
+
+    @torch.no_grad()
+    def _own_losses(self, logits: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) labels and each sample's own loss, where the model lies; NaN without labels."""
+        there = sent(numbers, logits.device)
+        if self._labels is None:
+            return torch.zeros_like(there), logits.new_full((len(numbers),), torch.nan, dtype=torch.float32)
+        self._labels = self._labels.to(logits.device)
+        labels = self._labels[there]
+        return labels, F.cross_entropy(logits.float(), labels, reduction="none")
 
     def state_dict(self) -> dict[str, Any]:
         """Keys, who was seen, counts and losses: beside the user's own checkpoint, to go on from after a kill."""
@@ -355,6 +360,7 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tenso
     measured = measured_rows(net.index_map.labels, SEED)
     place = torch.full((n,), -1).index_copy_(0, measured, torch.arange(len(measured)))
     known = tuple(column.new_empty(len(measured), column.shape[1]) for column in held)
+    learned = bank if bank is not None and bank.pulls else None
     parts = zip(torch.split(looked, PIECE), zip(*(torch.split(one, PIECE) for one in held), strict=True), strict=True)
     hits = 0
     for rows, given in parts if few else _asked(net, data, torch.arange(n)):
@@ -362,11 +368,11 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tenso
             _refuse_not_finite(given[0])
         there = rows.to(net.index_map.labels.device)
         head.set_keys(there, net.space(given[0]))
-        hits += 0 if bank is None else _found(bank, given[0], there)
+        hits += 0 if learned is None else _found(learned, given[0], there)
         own = place[rows] >= 0
         for column, part in zip(known, given, strict=True):
             column[place[rows][own].to(column.device)] = part[own.to(part.device)]
-    head.learned.copy_(torch.tensor([hits, 0 if bank is None else n]))
+    head.learned.copy_(torch.tensor([hits, n if learned else 0]))
     share_keys(head, data.samples.groups)
     head.close_keys()
     return known
