@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from provnet.report.pictures import fitted, to_image
+from provnet.report.pictures import scale_to_box, to_image
 from provnet.runs.inputs import range_problem
 from provnet.samples.identity import named
 from provnet_app.engine import Answer
@@ -279,5 +279,5 @@ def _picture(state: State, known: Known, image: np.ndarray) -> str | None:
         return None
     made = to_image(pixels)
     if limit is not None and max(made.size) > limit:
-        made = fitted(made, THUMB)
+        made = scale_to_box(made, THUMB)
     return "data:image/png;base64," + base64.b64encode(encoded(made)).decode("ascii")

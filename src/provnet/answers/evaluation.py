@@ -25,7 +25,7 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import Dataset, image_data
-from provnet.data.modalities.augment import of_photographs
+from provnet.data.modalities.augment import photograph_copies
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
 from provnet.runs.data import in_terms_of
@@ -278,7 +278,7 @@ COPIES = 2_000  # photographs of which changed copies are asked about
 
 def _of_copies(train: Dataset) -> Tensor | None:
     """The samples whose copies are asked about: photographs take long, so some of them serve; None means all."""
-    if len(train) <= COPIES or not of_photographs(train.shape):
+    if len(train) <= COPIES or not photograph_copies(train.shape):
         return None
     return torch.arange(0, len(train), -(-len(train) // COPIES))
 

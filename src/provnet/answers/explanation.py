@@ -20,7 +20,7 @@ from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
 from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard
-from provnet.report.sheet import Shown, cards_html, left_out
+from provnet.report.sheet import Shown, cards_html, omission_notes
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
@@ -148,7 +148,7 @@ class Explanation:
         found = [Evidence(None)] * len(wanted) if data is None else pictures_of(self.samples, data, wanted)
         pictures = dict(zip(wanted.tolist(), found, strict=True))
         more = int(((shown.index >= 0) & ~withheld)[:, MOST_EXEMPLARS:].sum())
-        notes = left_out(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
+        notes = omission_notes(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
         notes += [] if data is not None else ["show(data), the training data given, adds the pictures of the exemplars"]
         return Shown(cards_html([shown._card(row, pictures) for row in range(len(shown))], notes))
 

@@ -210,7 +210,7 @@ class Normalise(nn.Module):
     def forward(self, images: Inputs) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
         if not isinstance(images, Tensor):
-            raise UsageError(f"this network takes one tensor a batch, got {type(images).__name__}")
+            raise UsageError(f"this network takes one tensor per batch, got {type(images).__name__}")
         if tuple(images.shape[1:]) != self.input_shape:
             raise UsageError(shape_words(self.input_shape, tuple(images.shape[1:])))
         values = (images.float() / self.scale - self.mean) / self.std
@@ -462,7 +462,7 @@ def vae_of(net: ProvenanceNet) -> VAE:
     """The generator of a network; one without is refused."""
     if isinstance(net.backbone, VAE):
         return net.backbone
-    raise UsageError("this run makes no pictures; train one that does: provnet train DATA --task generate")
+    raise UsageError("this run does not generate pictures; train one that does: provnet train DATA --task generate")
 
 
 def posterior_of(net: ProvenanceNet, images: Tensor) -> Normal:
