@@ -12,8 +12,7 @@ from torch.utils.data import DataLoader
 
 import provnet
 from provnet.attached.provenance import Provenance
-from provnet.data.dataset import Dataset
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import Dataset, ImageData
 from tests.digits import training
 
 
