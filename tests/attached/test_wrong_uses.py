@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import provnet
-from provnet.attached.provenance import Provenance, attach, index
+from provnet.attached.provenance import Provenance, index
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, ProvnetError, UsageError
 from provnet.models.tap import class_scores
 from provnet.runs.run import write_run
-from tests.attached.made import cnn, loader, mlp, train, vectors
+from tests.attached.made import attach, cnn, loader, mlp, train, vectors
 
 Use = Callable[[Path], Any]
 
