@@ -199,13 +199,14 @@ class Attributor:
         classes: Tensor | None = None,
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
+        update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> Explanation:
         """Explain raw inputs (B, ...) by k samples each; the arguments as in `each`."""
         assert self._run is not None, "a network alone has no table of samples"
         k = whole_number("k", k)
-        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "how": how}
-        found = self.each(inputs, lambda answered: vars(answered.best(k)), **given)
+        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "update": update}
+        found = self.each(inputs, lambda answered: vars(answered.best(k)), how=how, **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
         supported = columns["support"] >= self._run.config.threshold
         return Explanation(**columns, supported=supported, samples=self._run.samples)

@@ -359,7 +359,10 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, but "
+        "class-independent behind a pretrained backbone.",
+        "auto",
+        metavar="NAME",
     )
     backbone: Any = option(
         "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "

@@ -1,8 +1,8 @@
 """Checkpoints: weights, optimiser and progress as safetensors + JSON, written whole or not at all, hashed.
 
 `checkpoints/step-0000000123/` holds the weights, the optimiser's moments (a file each, so that a network of any size
-that provnet writes can be read back), the record of the epoch, the snapshots so far, state.json and manifest.json. A folder is made under a
-temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
+that provnet writes can be read back), the record of the epoch, the snapshots so far, state.json and manifest.json. A
+folder is made under a temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
 """
 
 from __future__ import annotations
