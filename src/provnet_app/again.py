@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import glob
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter
@@ -15,7 +17,7 @@ from pydantic import BaseModel, Field
 from provnet.base.errors import ProvnetError
 from provnet.samples.decisions import Decision
 from provnet.tools.debug.compute import DROP, FLAGGED
-from provnet.tools.debug.fix import Fixed, fix, undo
+from provnet.tools.debug.fix import fix, undo
 from provnet_app.data_api import scores_of
 from provnet_app.jobs import LEVELS, Progress
 from provnet_app.limits import LISTED
@@ -49,7 +51,7 @@ class Change(BaseModel):
     sha256: str
     decision: str
     label: str
-    new_label: str
+    new: str
 
 
 class Differs(BaseModel):
@@ -64,9 +66,13 @@ class Differs(BaseModel):
 
 
 class Outcome(BaseModel):
-    """The new run and what changed; the accuracies are of the same test samples, by the labels that they have."""
+    """The new run and what changed; the accuracies are of the same test samples, by the labels that they have.
+
+    `beside` says whether its answers are shown beside those of this run.
+    """
 
     name: str
+    beside: bool
     relabelled: int
     dropped: int
     before: Interval
@@ -89,6 +95,7 @@ class Again(BaseModel):
 def again_routes(state: State) -> APIRouter:
     """GET, POST and DELETE /again."""
     routes = router("again")
+    _find(state)
 
     @routes.get("/again", responses=gives())
     async def look() -> Again:
@@ -157,7 +164,23 @@ def _counted(level: float | None, chosen: list[Decision]) -> Counted:
     return Counted(certainty=level, relabel=kinds.count("relabel"), drop=kinds.count("drop"))
 
 
-def _train(state: State, chosen: list[Decision]) -> tuple[Path, Fixed]:
+def _find(state: State) -> None:
+    """The run that was made of this one before the server was started, the newest where there are several."""
+    folder = state.served.folder
+    if folder is None:
+        return
+    here = folder.resolve()
+    for out in sorted(here.parent.glob(f"{glob.escape(here.name)}{MARK}*"), key=lambda path: -path.stat().st_mtime):
+        try:
+            before, about = undo(out)
+        except ProvnetError:
+            continue
+        if before == here:
+            state.jobs.have("again", (out, about))
+            return
+
+
+def _train(state: State, chosen: list[Decision]) -> tuple[Path, Mapping[str, Any]]:
     served = state.served
     assert served.folder is not None, "the job cannot be done without"
     here = served.folder.resolve()
@@ -171,7 +194,7 @@ def _train(state: State, chosen: list[Decision]) -> tuple[Path, Fixed]:
         raise
     beside = Served(run=found.run, name=out.name, folder=out, test=served.test, opened=hashes(out))
     _put_beside(state, beside)
-    return out, found
+    return out, found.to_json()
 
 
 def _put_beside(state: State, beside: Served | None) -> None:
@@ -195,30 +218,23 @@ def _undo(state: State) -> None:
     shutil.rmtree(out)
 
 
-def _outcome(state: State, out: Path, found: Fixed) -> Outcome:
-    test, about = state.served.test, found.to_json()
+def _outcome(state: State, out: Path, about: Mapping[str, Any]) -> Outcome:
+    test, beside = state.served.test, state.served.beside
     places = {} if test is None else test.samples.id_places
-    shown = [(one, places.get(one.sample_id)) for one in found.answers if _may_be_named(state, one.sample_id)]
+    shown = [(one, places.get(one["sample_id"])) for one in about["answers_changed"]]
+    shown = [(one, at) for one, at in shown if at not in state.library.hidden_tests]
     return Outcome(
         name=out.name,
+        beside=beside is not None and beside.folder == out,
         relabelled=about["relabelled"],
         dropped=about["dropped"],
-        before=Interval(**found.before.to_json()),
-        after=Interval(**found.after.to_json()),
-        difference=Interval(**found.difference.to_json()),
-        tested=found.before.n,
-        changes=[
-            Change(sample_id=one.sample_id, sha256=one.sha256, decision=one.kind, label=label, new_label=one.new_label)
-            for one, label in list(zip(found.changes, found.labels, strict=True))[:LISTED]
-        ],
+        before=Interval(**about["before"]),
+        after=Interval(**about["after"]),
+        difference=Interval(**about["difference"]),
+        tested=about["before"]["n"],
+        changes=[Change(**one) for one in about["changes"][:LISTED]],
         answers=[
-            Differs(position=at, sha256=None if test is None or at is None else test.samples.hex(at), **vars(one))
+            Differs(position=at, sha256=None if test is None or at is None else test.samples.hex(at), **one)
             for one, at in shown[:LISTED]
         ],
     )
-
-
-def _may_be_named(state: State, sample_id: str) -> bool:
-    test = state.served.test
-    place = None if test is None else test.samples.id_places.get(sample_id)
-    return place not in state.library.hidden_tests

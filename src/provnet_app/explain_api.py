@@ -21,6 +21,7 @@ from provnet.data.modalities.decode import BYTES
 from provnet.models.network import NetworkConfig
 from provnet.report.pictures import fitted, to_image
 from provnet.runs.inputs import range_problem
+from provnet.runs.run import Run
 from provnet.samples.identity import named
 from provnet_app.engine import Answer
 from provnet_app.library import Known, Upload, encoded, is_small
@@ -312,7 +313,7 @@ class LeftOut(BaseModel):
 
 
 class Explained(BaseModel):
-    """The explanation of one query."""
+    """The explanation of one query; `right`: how often held-out answers with such evidence are right, where known."""
 
     query: QueryRecord
     picture: str | None
@@ -323,6 +324,7 @@ class Explained(BaseModel):
     supported: bool
     support: float
     threshold: float
+    right: float | None
     exemplars: list[ExemplarRecord]
     rest: float
     without: LeftOut
@@ -421,6 +423,7 @@ def _record(
         supported=answer.support >= threshold,
         support=rounded(answer.support, digits),
         threshold=rounded(threshold, digits),
+        right=rounded(answer.support, digits) if is_rate(run) else None,
         exemplars=[
             exemplar_record(state, rank, int(i), float(w))
             for rank, (i, w) in enumerate(zip(index, weight, strict=True), 1)
@@ -430,6 +433,11 @@ def _record(
         withheld=int(run.samples.withheld.sum()),
         warning=range_problem(run.config.network, image[None]) if isinstance(image, np.ndarray) else None,
     )
+
+
+def is_rate(run: Run) -> bool:
+    """Whether support says how often such answers are right, as it does where features are frozen."""
+    return run.network.support.evidence is not None
 
 
 def exemplar_record(state: State, rank: int, place: int, weight: float) -> ExemplarRecord:

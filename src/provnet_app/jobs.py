@@ -33,6 +33,7 @@ from provnet_app.served import WEIGHTS, Keeping, Served
 Stored = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]
 KINDS = ("conflict", "wrong", "bad", "foreign", "ambiguous", "duplicate")  # in the order of the tool's own words
 LEVELS = (0.8, 0.9, 0.95, 0.99)  # certainties that suggestions can be asked for
+LIKENESS = 2  # changes with the features that `index_features` gives: what was kept of others is made anew
 AUDITED = 2_000  # pictures of each side
 MAPPED = 20_000  # points where only the slow engine is there
 NEAREST = 4
@@ -253,6 +254,7 @@ _ARRAYS = ("index", "xy", "cluster", "groups", "test", "test_xy", "test_class")
 
 
 def _map_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Map:
+    _want(about.get("laid_out_by") == LIKENESS)
     found = Map(
         **{name: arrays[name] for name in _ARRAYS},
         engine=str(about["engine"]),
@@ -371,7 +373,8 @@ def unit(features: np.ndarray) -> np.ndarray:
     return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12))
 
 
-def _features_back(served: Served, arrays: dict[str, np.ndarray], _: dict[str, Any]) -> np.ndarray:
+def _features_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> np.ndarray:
+    _want(about.get("laid_out_by") == LIKENESS)
     rows = 0 if served.training is None else len(served.training)
     _want(arrays["features"].shape[:1] == (rows,) and bool(np.isfinite(arrays["features"]).all()))
     return arrays["features"]
@@ -387,7 +390,9 @@ WORK: dict[StartName, Work] = {
         _answers_back,
         _needs_test,
     ),
-    "features": Work(_features, lambda found: ({"features": found}, {}), _features_back, _needs_training),
+    "features": Work(
+        _features, lambda found: ({"features": found}, {"laid_out_by": LIKENESS}), _features_back, _needs_training
+    ),
     "scores": Work(
         _score,
         lambda found: (
@@ -401,7 +406,7 @@ WORK: dict[StartName, Work] = {
         _map,
         lambda found: (
             {name: getattr(found, name) for name in _ARRAYS},
-            {name: getattr(found, name) for name in ("engine", "left_out", "test_data")},
+            {name: getattr(found, name) for name in ("engine", "left_out", "test_data")} | {"laid_out_by": LIKENESS},
         ),
         _map_back,
         _needs_training,
@@ -494,6 +499,11 @@ class Jobs:
             self.progress[name] = Progress(name, "running", words="waiting", can=now.can, why=now.why)
             threading.Thread(target=self._run, args=(name, do), name=f"provnet-{name}", daemon=True).start()
             return self.progress[name]
+
+    def have(self, name: JobName, result: Any) -> None:
+        """Take over what a job would find."""
+        self.results[name] = result
+        self._set(name, state="ready")
 
     def forget(self, name: JobName) -> None:
         """As if a job had never been done; one that runs goes on."""

@@ -351,7 +351,7 @@ class Library:
     def _words(self, text: str, item: Any) -> dict[str, Any]:
         few = self.served.exposure != "full"
         most = FEW_WORDS if few else WORDS
-        cells = None if few or not isinstance(item, dict) else [(name, _cell(value)) for name, value in item.items()]
+        cells = None if few or not isinstance(item, dict) else [[name, _cell(value)] for name, value in item.items()]
         return {"text": text[:most] + "…" if len(text) > most else text, "cells": cells} if text else {}
 
     @property

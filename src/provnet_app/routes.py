@@ -169,7 +169,7 @@ class Words(BaseModel):
     """A sample that is no picture, as text; of a row of a table also its columns with their values."""
 
     text: str | None = None
-    cells: list[tuple[str, str]] | None = None
+    cells: list[list[str]] | None = None
 
 
 def naming(samples: SampleTable, place: int) -> dict[str, Any]:

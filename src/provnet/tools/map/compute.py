@@ -63,9 +63,9 @@ def index_features(
 ) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
-    With keys they have length one, so that distances rank as cosines do. Of a frozen backbone they are its own features:
-    the keys there are whitened to tell each sample from all others, and know little of likeness. `batch_size` images go
-    through the network at a time; None chooses by their size (`provnet.base.batches`).
+    With keys they have length one, so that distances rank as cosines do. Of a frozen backbone they are its own
+    features, as its keys are whitened to tell each sample from all others. `batch_size` images go through the network
+    at a time; None chooses by their size (`provnet.base.batches`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
