@@ -28,7 +28,7 @@ function drawn(place, context, query, found, both) {
   const wrong = found.cells.filter((one) => one.class !== one.predicted);
   const list = answerList(context, query);
   const pairs = el("ul", { class: "pairs" }, wrong.slice(0, PAIRS).map(({ class: truth, predicted, samples: n }) => el("li", {},
-    el("a", { href: link("answers", { class: truth, predicted }) }, named(label(truth), "lines"), el("span", { class: "muted" }, "answered "), named(label(predicted), "lines")), el("span", { class: "num muted" }, count(n)))));
+    el("a", { href: link("answers", { class: truth, predicted }) }, named(label(truth), "lines"), el("span", { class: "muted" }, " answered "), named(label(predicted), "lines")), el("span", { class: "num muted" }, count(n)))));
   append(place,
     both ? compared(context, both) : null,
     el("section", { class: "card stack", "aria-label": "Confusion" },
@@ -70,7 +70,7 @@ function byClass({ run, link }, { cells }) {
       el("th", { scope: "row", class: "cell-name" }, el("a", { href: link("answers", { class: one.class }) }, named(one.label))),
       el("td", { class: "num" }, count(one.n)),
       el("td", {}, el("div", { class: "weight" }, bar(one.right / one.n, `${one.label}: answered right`, "good"), el("span", { class: "num" }, percent(one.right / one.n, 0)))),
-      el("td", {}, one.wrong[1] === null ? null : el("a", { href: link("answers", { class: one.class, predicted: one.wrong[1] }) }, named(run.classes[one.wrong[1]].label))))))));
+      el("td", {}, one.wrong[1] === null ? null : el("a", { href: link("answers", { class: one.class, predicted: one.wrong[1] }) }, named(run.classes[one.wrong[1]].label, "lines"))))))));
 }
 
 /** The answers that the address asks for, with the training sample that each names first. */
