@@ -91,10 +91,10 @@ def robust(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
             sections.append(
                 Section(
                     f"Preset robust: {row['data']}, {row['n']:,} samples, seed {row['seed']}",
-                    "One network, class-independent, a key for every sample. Keys are set once more when training "
-                    "ends, so a sample shown as it is finds itself by construction; noise, shift and mirror are what "
-                    "was learned. The recipe was chosen by trials scored on these same test samples with seed 0, so "
-                    "seed 0 flatters it a little; nothing was chosen on other seeds.",
+                    "One class-independent network with one key per sample. When training ends, each key is set to its "
+                    "own sample, so an unchanged sample finds itself by construction; the figures under noise, shift "
+                    "and mirror show what was learned. The recipe was chosen by its scores on these test samples with "
+                    "seed 0, so seed 0 is slightly too good; nothing was chosen on other seeds.",
                     result,
                     f"python benchmarks/robust.py --data-dir DIR --data {row['data']} --seeds {row['seed']}",
                     rows,

@@ -19,7 +19,7 @@ from torch import Tensor
 from provnet.base.batches import keyed_generator
 from provnet.data.modalities.decode import BYTES
 from provnet.models.network import NetworkConfig
-from provnet.report.pictures import fitted, to_image
+from provnet.report.pictures import scale_to_box, to_image
 from provnet.runs.inputs import range_problem
 from provnet.runs.run import Run
 from provnet.samples.identity import named
@@ -490,5 +490,5 @@ def _picture(state: State, known: Known, image: Any) -> str | None:
         return None
     made = to_image(pixels)
     if limit is not None and max(made.size) > limit:
-        made = fitted(made, THUMB)
+        made = scale_to_box(made, THUMB)
     return "data:image/png;base64," + base64.b64encode(encoded(made)).decode("ascii")

@@ -23,9 +23,9 @@ from provnet.data.dataset import ImageData
 from provnet.runs.inputs import inputs_of
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, debug
-from provnet.tools.debug.kinds import KINDS as WORDS_OF_KINDS
+from provnet.tools.debug.compute import KINDS as WORDS_OF_KINDS
 from provnet.tools.map.compute import Cluster, index_features, sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import Heldout
 from provnet_app.routes import gives, router
 from provnet_app.served import WEIGHTS, Keeping, Served

@@ -32,7 +32,7 @@ from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import Row, Table
 from provnet.data.modalities.text import Text
 from provnet.data.rules import DecodeRule, make_options
-from provnet.report.pictures import SMALL, fitted, to_image
+from provnet.report.pictures import SMALL, scale_to_box, to_image
 from provnet.runs.data import modality_for
 from provnet.runs.inputs import picture_rules
 from provnet.runs.run import Run
@@ -409,36 +409,36 @@ class Library:
         small, longest = max(image.size) <= SMALL, max(image.size)
         wanted = size or longest
         if limit is not None and longest > limit:
-            image = fitted(image, limit)  # what is enlarged again afterwards is the small one
+            image = scale_to_box(image, limit)  # what is enlarged again afterwards is the small one
         elif not small:
             wanted = min(wanted, longest)  # a photograph is not enlarged
         if max(image.size) != wanted:
-            image = fitted(image, wanted)
+            image = scale_to_box(image, wanted)
         kind = "PNG" if small or pixels is not None else "JPEG"
         return encoded(image, kind), f"image/{kind.lower()}"
 
     def thumb(self, known: Known, side: int) -> Image.Image:
         """The picture no larger than `side`; a small one is enlarged."""
         if known.origin == "upload" or not self.is_large:
-            return fitted(self.whole(known), side)
+            return scale_to_box(self.whole(known), side)
         with self._lock:
             kept = self._thumbs.get(known.key)
             if kept is not None:
                 self._thumbs.move_to_end(known.key)
         if kept is None:
             image = self.whole(known)
-            kept = encoded(fitted(image, min(TILE, max(image.size))), "JPEG")
+            kept = encoded(scale_to_box(image, min(TILE, max(image.size))), "JPEG")
             with self._lock:
                 self._thumbs[known.key] = kept
                 while len(self._thumbs) > KEPT_THUMBS:
                     self._thumbs.popitem(last=False)
-        return fitted(Image.open(io.BytesIO(kept)), side)
+        return scale_to_box(Image.open(io.BytesIO(kept)), side)
 
 
 def _for_screen(pixels: np.ndarray) -> bytes:
     image = to_image(pixels)
     small = max(image.size) <= SMALL
-    return encoded(image if max(image.size) <= LARGE else fitted(image, LARGE), "PNG" if small else "JPEG")
+    return encoded(image if max(image.size) <= LARGE else scale_to_box(image, LARGE), "PNG" if small else "JPEG")
 
 
 def _cell(value: Any) -> str:

@@ -318,7 +318,7 @@ WRONG: dict[str, tuple[Use, type[ProvnetError], str]] = {
     # the end
     "finish twice": (finished_twice, UsageError, "was finished before"),
     "a loss after finish": (loss_after_finish, UsageError, "attach the model again"),
-    "save before finish": (saved_before_finish, UsageError, "a run is wanted, got Provenance"),
+    "save before finish": (saved_before_finish, UsageError, "expected a run, got Provenance"),
     "a state of other data": (other_state, IntegrityError, "of other training data"),
     "a state of another layer": (state_of_another_layer, UsageError, "was made at the output of 0"),
     "the user's own state": (

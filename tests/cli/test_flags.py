@@ -87,7 +87,7 @@ def test_help_shows_what_most_runs_need_and_help_all_the_rest(call: Call) -> Non
         (["map", "run", "--out", "d", "--seed", str(2**32)], "--seed must lie in 0..2^32-1 for a map"),
         (["evaluate", "run", "--seed", "-1"], "--seed must lie in 0..2^63-1, got -1"),
         (["app", "run", "--port", "65536"], "--port must lie in 0..65535"),
-        (["verify", "run", "--no-data", "--strict"], "--no-data checks the files alone"),
+        (["verify", "run", "--no-data", "--strict"], "--no-data checks only the files"),
     ],
 )
 def test_values_are_checked_before_anything_is_read(argv: list[str], words: str, call: Call) -> None:

@@ -13,7 +13,7 @@ from provnet.base.errors import UsageError
 from provnet.report import sheet
 from provnet.report import sheet as fonts
 from provnet.report.records import ExplanationCard
-from provnet.report.sheet import explanation_png, undrawn
+from provnet.report.sheet import count_undrawable, explanation_png
 from provnet.tools.generate.page import sheet_png
 from tests.cases import cases
 from tests.report.cards import HOSTILE, card, exemplar, hostile_card, picture
@@ -150,5 +150,5 @@ def test_png_round_trip(tmp_path):
 
 
 def test_names_that_no_font_can_draw_are_counted() -> None:
-    assert undrawn(["plain", "Größe", "what?"]) == 0
-    assert undrawn(["\U0010fffd", "ok", "\U0010fffd\U0010fffd"]) == 2
+    assert count_undrawable(["plain", "Größe", "what?"]) == 0
+    assert count_undrawable(["\U0010fffd", "ok", "\U0010fffd\U0010fffd"]) == 2

@@ -25,7 +25,7 @@ from provnet.answers.explanation import Explanation
 from provnet.base.batches import MOST, Inputs, all_finite, at_once, is_matrix, split
 from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
-from provnet.models.keys import restricted
+from provnet.models.keys import restrict_network
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole_number
 from provnet.runs.run import Run
@@ -272,7 +272,7 @@ def _active(run: Run) -> tuple[ProvenanceNet, Tensor | None]:
         raise UsageError(
             "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
         )
-    return restricted(run.network, kept), kept
+    return restrict_network(run.network, kept), kept
 
 
 def explain(

@@ -20,7 +20,7 @@ from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
 from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard
-from provnet.report.sheet import Shown, cards_html, left_out
+from provnet.report.sheet import Shown, cards_html, omission_notes
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
@@ -66,6 +66,8 @@ class Explanation:
     @property
     def label(self) -> np.ndarray:
         """(B, K) labels of the exemplars, -1 where there is none."""
+        if self.samples.grouping is None:
+            return np.full_like(self.index, -1)
         return np.where(self.index >= 0, self.samples.labels[np.maximum(self.index, 0)], -1)
 
     def __iter__(self) -> Iterator[Explained]:
@@ -93,7 +95,7 @@ class Explanation:
         pairs = zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
         exemplars = tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
         return Explained(
-            predicted=names[int(self.predicted[row])],
+            predicted=names[int(self.predicted[row])] if names else "",
             confidence=float(self.confidence[row]),
             supported=bool(self.supported[row]),
             exemplars=exemplars,
@@ -146,7 +148,7 @@ class Explanation:
         found = [Evidence(None)] * len(wanted) if data is None else pictures_of(self.samples, data, wanted)
         pictures = dict(zip(wanted.tolist(), found, strict=True))
         more = int(((shown.index >= 0) & ~withheld)[:, MOST_EXEMPLARS:].sum())
-        notes = left_out(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
+        notes = omission_notes(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
         notes += [] if data is not None else ["show(data), the training data given, adds the pictures of the exemplars"]
         return Shown(cards_html([shown._card(row, pictures) for row in range(len(shown))], notes))
 

@@ -77,7 +77,7 @@ def main(
     _drop_width()
     if backbone is not None and arguments[:1] and arguments[0] in MAKING:
         words = "in Python fit(data, train_config(backbone=module)) of provnet.training takes one"
-        error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
+        error_line(f"{arguments[0]} builds networks by name and takes no backbone object; {words}")
         return UsageError.exit_code
     before = BACKBONE.set(None if backbone is None else (backbone, at, pool, transform))
     try:
@@ -85,7 +85,7 @@ def main(
             code = _run(arguments or ["--help"], debug)
     finally:
         BACKBONE.reset(before)
-    return _flushed(code)
+    return _flush(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:
@@ -103,7 +103,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        code, message = _explained(error, arguments[0])
+        code, message = _exit_and_words(error, arguments[0])
         error_line(message)
         return code
 
@@ -114,7 +114,7 @@ def commands() -> Any:
     return typer.main.get_command(app)
 
 
-def _explained(error: Exception, command: str) -> tuple[int, str]:
+def _exit_and_words(error: Exception, command: str) -> tuple[int, str]:
     """Exit code and one line for whatever a command raised."""
     if isinstance(error, ProvnetError):
         return error.exit_code, str(error)
@@ -188,7 +188,7 @@ def _plain_warnings() -> Any:
         yield
 
 
-def _flushed(code: int) -> int:
+def _flush(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has seen enough; keep Python from complaining at its end
@@ -233,7 +233,7 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
 }
 
 
-def _loaded(module: str, name: str) -> Callable[[options.Options], None]:
+def _command(module: str, name: str) -> Callable[[options.Options], None]:
     """What a command does; its module, and torch with it, is imported only then."""
 
     def run(asked: options.Options) -> None:
@@ -244,4 +244,4 @@ def _loaded(module: str, name: str) -> Callable[[options.Options], None]:
 
 for _name, (_kind, _module) in COMMANDS.items():
     _example = f"Example: [bold]{_kind.example}[/bold]"
-    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _loaded(_module, _name)))
+    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _command(_module, _name)))

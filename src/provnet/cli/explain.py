@@ -26,8 +26,8 @@ from provnet.cli.output import (
     note,
     say,
 )
-from provnet.cli.rundata import note_undrawn, open_run, picture_data, with_state
-from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
+from provnet.cli.rundata import note_undrawable, open_run, picture_data, with_state
+from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among_pictures, write_outputs
 from provnet.data.evidence import NO_PICTURE, Evidence
 from provnet.report.page import explanation_html
 from provnet.report.records import percent
@@ -53,9 +53,11 @@ def explain(asked: Explain) -> None:
     if asked.png is not None and asked.png.suffix.lower() != ".png":
         raise UsageError(f'--png writes a PNG file, not "{asked.png.name}"; let its name end in .png')
     if asked.log is not None:
-        refuse_among([asked.log], [asked.run], [Path(each) for each in inputs if each is not None], asked.data_dir)
+        refuse_among_pictures(
+            [asked.log], [asked.run], [Path(each) for each in inputs if each is not None], asked.data_dir
+        )
     queries = read_queries(loaded, asked.image, asked.data_dir, strict=asked.strict)
-    explanation = _explained(loaded, queries, asked.k, asked.weights)
+    explanation = _explain(loaded, queries, asked.k, asked.weights)
     rebuilt = rebuilt_queries(loaded, queries)
     records = explanation.to_records([query.name for query in queries])
     for record, copy in zip(records, rebuilt, strict=False):
@@ -64,9 +66,7 @@ def explain(asked: Explain) -> None:
     files: dict[Path, bytes] = {}
     if asked.html or asked.png or asked.strict or asked.data is not None:
         pictures = _pictures(loaded, explanation, asked.data, asked.data_dir, asked.strict)
-        files = _drawn(
-            loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt]
-        )
+        files = _draw(loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt])
     if asked.log is not None:
         _append(asked.log, asked.run, state["model.safetensors"], loaded, queries, records, asked.weights)
     write_outputs(files, [asked.run], inputs, PLACES)
@@ -81,7 +81,7 @@ def explain(asked: Explain) -> None:
             note(f"written: {path}")
 
 
-def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
+def _explain(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
 
     active = int((~run.samples.withheld).sum())
     images = np.stack([query.image for query in queries])
@@ -113,7 +113,7 @@ def _pictures(
     return pictures
 
 
-def _drawn(
+def _draw(
     run: Run,
     explanation: Explanation,
     queries: list[Query],
@@ -136,7 +136,7 @@ def _drawn(
         buffer = io.BytesIO()
         explanation_png(cards).save(buffer, "PNG", optimize=True)
         files[png] = buffer.getvalue()
-        note_undrawn(run.samples.class_names, "--html shows them")
+        note_undrawable(run.samples.class_names, "--html shows them")
     return files
 
 

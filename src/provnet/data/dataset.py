@@ -21,7 +21,7 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.data.scratch import taken
+from provnet.data.scratch import copy_rows
 from provnet.samples.identity import SampleTable, chosen_rows, hash_bytes, hash_pixels, hash_rows
 
 Read = Callable[[], bytes | np.ndarray]  # the bytes of a picture file, or pixels (H, W) or (H, W, 3)
@@ -44,7 +44,7 @@ class Originals:
         return Originals(self.views[rows], tuple(self.read[i] for i in rows.tolist()))
 
 
-def joined(parts: Sequence[Any]) -> Originals | None:
+def concatenate_originals(parts: Sequence[Any]) -> Originals | None:
     """Those of several data sets, one after the other; None where all inputs are the whole samples."""
     if all(part.originals is None for part in parts):
         return None
@@ -175,8 +175,8 @@ class Dataset:
         """The inputs, where they are one tensor."""
         if not isinstance(self.inputs, Tensor):
             raise UsageError(
-                f"these samples are several tensors ({', '.join(self.inputs.keys())}); what was asked takes one, such "
-                "as pictures or vectors"
+                f"these samples are several tensors ({', '.join(self.inputs.keys())}); only samples of one tensor, "
+                "such as pictures or vectors, can be used here"
             )
         return self.inputs
 
@@ -219,7 +219,7 @@ class Dataset:
         rows = chosen_rows(indices, len(self))
         items = None if self.items is None else [self.items[i] for i in rows.tolist()]
         originals = None if self.originals is None else self.originals.select(rows)
-        inputs, table = taken(self.inputs, rows), self.samples.select(rows) if samples is None else samples
+        inputs, table = copy_rows(self.inputs, rows), self.samples.select(rows) if samples is None else samples
         return replace(self, inputs=inputs, samples=table, items=items, originals=originals)
 
     def hashes(self, rows: Tensor) -> np.ndarray:
@@ -282,7 +282,7 @@ def refuse_changed(what: str, data: Dataset) -> None:
     >>> data.images[3] = 0
     >>> refuse_changed("the data", data)  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    DataError: the data: the values of "train/3" are not those that were opened; ...
+    DataError: the data: the values of "train/3" have changed since they were opened; ...
     """
     size = data.inputs.nbytes
     for rows in torch.split(torch.arange(0, len(data), max(1, -(-size // HASHED))), AT_ONCE):
@@ -290,8 +290,8 @@ def refuse_changed(what: str, data: Dataset) -> None:
         if changed.any():
             name = shown(data.samples.sample_ids[int(rows[np.flatnonzero(changed)[0]])])
             raise DataError(
-                f'{what}: the values of "{name}" are not those that were opened, so its hash would name another '
-                "sample; open the changed ones: open_data(images, labels, ids=data.samples.sample_ids)"
+                f'{what}: the values of "{name}" have changed since they were opened, so its hash no longer '
+                "names them; open the new values: open_data(images, labels, ids=data.samples.sample_ids)"
             )
 
 
@@ -341,7 +341,7 @@ class ResidentData:
         workers: int = 2,
     ) -> None:
         if len(images) != len(labels):
-            raise UsageError(f"{len(images):,} images but {len(labels):,} labels; one label an image is needed")
+            raise UsageError(f"{len(images):,} images but {len(labels):,} labels; give one label per image")
         self.device = torch.device(device)
         if not {images.device.type, labels.device.type} <= {"cpu", self.device.type}:
             raise UsageError(

@@ -29,7 +29,7 @@ from provnet.models.backbones import BACKBONES, SHARING, Design, branch, custom_
 from provnet.models.pretrained import FOLDER, LITE0, Pretrained, from_folder
 from provnet.models.tap import Place
 from provnet.models.vae import GENERATORS, VAE, sample
-from provnet.models.whitening import KEY, Standardise, Whiten
+from provnet.models.whitening import KEY, KeySpace, Standardise
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
@@ -46,6 +46,7 @@ class AttachedModel:
         features, width: how many, and how many numbers a key has.
         stored: the type of the stored samples.
         transform: what the function from them to the model's input is called, "" for none.
+        scores: whether the model gives class scores.
     """
 
     name: str
@@ -57,11 +58,12 @@ class AttachedModel:
     width: int
     stored: str
     transform: str = ""
+    scores: bool = True
 
     @property
     def place(self) -> Place:
         """Where features are read."""
-        return Place(self.module, self.side, self.pool)
+        return Place(self.module, self.side, self.pool, self.scores)
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ class Normalise(nn.Module):
     def forward(self, images: Inputs) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
         if not isinstance(images, Tensor):
-            raise UsageError(f"this network takes one tensor a batch, got {type(images).__name__}")
+            raise UsageError(f"this network takes one tensor per batch, got {type(images).__name__}")
         if tuple(images.shape[1:]) != self.input_shape:
             raise UsageError(shape_words(self.input_shape, tuple(images.shape[1:])))
         values = (images.float() / self.scale - self.mean) / self.std
@@ -460,7 +462,7 @@ def vae_of(net: ProvenanceNet) -> VAE:
     """The generator of a network; one without is refused."""
     if isinstance(net.backbone, VAE):
         return net.backbone
-    raise UsageError("this run makes no pictures; train one that does: provnet train DATA --task generate")
+    raise UsageError("this run does not generate pictures; train one that does: provnet train DATA --task generate")
 
 
 def posterior_of(net: ProvenanceNet, images: Tensor) -> Normal:
@@ -607,7 +609,7 @@ def _measured_parts(shared: nn.Module, width: int, concatenated: int, design: De
     task = nn.Sequential(Standardise(width))
     if config.head != "plain":
         made = min(config.key_width or KEY, width)
-        return _Parts(shared, task, width, Whiten(width, made), made, width)
+        return _Parts(shared, task, width, KeySpace(width, made), made, width)
     if concatenated:
         raise UsageError(
             f'a plain head of backbone "{config.backbone}" has no class input; set conditional off (--no-conditional), '

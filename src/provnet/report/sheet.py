@@ -18,7 +18,7 @@ from typing import TypeAlias
 from PIL import Image, ImageDraw, ImageFont
 
 from provnet.base.errors import UsageError
-from provnet.report.pictures import data_uri, fitted, is_small, to_image
+from provnet.report.pictures import data_uri, is_small, scale_to_box, to_image
 from provnet.report.records import ExemplarCard, ExplanationCard, Picture, count, percent, visible, width
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -101,10 +101,10 @@ def face(size: int, style: str = "regular") -> Face:
     return Face(ImageFont.load_default(size))
 
 
-def undrawn(names: Iterable[str]) -> int:
+def count_undrawable(names: Iterable[str]) -> int:
     """How many names have signs that drawn pictures show as a question mark.
 
-    >>> undrawn(["plain", "Gr\u00f6\u00dfe"])
+    >>> count_undrawable(["plain", "Gr\u00f6\u00dfe"])
     0
     """
     plain = face(24)
@@ -271,7 +271,7 @@ def _paste(
         for number, line in enumerate(words.lines(why, box - 32, 4)):
             draw.text((x + 16, y + 16 + number * 27), line, fill=SOFT, font=words.font)
         return
-    image = fitted(to_image(picture), box)
+    image = scale_to_box(to_image(picture), box)
     if faded:
         image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, PAGE), 0.45)
     draw.rectangle((x, y, x + box - 1, y + box - 1), fill=SUNK)
@@ -363,10 +363,10 @@ def _text(value: str) -> str:
     return escape(visible(value))
 
 
-def left_out(inputs: int, exemplars: int, withheld: int) -> list[str]:
+def omission_notes(inputs: int, exemplars: int, withheld: int) -> list[str]:
     """What a page says of inputs and exemplars that it does not show.
 
-    >>> left_out(1_200, 0, 1)
+    >>> omission_notes(1_200, 0, 1)
     ['1,200 more inputs, not shown: slice the explanation', '1 withheld, not shown']
     """
     told = [

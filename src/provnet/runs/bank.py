@@ -21,9 +21,9 @@ from provnet.base.progress import progress_bar
 from provnet.data.compare import decoding_advice
 from provnet.data.dataset import Dataset, image_data, refuse_changed
 from provnet.data.modalities.decode import BYTES
-from provnet.data.select import data_name, free_ids, together, with_classes
+from provnet.data.select import concatenate_tables, data_name, free_ids, with_classes
 from provnet.heads.keys import PackedKeys, pack, unit
-from provnet.models.keys import exemplar_head, features_of, joined, keys_of, with_keys
+from provnet.models.keys import concatenate_keys, exemplar_head, features_of, keys_of, with_keys
 from provnet.models.network import features_at_once
 from provnet.runs.files import SAMPLES
 from provnet.runs.inputs import Fitted, range_problem, run_of
@@ -187,8 +187,8 @@ def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress:
     if len(new) == 0:
         return run
     ids = free_ids(run.samples.sample_ids, new.samples.sample_ids, data_name(data.spec))
-    samples = together(run.samples, new.samples, ids, added=True)
-    keys = joined([keys_of(head, torch.arange(len(run.samples))), *_keys(run, new, progress)])
+    samples = concatenate_tables(run.samples, new.samples, ids, added=True)
+    keys = concatenate_keys([keys_of(head, torch.arange(len(run.samples))), *_keys(run, new, progress)])
     history = run.history
     if history is not None:
         nothing = np.full((len(history), len(new)), NOT_TRAINED, dtype=history.dtype)
@@ -236,7 +236,7 @@ def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
 
 def _refuse_none_left(samples: SampleTable) -> None:
     if samples.withheld.all():
-        raise UsageError("no sample would be left to be named; a run needs at least one that is not withheld")
+        raise UsageError("this would withhold every sample; a run needs at least one that is not withheld")
 
 
 def _keys(run: Run, data: Dataset, progress: bool) -> list[PackedKeys]:

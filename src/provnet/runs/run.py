@@ -180,9 +180,7 @@ def prepare_run_folder(folder: str | Path) -> Path:
 def write_run(run: Run, folder: str | Path) -> Path:
     """Write a run, or replace the one that is there; killed at any moment it leaves the old one or the new one."""
     if not isinstance(run, Run):
-        raise UsageError(
-            f"a run is wanted, got {type(run).__name__}; a fitted classifier is written by its save(folder)"
-        )
+        raise UsageError(f"expected a run, got {type(run).__name__}; save a fitted classifier with its save(folder)")
     where = prepare_run_folder(folder)
     weights = _weights(run.network)
     check_state(run.config.network, run.samples, weights, run.network.backbone)

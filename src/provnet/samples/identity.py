@@ -255,7 +255,7 @@ def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:
     given = np.asarray(indices)
     if given.dtype == np.bool_:
         if given.shape != (n,):
-            raise UsageError(f"a bool mask must have one value a sample, {n:,}; got shape {given.shape}")
+            raise UsageError(f"a bool mask must have one value per sample, {n:,}; got shape {given.shape}")
         return np.flatnonzero(given)
     if not is_column(given) or (given.size and given.dtype.kind not in "iu"):
         raise UsageError(

@@ -26,13 +26,20 @@ import torch
 from torch import Tensor
 
 from provnet.answers.attributor import attribute
-from provnet.answers.label_noise import noise_model, posterior
-from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, ridge
+from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
 from provnet.base.errors import UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.heads.support import LOOKS, Evidence, Support, held_out, odds_of, place_in_class, prepared
+from provnet.heads.support import (
+    LOOKS,
+    Evidence,
+    Support,
+    measure_held_out,
+    normalise_features,
+    odds_of,
+    place_in_class,
+)
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 
 LEVEL = 0.05
@@ -55,6 +62,7 @@ def calibrate(
     *,
     modality: Modality | None = None,
     progress: Bar | None = None,
+    known: Columns | None = None,
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
@@ -62,12 +70,12 @@ def calibrate(
     distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
     used, unless there are no others. `labels` are those of the images, where not all of them are indexed. The copies
     are those of the `modality`, which None tells by the shape. `progress` makes the bar that is moved meanwhile
-    (`training.progress`): of large pictures it takes minutes.
+    (`training.progress`): of large pictures it takes minutes. `known` are features, and looks of pictures, of the
+    samples that `measured_rows` gives, where somebody has them: then only their copies are asked about.
     """
     device = next(net.parameters()).device
-    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
     given = net.index_map.labels if labels is None else labels
-    chosen = _measured(pick, given.cpu())
+    chosen = measured_rows(given, seed)
     distorted = chosen[:CALIBRATED]
     modality = modality or modality_of(images.shape[1:])
     of_features = modality.name == "image" and len(images.shape) == 2
@@ -76,12 +84,12 @@ def calibrate(
     copiers = [perturbed[name] for name in names]
     if not copiers:
         raise UsageError(f"samples of modality {modality.name} have no perturbed copies to calibrate support on")
-    total = len(chosen) + len(copiers) * len(distorted)
+    total = (0 if known else len(chosen)) + len(copiers) * len(distorted)
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
         net.support.looks = net.support.evidence = None
-        features, *looks = passed(images, chosen, _features)
+        features, *looks = known or passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(fold(seed, 6))
@@ -91,7 +99,7 @@ def calibrate(
             parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
             seen, claimed, copies, *copied = (torch.cat(column) for column in zip(*parts, strict=True))
             of = every.repeat(len(copiers)).to(device)
-            unseen, measured = held_out(features, own, copies, claimed, of, len(net.support.mean))
+            unseen, measured = measure_held_out(features, own, copies, claimed, of, len(net.support.mean))
             rows = measured if bool(measured.any()) else None
             support = seen if rows is None else unseen[rows]
             if looks:
@@ -117,7 +125,7 @@ def _by_evidence(support: Support, features: Tensor, labels: Tensor) -> dict[str
     every, classes = torch.arange(len(labels), device=labels.device), len(support.mean)
     with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
         torch.manual_seed(0)
-        distance = -held_out(features, labels, features, labels, every, classes)[0]
+        distance = -measure_held_out(features, labels, features, labels, every, classes)[0]
     with torch.inference_mode(False):
         support.evidence, right = evidence_of(features.clone(), labels.clone(), classes, distance.clone())
     return {
@@ -173,7 +181,7 @@ def _with_looks(
     fitted.looks.fit(looks.clone(), own)
     by_looks = fitted.looks(copies, claimed)
     if held is not None:
-        by_looks = held_out(looks, own, copies, claimed, of, 1)[0][held]
+        by_looks = measure_held_out(looks, own, copies, claimed, of, 1)[0][held]
     factor = _limit(support, level) / _limit(by_looks, level * BY_LOOKS)
     fitted.looks.stretch(factor)
     return torch.minimum(support, by_looks * factor)
@@ -188,11 +196,12 @@ def _unseen(done: int, text: str) -> None:
     """No bar."""
 
 
-def _measured(pick: Tensor, labels: Tensor) -> Tensor:
+def measured_rows(labels: Tensor, seed: int) -> Tensor:
     """The first samples of a random order, and the first of each class: no class that has samples goes without."""
+    pick = torch.randperm(len(labels), generator=keyed_generator(seed, 5))
     if len(pick) <= MEASURED:
         return pick
-    place = place_in_class(labels[pick])
+    place = place_in_class(labels.cpu()[pick])
     return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]
 
 
@@ -205,7 +214,7 @@ def evidence_of(features: Tensor, labels: Tensor, classes: int, distance: Tensor
     """The evidence of training features (n, D) with labels (n,), and (n,) how often held-out answers like theirs are
     right; `distance` (n,) is that of each from its own class, measured without it.
     """
-    z = prepared(features)
+    z = normalise_features(features)
     weight = torch.ones(len(z), dtype=torch.float64, device=z.device)
     for _ in range(2):
         linear = ridge(z, labels, classes, weight)

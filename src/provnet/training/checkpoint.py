@@ -62,7 +62,9 @@ def save_checkpoint(
     }
     needs = sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
     if path.exists() and not is_step(path):
-        raise UsageError(f"{path} is in the way, which provnet did not write; move it away and go on with --resume")
+        raise UsageError(
+            f"{path} has the name of a checkpoint, but provnet did not write it; move it away, then use --resume"
+        )
     write_files(path, files, needs=needs, replace=True)
     _drop_others(folder, path)
     return path
@@ -82,8 +84,8 @@ def _groups(net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState)
             tensor = value.detach().cpu().contiguous()
             if not all_finite(tensor):
                 raise NonFiniteError(
-                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this is not saved, the last "
-                    "good checkpoint is kept. Lower the learning rate or look at the data"
+                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this state is not saved, the "
+                    "last good checkpoint is kept. Lower the learning rate or look at the data"
                 )
             place = tensor.untyped_storage().data_ptr()
             tensors[name] = tensor.clone() if place in seen else tensor

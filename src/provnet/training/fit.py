@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import bounds, carried, fold
+from provnet.base.batches import bounds, fold, steps_before
 from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
@@ -261,7 +261,7 @@ def _restored(
     state = restore(checkpoint, net, optimizer, fabric.device)
     then = checkpoint.meta["settings"]["machine"]["processes"]
     before, now = (bounds(*size, least=2 * processes) for processes in (then, fabric.world_size))
-    state.step = carried(divmod(state.step, len(before)), before, now)
+    state.step = steps_before(divmod(state.step, len(before)), before, now)
     if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
         state.sums.zero_()
         state.record.zero_()

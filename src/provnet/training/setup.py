@@ -332,7 +332,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     if not all_finite(data.inputs):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
-        raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
+        raise UsageError(f"backbone must be a name or a module, such as nn.Sequential(...), got {backbone!r}")
     architecture = ""
     if isinstance(backbone, nn.Module):
         name = "custom"
