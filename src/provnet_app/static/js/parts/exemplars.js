@@ -1,5 +1,5 @@
 // The training samples behind an answer: cards with weights, beside the query or as the difference from it.
-import { bar, el, named, percent, short } from "../dom.js";
+import { bar, el, named, percent, scrolling, short } from "../dom.js";
 import { difference } from "./difference.js";
 import { noun } from "./kinds.js";
 import { inWords } from "./words.js";
@@ -19,10 +19,25 @@ export function modeButtons(now, chosen) {
  */
 export function exemplars(context, answer, { mode = "sample", before = null, leaveOut = null } = {}) {
   const places = new Map((before?.exemplars ?? []).map((one) => [one.index, one]));
+  if (answer.query.cells && answer.exemplars.some((one) => one.cells)) return rows(context, answer, leaveOut, before ? places : null);
   const unsupported = answer.supported ? "" : " unsupported";
   const words = answer.exemplars.some((one) => one.text) ? " in-words" : "";
   return el("ol", { class: `exemplars mode-${mode}${unsupported}${words}`, "aria-label": "Training samples behind the answer" },
     answer.exemplars.map((one) => card(context, answer, one, mode, before ? (places.get(one.index) ?? "new") : null, leaveOut)));
+}
+
+/** Rows of a table, beside the one that was asked about: a line for each of its columns, equal values marked. */
+function rows(context, answer, leaveOut, before) {
+  const { query, exemplars: list, supported } = answer;
+  const values = list.map((one) => new Map(one.cells ?? []));
+  const head = (one) => el("th", { scope: "col", class: "exemplar", dataset: { index: one.index, hash: one.sha256 } },
+    named(one.label, "label"), el("div", { class: "weight" }, bar(one.weight, `Weight of ${one.sample_id}`, supported ? "" : "faint"), el("span", { class: "num" }, percent(one.weight))),
+    moved(one, before ? before.get(one.index) ?? "new" : null),
+    el("a", { class: "mono", href: context.link("explain", { hash: one.sha256, id: one.sample_id }), title: "Explain it" }, named(one.sample_id, "mono")), same(context.run, one), leaveOut ? button(one, leaveOut) : null);
+  const value = (given, found) => el("td", {}, found === undefined ? "" : found === given ? el("mark", {}, found) : found);
+  return scrolling("Training samples", el("table", { class: "table side-by-side exemplars" },
+    el("thead", {}, el("tr", {}, el("td", {}), el("th", { scope: "col" }, "asked about"), list.map(head))),
+    el("tbody", {}, query.cells.map(([name, given]) => el("tr", {}, el("th", { scope: "row", class: "cell-name" }, name), el("td", {}, given), values.map((one) => value(given, one.get(name))))))));
 }
 
 function card(context, answer, one, mode, was, leaveOut) {

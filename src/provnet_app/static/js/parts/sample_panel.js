@@ -77,7 +77,7 @@ export function samplePanel(context, decide, tags, chosen) {
     try {
       const found = await api.post("/explain/known", { sha256: item.sha256, sample_id: item.sample_id, k: 6 }, undefined, { signal });
       if (signal.aborted || shown?.sample_id !== item.sample_id) return;
-      clear(named_).append(el("h2", {}, "The network recognises"), el("ol", { class: "named" }, found.exemplars.map((one) => el("li", {},
+      clear(named_).append(el("h2", {}, "The network recognises"), el("ol", { class: run.input.picture ? "named" : "named in-words" }, found.exemplars.map((one) => el("li", {},
         el("a", { href: context.link("data", { id: one.sample_id }), "aria-label": `${one.sample_id}, label ${one.label}, weight ${percent(one.weight)}` },
           one.text ? el("span", { class: "picture none words" }, one.text.slice(0, 80)) : one.shown ? el("span", { class: "picture" }, el("img", { src: api.picture(one.sha256, run.exposure === "full" ? 160 : undefined), alt: "", loading: "lazy" })) : el("span", { class: "picture none" }, "–"),
           el("span", { class: "named-words small" }, named(one.label), el("span", { class: "num muted" }, `${one.sample_id === item.sample_id ? "itself " : one.sha256 === item.sha256 ? "equal " : ""}${one.weight < 0.005 ? "" : percent(one.weight, 0)}`)))))),

@@ -3,13 +3,14 @@ import { el } from "../dom.js";
 
 const WORD = /[\p{L}\p{N}]+/gu;
 const SHORTEST = 3; // letters of a word that is worth a mark
+const COMMON = new Set("about all also and any are been but can did does for from had has have her him his how into its just like more not now off one our out over she than that the their them then there these they this too very was were what when which who will with would you your".split(" "));
 const MOST = 60; // columns that are listed before the rest is folded
 
 const folded = (word) => word.toLocaleLowerCase();
 
 /** The words of a text that can be found again in another one. */
 export function wordsOf(text) {
-  return new Set((text ?? "").match(WORD)?.filter((word) => word.length >= SHORTEST).map(folded) ?? []);
+  return new Set((text ?? "").match(WORD)?.map(folded).filter((word) => word.length >= SHORTEST && !COMMON.has(word)) ?? []);
 }
 
 /** A text with the words marked that `other` has as well; its nodes. */

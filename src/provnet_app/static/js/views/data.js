@@ -16,7 +16,7 @@ import { zoom } from "../parts/zoom.js";
 
 export const title = "Data";
 const SUSPECTS = { sort: "issue", order: "desc" };
-const LINE = 84; // pixels of a row of text
+const LINE = 74; // pixels of a row of text
 const SIZE = "provnet-tile"; // how large pictures are, from one visit to the next
 
 /** An empty tile; `fill` puts a sample in. */
