@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from provnet.answers.attributor import SHARES, explain
-from provnet_app.fields import Weights
+from provnet_app.routes import Weights
 from provnet_app.served import Served
 from tests.cases import cases
 

@@ -127,11 +127,11 @@ class Answered:
 
 @final
 class Attributor:
-    """Asks a run, or a network that belongs to none: such a one names samples by its own positions.
+    """Asks a run, or a network without a run, which names samples by position.
 
     `weights` are the index branch's own shares; or `joint`: P(class) times the share within the sample's class; or
-    `influence`: how much the answer depends on a sample, of either sign (`provnet.influence`). `samples`, of a network
-    alone, say which samples are equal.
+    `influence`: how much the answer depends on a sample, of either sign (`provnet.influence`). For a network without a
+    run, `samples` says which samples are equal.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -178,7 +178,7 @@ class Attributor:
 
     @property
     def equal(self) -> Equal | None:
-        """The slots of equal samples, looked for once."""
+        """The slots of equal samples, computed once."""
         if self.weights not in self._equal:
             joint = self.weights == "joint" and self.network.task_head is not None
             known = None if self._samples is None else self.network.index_head.equal(self._samples, joint=joint)
@@ -199,13 +199,14 @@ class Attributor:
         classes: Tensor | None = None,
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
+        update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> Explanation:
         """Explain raw inputs (B, ...) by k samples each; the arguments as in `each`."""
         assert self._run is not None, "a network alone has no table of samples"
         k = whole_number("k", k)
-        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "how": how}
-        found = self.each(inputs, lambda answered: vars(answered.best(k)), **given)
+        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "update": update}
+        found = self.each(inputs, lambda answered: vars(answered.best(k)), how=how, **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
         supported = columns["support"] >= self._run.config.threshold
         unit = self.weights == INFLUENCE and self.influence.unit is not None
@@ -223,7 +224,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """Ask about raw inputs (B, ...), a few at a time, and join the columns that `read` makes of each batch.
+        """Ask about raw inputs (B, ...) in batches, and concatenate the columns that `read` makes of each batch.
 
         `classes` (B,) are what the index branch is conditioned on. `batch_size` inputs go through the network at a
         time; None chooses by their `shape`, `most` where they are small. `how` is the pass through the network.
@@ -242,7 +243,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """The same for batches that somebody else makes: inputs with classes or None."""
+        """The same for batches of the caller: inputs with classes or None."""
         self.network.eval()
         parts, done, device = [], 0, self.device
         for inputs, classes in batches:
@@ -400,7 +401,7 @@ def _queries(run: Run, images: Any) -> Any:
     if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if 0 in queries.shape:
-        raise UsageError("there is nothing to explain: the input is empty")
+        raise UsageError("no inputs were given; give at least one")
     return queries
 
 
@@ -408,9 +409,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     """The classes asked for; those that the index branch cannot be conditioned on are refused."""
     classes: Tensor = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
-        raise UsageError(
-            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
-        )
+        raise UsageError(f'classes= is for class-conditional networks; this one is "{run.config.network.network}"')
     if classes.shape != (n,) or classes.dtype != torch.int64:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"

@@ -47,17 +47,17 @@ class Explained:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Explanations of many inputs as arrays; iterate or index for single ones.
+    """Explanations of many inputs as arrays; iterate or index for single inputs.
 
     Attributes:
         predicted: (B,) int64 class.
         confidence: (B,) probability of that class.
         index: (B, K) int64 exemplars, best first, -1 where a class has fewer than K samples.
         weight: (B, K) share of the index branch.
-        support: (B,) score that is compared with the run's threshold.
+        support: (B,) the value that is compared with the run's threshold.
         supported: (B,) bool; False means that no training sample supports the answer.
         samples: the table that names the exemplars.
-        images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
+        images: (B, ...) a copy of the inputs, for `show`; None if they are larger than 64 MB.
         low, high, recognised_index, recognised_weight: (B, K), where influence was asked for: ends of the intervals of
             its weights, and what is recognised beside it.
         in_log_odds: whether influence is in log-odds; if not, weights order samples and have no unit.
@@ -216,7 +216,7 @@ def _rows(rows: Any, n: int) -> np.ndarray:
     if not is_column(given) or (given.size and given.dtype.kind not in "iub"):
         raise UsageError(f"inputs are chosen by position, a slice or a bool mask; got {given.dtype} {given.shape}")
     if given.dtype.kind == "b" and len(given) != n:
-        raise UsageError(f"a bool mask must have one value an input, {n}; got {len(given)}")
+        raise UsageError(f"a bool mask must have one value per input, {n}; got {len(given)}")
     if given.dtype.kind in "iu" and given.size and not -n <= given.min() <= given.max() < n:
         raise IndexError(f"there are {n} explanations, numbered from 0; got {given.min()}..{given.max()}")
     return given if given.size else given.astype(np.int64)

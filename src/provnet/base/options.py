@@ -362,7 +362,10 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, but "
+        "class-independent behind a pretrained backbone.",
+        "auto",
+        metavar="NAME",
     )
     backbone: Any = option(
         "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
@@ -474,7 +477,7 @@ class RunOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Options):
-    """Train a network on DATA and write a run folder. --resume continues a training that was stopped or killed."""
+    """Train a network on DATA and write a run folder; --resume continues a stopped training."""
 
     data: str = argument(
         "A name (embedded, digits, mnist, fashion-mnist, cifar10, cifar100, lfw, stanford-dogs) or a path: "
@@ -563,7 +566,7 @@ class Generate(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolate(Options):
-    """Interpolate between two pictures in the latents of a run that generates, and show how the sources change.
+    """Interpolate between two pictures in the latents of a generator; show how the sources change.
 
     Writes report.html, sheet.png (one row per step), path.gif (there and back) and path.json.
     """
@@ -928,7 +931,7 @@ class CopyOptions(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Options):
-    """Trace images from any generator to training samples, or abstain; flag near-copies of one training image.
+    """Trace images of any generator to training samples, or abstain; flag near-copies.
 
     Real pictures that are not copies set the threshold for near-copies, at a stated rate of false alarms.
     """
@@ -987,9 +990,10 @@ class Check(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Add(Options):
-    """Add samples to a run with an exemplar head, without training: each gets the key that the network computes for it.
+    """Add samples to a run with an exemplar head, without training.
 
-    Pictures are read as the training data were. Shape, range and classes must be those of the run.
+    Each sample gets the key that the network computes for it. Pictures are read as the training data were. Shape, range
+    and classes must be those of the run.
     """
 
     run: Path = _run()
@@ -1007,9 +1011,10 @@ class Add(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Withhold(Options):
-    """Withhold samples of a run with an exemplar head: explanations no longer name them, and others take their share.
+    """Withhold samples of a run with an exemplar head: explanations no longer name them.
 
-    They stay in the files and can be restored, unless erased. What the network learned from them stays in its weights.
+    Other samples take their share. Withheld samples stay in the files and can be restored, unless erased. What the
+    network learned from them stays in its weights.
     """
 
     run: Path = _run()
@@ -1031,10 +1036,10 @@ class Withhold(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Options):
-    """Check every hash of a run, and say whether its training data are the same, re-ordered, moved, edited, decoded
-    differently or other data.
+    """Check every hash of a run, and whether its training data have changed.
 
-    Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
+    The data are the same, re-ordered, moved, edited, decoded differently or other data. Exit code 0 if all is well, 6
+    if not, 7 if a file is unsafe to open.
     """
 
     run: Path = _run()

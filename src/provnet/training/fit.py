@@ -78,12 +78,11 @@ def fit(
     index_subset: IndexSubset | None = None,
     on_epoch: EpochCallback | None = None,
 ) -> Run:
-    """Train a provenance network on `data` and return the run; with `where.out` it is also written there.
+    """Train a provenance network on `data` and return the run; `where.out` is a folder to write it to.
 
-    `where.recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be:
-    on a CPU, in several processes, with data that do not fit the GPU, with a backbone of your own (a copy of it is
-    trained).
-    With `index_subset` only some samples are indexed, and the run's table holds those alone (`training.subset`).
+    `where.recorded` lets a GPU record a training step once and replay it, which is faster. It has no effect on a CPU,
+    in several processes, with data that do not fit on the GPU, or with your own backbone (a copy of it is trained).
+    With `index_subset` only some samples are indexed, and the run's table holds only those (`training.subset`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
