@@ -359,7 +359,10 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, but "
+        "class-independent behind a pretrained backbone.",
+        "auto",
+        metavar="NAME",
     )
     backbone: Any = option(
         "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
@@ -456,6 +459,9 @@ class RunOptions(Options):
     )
     overwrite: bool = option("Replace the run that is in RUN.", default=False)
     resume: bool = option("Continue the run in RUN with the same settings.", default=False)
+    snapshots: bool | None = option(
+        "Keep the weights of some epochs, for influence. Default: if they take at most 200 MB.", rare=True
+    )
     out: Path | str | None = None  # the command line gives its own
     progress: bool = False
     recorded: bool = True
@@ -796,6 +802,22 @@ class Map(Options):
     json: bool = _json()
 
     example: ClassVar[str] = "provnet map runs/mnist --out map"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfluenceOptions(ToolOptions):
+    """How influence keys are made.
+
+    Attributes:
+        ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
+        sketch: numbers that a layer's gradient is cut to.
+        whole: also keep the solved sketches of all samples.
+    """
+
+    width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
+    ridge: float = 1.0
+    sketch: int = 4096
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
