@@ -362,8 +362,8 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, but "
-        "class-independent behind a pretrained backbone.",
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, or "
+        "class-independent with a pretrained backbone.",
         "auto",
         metavar="NAME",
     )
@@ -678,10 +678,12 @@ class Audit(Options):
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
 
     Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
-    With --shadow or --scores, attacks with shadow models instead (LiRA, RMIA, Attack-P), of any model.
+    --shadow and --scores attack with shadow models instead (LiRA, RMIA, Attack-P); --scores takes those of any model.
     """
 
-    run: Path | None = argument("A run folder, as train wrote it; none with --scores.", metavar="RUN", default=None)
+    run: Path | None = argument(
+        "A run folder that train wrote; leave it out with --scores.", metavar="RUN", default=None
+    )
     out: Path = _out("Folder of the report.")
     members: str | None = option(
         "Pictures that were trained on (their train split). Default: the run's own.", metavar="DATA"
@@ -693,9 +695,9 @@ class Audit(Options):
         "A run that saw neither. Default: the same network with new random weights.", metavar="RUN"
     )
     shadow: list[Path] | None = option(
-        "A run trained like this one on other samples; can be given several times.", metavar="RUN"
+        "A run trained in the same way on other samples; may be repeated.", metavar="RUN"
     )
-    scores: Path | None = option("Scores of any model and its shadows: .csv or .npz, see the manual.", metavar="FILE")
+    scores: Path | None = option("Scores of any model and its shadows, .csv or .npz, in place of RUN.", metavar="FILE")
     limit: int = option(
         "At most this many pictures of each, drawn at random.", default=10000, metavar="N", check=at_least(2)
     )
