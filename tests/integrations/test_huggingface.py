@@ -176,10 +176,6 @@ def test_a_detector_is_refused_in_words_or_names_pictures_without_labels() -> No
     assert found[0].predicted == "" and found[0].exemplars[0].sample_id == "train/0"
 
 
-@pytest.mark.parametrize(
-    "given",
-    [{"at": "bert.encoder.layer.0", "pool": "cls"}, {"at": "bert.encoder", "pool": "last"}, {"groups": "class"}],
-)
 def test_the_trainer_on_samples_without_labels(tmp_path: Path) -> None:
     """Their index is no label: the model is given none, and learns what its owner says."""
 
@@ -200,6 +196,10 @@ def test_the_trainer_on_samples_without_labels(tmp_path: Path) -> None:
     assert run.explain(bare, k=1).index[:, 0].tolist() == list(range(N)) and run.history is None
 
 
+@pytest.mark.parametrize(
+    "given",
+    [{"at": "bert.encoder.layer.0", "pool": "cls"}, {"at": "bert.encoder", "pool": "last"}, {"groups": "class"}],
+)
 def test_other_places_and_groups(given: dict[str, Any], tmp_path: Path) -> None:
     prov, _ = go(tmp_path, bert(), text_data(), place=given)
     found = prov.finish().explain(text_data(), k=3)
