@@ -69,19 +69,19 @@ def attach(
     groups: str | None = None,
     negatives: int | None = None,
 ) -> Provenance:
-    """Attach provenance to a model that you train in a loop of your own.
+    """Attach provenance to a model that you train in your own loop.
 
     Args:
         model: gives class scores: a tensor (B, C), something with `.logits`, or a tuple that holds them.
         data: the training samples, from `provnet.open_data`.
-        at: where its features are read: "auto" (what the last linear layer is given), the dotted name of a module, a
+        at: where its features are read: "auto" (the input of the last linear layer), the dotted name of a module, a
             module, or a function of the model's output.
         pool: how a sequence of features becomes one row for each sample: "mean" (without padding), "cls", "last", or
             a function.
         transform: from a stored sample to the model's input, deterministic; default: pictures in 0..1, all else as is.
         weight: of the index loss; with 0, the default, `loss` only records, and the training is your own, bit for bit.
         groups: "class" looks for samples among those of the predicted class; default: among all.
-        negatives: tell a sample from so many keys, another part of them in each step; None: from all, up to 262,144.
+        negatives: how many keys a sample is compared with in a step, drawn each time; None: all, up to 262,144.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=40)
@@ -114,7 +114,7 @@ def index(
     transform: Transform | None = None,
     groups: str | None = None,
 ) -> Run:
-    """A run of a finished model: its samples are indexed, nothing is trained, its answers stay equal bit for bit.
+    """A run of a trained model: its samples are indexed, nothing is trained, and its answers do not change by a bit.
 
     The arguments are those of `attach`.
 
@@ -131,7 +131,7 @@ def index(
 
 @final
 class Provenance:
-    """What `attach` gives: the samples to train on, the index loss of a step, and at the end the run."""
+    """What `attach` returns: the samples to train on, the index loss of a step, and at the end the run."""
 
     def __init__(self, net: AttachedNet, data: Dataset, weight: float, negatives: int) -> None:
         self.data, self.weight, self.negatives, self.finished = data, weight, negatives, False
