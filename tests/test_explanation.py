@@ -134,7 +134,7 @@ def test_more_exemplars_than_samples(network: str) -> None:
 
 def test_what_cannot_be_explained_is_refused(network: str) -> None:
     run, images = trained(network), unseen().images
-    with pytest.raises(UsageError, match="nothing to explain: the input is empty"):
+    with pytest.raises(UsageError, match="no inputs were given"):
         explain(run, images[:0])
     with pytest.raises(UsageError, match="k must be 1 or more, got 0"):
         explain(run, images, k=0)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import WEIGHTS, Answered, Attributor
+from provnet.answers.attributor import SHARES, Answered, Attributor
 from provnet.base.batches import Fields, join
 from provnet.base.errors import ProvnetError
 from provnet.data.modalities.decode import BYTES
@@ -69,7 +69,7 @@ class Engine:
     def __init__(self, run: Run) -> None:
         self.run = run
         plain = Attributor(run)
-        self.ask = {weights: plain.weighing(weights) for weights in WEIGHTS}
+        self.ask = {weights: plain.weighing(weights) for weights in SHARES}
         self.batches = 0
         self._waiting: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="provnet-engine", daemon=True)
@@ -95,7 +95,7 @@ class Engine:
                 return
             batch, last = self._batch(first)
             self.batches += 1
-            for weights in WEIGHTS:
+            for weights in SHARES:
                 self._answer([ticket for ticket in batch if ticket.weights == weights])
             if last:
                 return

@@ -359,7 +359,10 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, but "
+        "class-independent behind a pretrained backbone.",
+        "auto",
+        metavar="NAME",
     )
     backbone: Any = option(
         "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
@@ -456,6 +459,9 @@ class RunOptions(Options):
     )
     overwrite: bool = option("Replace the run that is in RUN.", default=False)
     resume: bool = option("Continue the run in RUN with the same settings.", default=False)
+    snapshots: bool | None = option(
+        "Keep the weights of some epochs, for influence. Default: if they take at most 200 MB.", rare=True
+    )
     out: Path | str | None = None  # the command line gives its own
     progress: bool = False
     recorded: bool = True
@@ -468,7 +474,7 @@ class RunOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Options):
-    """Train a network on DATA and write a run folder. --resume continues a training that was stopped or killed."""
+    """Train a network on DATA and write a run folder; --resume continues a stopped training."""
 
     data: str = argument(
         "A name (embedded, digits, mnist, fashion-mnist, cifar10, cifar100, lfw, stanford-dogs) or a path: "
@@ -557,7 +563,7 @@ class Generate(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolate(Options):
-    """Interpolate between two pictures in the latents of a run that generates, and show how the sources change.
+    """Interpolate between two pictures in the latents of a generator; show how the sources change.
 
     Writes report.html, sheet.png (one row per step), path.gif (there and back) and path.json.
     """
@@ -799,6 +805,22 @@ class Map(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InfluenceOptions(ToolOptions):
+    """How influence keys are made.
+
+    Attributes:
+        ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
+        sketch: numbers that a layer's gradient is cut to.
+        whole: also keep the solved sketches of all samples.
+    """
+
+    width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
+    ridge: float = 1.0
+    sketch: int = 4096
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreditOptions(InputOptions):
     """How credit is counted.
 
@@ -853,7 +875,7 @@ class CopyOptions(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Options):
-    """Trace images from any generator to training samples, or abstain; flag near-copies of one training image.
+    """Trace images of any generator to training samples, or abstain; flag near-copies.
 
     Real pictures that are not copies set the threshold for near-copies, at a stated rate of false alarms.
     """
@@ -912,9 +934,10 @@ class Check(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Add(Options):
-    """Add samples to a run with an exemplar head, without training: each gets the key that the network computes for it.
+    """Add samples to a run with an exemplar head, without training.
 
-    Pictures are read as the training data were. Shape, range and classes must be those of the run.
+    Each sample gets the key that the network computes for it. Pictures are read as the training data were. Shape, range
+    and classes must be those of the run.
     """
 
     run: Path = _run()
@@ -932,9 +955,10 @@ class Add(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Withhold(Options):
-    """Withhold samples of a run with an exemplar head: explanations no longer name them, and others take their share.
+    """Withhold samples of a run with an exemplar head: explanations no longer name them.
 
-    They stay in the files and can be restored, unless erased. What the network learned from them stays in its weights.
+    Other samples take their share. Withheld samples stay in the files and can be restored, unless erased. What the
+    network learned from them stays in its weights.
     """
 
     run: Path = _run()
@@ -956,10 +980,10 @@ class Withhold(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Options):
-    """Check every hash of a run, and say whether its training data are the same, re-ordered, moved, edited, decoded
-    differently or other data.
+    """Check every hash of a run, and whether its training data have changed.
 
-    Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
+    The data are the same, re-ordered, moved, edited, decoded differently or other data. Exit code 0 if all is well, 6
+    if not, 7 if a file is unsafe to open.
     """
 
     run: Path = _run()

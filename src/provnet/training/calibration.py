@@ -25,10 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import attribute
 from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
-from provnet.base.errors import UsageError
+from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.heads.support import (
@@ -164,7 +163,10 @@ def _features(output: ProvenanceOutput) -> Columns:
 
 def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
     """Support by the features, predicted class, and what is measured; what is not finite is refused."""
-    return attribute(net, output, 1).support, output.classes, *_features(output)
+    support = net.support(output.support_features, output.classes, output.looks)
+    if not bool((torch.isfinite(support) & torch.isfinite(output.logits).all(1)).all()):
+        raise NonFiniteError("what the network says of some distorted samples is not finite; check its weights")
+    return support, output.classes, *_features(output)
 
 
 def _with_looks(

@@ -93,11 +93,6 @@ class ShadowScores:
             )
         if len(set(self.ids)) < n:
             raise DataError("an id stands twice: every sample has one line")
-        sides = [int((self.member == kind).sum()) for kind in (MEMBER, OTHER)]
-        if min(sides) < 2:
-            raise UsageError(
-                f"an audit needs two known members and two known others or more, got {sides[0]}, {sides[1]}"
-            )
 
 
 def scaled_confidence(logits: Tensor, labels: Tensor) -> np.ndarray:
@@ -329,8 +324,12 @@ def audit_shadows(scores: ShadowScores) -> ShadowAudit:
     >>> found.decides, found.found["lira"].auc.value > found.found["attack_p"].auc.value
     ('lira', True)
     """
-    given = attacks(scores)
     inside, outside, asked = (scores.member == kind for kind in (MEMBER, OTHER, CANDIDATE))
+    if min(inside.sum(), outside.sum()) < 2:
+        raise UsageError(
+            f"an audit needs 2 known members and 2 known others or more, got {inside.sum():,} and {outside.sum():,}"
+        )
+    given = attacks(scores)
     found = {name: audit_scores(one[inside], one[outside], RATES) for name, one in given.items()}
     chosen = decisive(scores)
     value = given[chosen]
