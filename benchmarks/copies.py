@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from provnet import open_data
 from provnet.answers.metrics import copy_rate
 from provnet.base.options import RunOptions
-from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.data.modalities.augment import add_noise, jpeg, shift
 from provnet.runs.run import Run
 from provnet.tools.copies.compute import nearest_features, nearest_pixels
 from provnet.tools.copies.near_copies import FALSE_ALARMS, blur, calibrate_copies, copy_ratios

@@ -25,7 +25,7 @@ from machine import machine
 from torch import nn
 
 import provnet
-from provnet.answers.curves import auc, calibration_error, difference, with_interval
+from provnet.answers.metrics import auc, calibration_error, difference, with_interval
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData

@@ -26,7 +26,7 @@ from debug_table import calibration_table, judged, show
 from machine import machine
 
 from provnet import open_data
-from provnet.answers.curves import auc, calibration_error, difference, with_interval
+from provnet.answers.metrics import auc, calibration_error, difference, with_interval
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData

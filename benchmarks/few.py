@@ -20,7 +20,7 @@ import torch
 from machine import machine
 
 from provnet import explain, open_data
-from provnet.answers.curves import auc
+from provnet.answers.metrics import auc
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run

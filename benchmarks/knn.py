@@ -28,7 +28,7 @@ from provnet import open_data
 from provnet.answers.attributor import explain
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
-from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.data.modalities.augment import add_noise, jpeg, shift
 from provnet.heads.retrieval import top_k
 from provnet.runs.run import Run
 from provnet.training.config import train_config

@@ -29,8 +29,7 @@ from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run, has_run, read_run
-from provnet.tools.membership.audit import Audit, audit, audit_scores
-from provnet.tools.membership.compute import SCORES, member_scores
+from provnet.tools.membership.compute import SCORES, Audit, audit, audit_scores, member_scores
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
@@ -126,7 +125,7 @@ def bars(part: str, data: str, found: Audit) -> dict[str, Any]:
 
 def write_report(folder: Path, found: Audit, network: str, sources: tuple[str, str]) -> None:
     """The page and the figure of an audit."""
-    from provnet.data.modalities.distort import WORDS
+    from provnet.data.modalities.augment import WORDS
     from provnet.tools.membership.page import AuditReport, audit_figure, audit_html
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from provnet import open_data
-from provnet.data.modalities.distort import add_noise, jpeg, shift
-from provnet.tools.debug.compute import duplicates
+from provnet.data.modalities.augment import add_noise, jpeg, shift
+from provnet.tools.debug.duplicates import duplicates
 from provnet.tools.debug.signals import nearest_others
 
 

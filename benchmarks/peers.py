@@ -40,7 +40,7 @@ from provnet.answers.attributor import explain
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import add_noise, shift
+from provnet.data.modalities.augment import add_noise, shift
 from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit

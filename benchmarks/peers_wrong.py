@@ -17,7 +17,7 @@ from peers_lds import Say
 from peers_methods import PEERS, Method
 from peers_ours import nearest_features, nearest_pixels
 
-from provnet.answers.curves import difference
+from provnet.answers.metrics import difference
 from provnet.data.dataset import ImageData
 from provnet_paper.samples import wrong_labels as with_wrong_labels
 

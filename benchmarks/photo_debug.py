@@ -29,7 +29,7 @@ from label_baselines import (
 )
 from machine import machine
 
-from provnet.answers.curves import roc
+from provnet.answers.metrics import roc
 from provnet.tools.debug.assess import assess
 from provnet.tools.debug.compute import certain
 

@@ -21,7 +21,7 @@ from torch import Tensor
 import provnet
 from provnet.answers.attributor import Attributor
 from provnet.base.stats import wilson
-from provnet.data.modalities.distort import add_noise, cut, jpeg
+from provnet.data.modalities.augment import add_noise, cut, jpeg
 from provnet.models.pretrained import LITE0, features_of_all
 from provnet.training.config import train_config
 from provnet.training.fit import fit

@@ -19,10 +19,9 @@ import torch
 from label_baselines import answers, out_of_fold, softmax_regression
 from machine import machine
 
-from provnet.answers.curves import roc
+from provnet.answers.metrics import roc
 from provnet.heads.support import Support, held_out
-from provnet.training.calibration import RIGHT
-from provnet.training.evidence import evidence_of
+from provnet.training.calibration import RIGHT, evidence_of
 
 BOOTSTRAP = 200
 

@@ -113,8 +113,7 @@ def engine(n: int, kind: str, turns: int) -> dict[str, Any]:
     import torch
     from torch.nn.functional import normalize
 
-    from provnet.heads.ann import ann_top_k, build_ann
-    from provnet.heads.retrieval import recall, top_k
+    from provnet.heads.retrieval import ann_top_k, build_ann, recall, top_k
 
     torch.manual_seed(1)
     centres = normalize(torch.randn(n // 50, WIDTH))

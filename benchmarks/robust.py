@@ -27,7 +27,7 @@ from provnet.answers.metrics import any_at_k, index_hit
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.data.modalities.augment import add_noise, jpeg, shift
 from provnet.runs.run import Run
 from provnet.training.config import train_config
 from provnet.training.fit import fit

@@ -27,7 +27,7 @@ from provnet import open_data
 from provnet.answers.attributor import explain
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
-from provnet.data.modalities.distort import add_noise, shift
+from provnet.data.modalities.augment import add_noise, shift
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -9,7 +9,7 @@ import torch
 
 import provnet
 from provnet.data.dataset import ImageData
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.models.keys import fill_keys
 from provnet.models.network import NetworkConfig, build

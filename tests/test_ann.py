@@ -13,9 +13,8 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from provnet.base.errors import NonFiniteError, UsageError
-from provnet.heads.ann import Ann, ann_top_k, build_ann
 from provnet.heads.keys import pack
-from provnet.heads.retrieval import TopK, recall, top_k
+from provnet.heads.retrieval import Ann, TopK, ann_top_k, build_ann, recall, top_k
 from tests.cases import cases
 
 

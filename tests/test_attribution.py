@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from provnet.answers.attribution import Attribution, attribute
+from provnet.answers.attributor import Attribution, attribute
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import ProvenanceNet, ProvenanceOutput

@@ -9,10 +9,9 @@ import pytest
 import torch
 
 import provnet
-from provnet.answers.attribution import attribute, weights_of
-from provnet.answers.attributor import Answered, Attributor
+from provnet.answers.attributor import Answered, Attributor, attribute, weights_of
 from provnet.base.errors import NonFiniteError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
 from provnet.heads.scores import joint_scores

@@ -20,7 +20,7 @@ from provnet.base.errors import UsageError
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.decode import BYTES
 from provnet.data.open import open_data
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.keys import unit
 from provnet.models.keys import features_of
 from provnet.runs import bank

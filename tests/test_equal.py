@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provnet
-from provnet.answers.attribution import WEIGHTS, attribute, weights_of
-from provnet.answers.attributor import Attributor, explain
+from provnet.answers.attributor import WEIGHTS, Attributor, attribute, explain, weights_of
 from provnet.heads.scores import group_means
 from provnet.runs.run import Run
 from provnet.samples.identity import LISTED, duplicate_words, named

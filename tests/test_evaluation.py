@@ -16,7 +16,7 @@ from provnet.answers.attributor import explain
 from provnet.answers.evaluation import NEVER, Evaluation, evaluate, evaluate_on, trained_rows
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
-from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.data.modalities.augment import add_noise, jpeg, shift
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
 from provnet.tools.debug.compute import debug

@@ -23,15 +23,13 @@ from provnet.runs.verify import verify
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
-from provnet.tools.generate import fit_generator, generate, interpolate, sources
-from provnet.tools.generate.measures import measure_generator
+from provnet.tools.generate.compute import fit_generator, generate, interpolate, measure_generator, sources
 from provnet.tools.map.compute import index_features, sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import memberships
 from provnet.tools.robustness.compute import measure
 from provnet.tools.subsets import index_subset
-from provnet.tools.trust.checks import abstention, dependence
-from provnet.tools.trust.compute import check
+from provnet.tools.trust.compute import abstention, check, dependence
 from provnet.training.config import train_config
 from tests.cases import cases
 from tests.fitting import fit

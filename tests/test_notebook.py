@@ -16,8 +16,8 @@ from PIL import Image
 from provnet.answers import attributor
 from provnet.answers.attributor import explain
 from provnet.answers.explanation import MOST_EXEMPLARS, MOST_INPUTS, Explanation
-from provnet.report.notebook import cards_html
 from provnet.report.records import ExemplarCard, ExplanationCard
+from provnet.report.sheet import cards_html
 from tests.cases import cases
 
 from .digits import trained, training, unseen

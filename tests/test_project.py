@@ -70,7 +70,7 @@ def test_pins_are_unique() -> None:
 def test_the_version_is_written_once_and_is_the_newest_of_the_changelog() -> None:
     released = re.findall(r"^## \[(\d[^\]]*)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
     assert PROJECT["project"]["dynamic"] == ["version"]
-    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/provnet/__init__.py"
+    assert PROJECT["tool"]["hatch"]["version"]["path"] == "src/provnet/base/__init__.py"
     assert provnet.__version__ == released[0]
 
 

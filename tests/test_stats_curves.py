@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from provnet.answers.curves import auc, average_precision, calibration_error, difference, roc, tpr_at, with_interval
+from provnet.answers.metrics import auc, average_precision, calibration_error, difference, roc, tpr_at, with_interval
 from provnet.base.errors import NonFiniteError, UsageError
 from tests.counts import count, grows
 from tests.models.made import LAWS

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import attribute
 from provnet.heads.index_map import IndexMap
 from provnet.models.keys import restricted
 from provnet.models.network import Inputs, NetworkConfig, ProvenanceNet, Seen, build

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from provnet.answers.attribution import attribute, weights_of
+from provnet.answers.attributor import attribute, weights_of
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.models.keys import restricted
 from provnet.models.network import ProvenanceNet, ProvenanceOutput

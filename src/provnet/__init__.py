@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+from provnet.base import __version__
 
 _EXPORTS = {
     "DataSpec": "provnet.data.dataset",

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import WEIGHTS
-from provnet.answers.attributor import Answered, Attributor
+from provnet.answers.attributor import WEIGHTS, Answered, Attributor
 from provnet.base.errors import ProvnetError
 from provnet.data.modalities.decode import BYTES
 from provnet.runs.run import Run

@@ -22,7 +22,7 @@ from provnet.runs.inputs import inputs_of
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, debug
 from provnet.tools.map.compute import Cluster, index_features, sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import Heldout
 from provnet_app.served import WEIGHTS, Keeping, Served
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.answers.curves import auc
+from provnet.answers.metrics import auc
 from provnet.data.dataset import ImageData
 from provnet.tools.debug.compute import Debugging, debug
 from provnet_paper import networks

@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 
 from provnet.base.stats import Z95, t_quantile, wilson
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.tools.robustness.compute import paired_difference
 from provnet_paper.records import Figure, Printed, Results, Told, printed_numbers
 from provnet_paper.samples import pack_array, unpack_array

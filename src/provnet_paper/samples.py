@@ -17,7 +17,7 @@ from torch import Tensor
 
 from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import perturbations
+from provnet.data.modalities.augment import perturbations
 from provnet.data.open import open_data
 from provnet.report.sheet import face
 from provnet.samples.identity import Groups

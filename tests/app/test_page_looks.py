@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from provnet.report.page import _ends
-from provnet.report.text import percent
+from provnet.report.records import percent
 
 from .browser import no_sideways, open_view
 from .made import NAMES, Live

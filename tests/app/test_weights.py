@@ -9,8 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from provnet.answers.attribution import WEIGHTS
-from provnet.answers.attributor import explain
+from provnet.answers.attributor import WEIGHTS, explain
 from provnet_app.fields import Weights
 from provnet_app.served import Served
 from tests.cases import cases

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.attached.provenance import attach, index
+from provnet.attached.steps import spread_of
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.models.attached import spread_of, weights_sha256
+from provnet.models.attached import weights_sha256
 from tests.attached.made import cnn, loader, mlp, steps, train, training, vectors
 
 
@@ -279,7 +280,7 @@ def test_a_wide_layer_is_projected_on_fixed_directions() -> None:
     assert first.shape == (len(data), 512) and torch.equal(first, second)
     prov = attach(model, data)
     train(model, prov)
-    assert prov.finish().network.index_head.keys.shape == (len(data), 128)
+    assert prov.bank.keys.shape == (len(data), 128)
 
 
 def test_nothing_of_ours_is_trained() -> None:

@@ -99,7 +99,7 @@ def test_a_text_is_named_by_its_characters() -> None:
 def test_a_network_of_texts_answers_and_is_trimmed(tmp_path: Path) -> None:
     data, model = opened(), Encoder()
     prov = taught(model, data)
-    assert prov.at == "the input of score"
+    assert prov.at == "the output of mix, pooled by mean"
     longest = max(len(tokens(text)) for text in texts())
     assert max(model.widths) <= longest < 16
     run = prov.finish()
@@ -145,7 +145,8 @@ def test_a_changed_text_is_refused() -> None:
 
 def test_sequences_are_pooled_as_the_model_does_it_or_as_told() -> None:
     data = opened()
-    assert attach(Encoder("late"), data).at == "the input of score, pooled by last"
+    assert attach(Encoder("late"), data).at == "the output of mix, pooled by mean"
+    assert attach(Encoder("late"), data, pool="last").at == "the output of mix, pooled by last"
     for pool in ("mean", "cls", "last"):
         prov = taught(Encoder(), data, at="mix", pool=pool)
         assert prov.at == f"the output of mix, pooled by {pool}"

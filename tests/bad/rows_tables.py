@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import attribute
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, build
 from provnet.runs.run import read_samples

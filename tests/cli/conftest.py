@@ -74,7 +74,7 @@ def write_more(folder: Path) -> None:
 @pytest.fixture
 def telling(monkeypatch: pytest.MonkeyPatch) -> None:
     """`debug` takes any run for one that can tell, and any suggestion for certain: runs of tests learn little."""
-    monkeypatch.setattr("provnet.tools.debug.mislabels.BAR", 0.0)
+    monkeypatch.setattr("provnet.tools.debug.signals.BAR", 0.0)
     monkeypatch.setattr("provnet.tools.debug.compute.certain", lambda sure, foreign, certainty: np.arange(len(sure)))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from provnet.answers.attributor import explain
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.runs.run import read_run, write_run
 from tests.banked import BASE, RUNS
 

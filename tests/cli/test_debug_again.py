@@ -16,8 +16,8 @@ import pytest
 
 import provnet
 from provnet.runs.run import read_run, read_samples
-from provnet.tools.again import recipe_options, subset_options
-from provnet.tools.debug.mislabels import Anomalies, anomalies
+from provnet.tools.debug.files import recipe_options, subset_options
+from provnet.tools.debug.signals import Anomalies, anomalies
 
 from .conftest import CLASSES, PER_CLASS, Call
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.tools.debug.files import samples_csv
-from provnet.tools.debug.mislabels import Mislabels, mislabels
 from provnet.tools.debug.page import Contribution, SignalRow, Suspect, debug_html, probability, with_sign
+from provnet.tools.debug.signals import Mislabels, mislabels
 from tests.report.test_debugging import report, tile
 
 from .conftest import CLASSES, PER_CLASS, Call

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import provnet
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.runs.bank import withhold
 from provnet.runs.run import write_run
 from provnet.training.config import train_config

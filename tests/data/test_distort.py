@@ -16,8 +16,8 @@ from torch import Tensor
 import provnet
 from provnet.base.batches import keyed_generator
 from provnet.base.errors import UsageError
-from provnet.data.modalities import distort
-from provnet.data.modalities.distort import add_noise, jpeg, perturbations, shift, spread_of
+from provnet.data.modalities import augment as distort
+from provnet.data.modalities.augment import add_noise, jpeg, perturbations, shift, spread_of
 from tests.cases import cases
 from tests.models.made import LAWS
 

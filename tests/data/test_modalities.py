@@ -29,7 +29,7 @@ from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.run import Run, read_run, write_run
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import memberships
 from provnet.training.calibration import calibrate
 from provnet.training.config import train_config

@@ -10,8 +10,7 @@ from torch.distributions import Normal as Gaussian
 from torch.distributions import kl_divergence
 
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import PerClassHead
+from provnet.heads.heads import ExemplarHead, PerClassHead
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, ProvenanceVAE, answer_at, build, posterior_of
 from provnet.models.vae import ModernVAE, sample

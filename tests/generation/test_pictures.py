@@ -15,9 +15,18 @@ from provnet import ImageData
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.cli.evaluate import generator_table
 from provnet.runs.run import Run
-from provnet.tools.generate import Generated, generate, interpolate, rebuild_pictures, sources
 from provnet.tools.generate import compute as sampling
-from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilding_error
+from provnet.tools.generate.compute import (
+    Generated,
+    generate,
+    index_hits,
+    interpolate,
+    mean_of,
+    measure_generator,
+    rebuild_pictures,
+    rebuilding_error,
+    sources,
+)
 from provnet.training.config import train_config
 from tests.fitting import fit
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from provnet.data.dataset import DataSpec
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, ProvenanceNet, ProvenanceOutput, build
 from provnet.runs.run import Run, RunConfig, write_run

@@ -84,10 +84,10 @@ def lora() -> nn.Module:
 
 
 MODELS = {
-    "BERT": (bert, text_data, "the input of classifier"),
+    "BERT": (bert, text_data, "the output of bert, pooled by mean"),
     "ViT": (vit, picture_data, "the input of classifier"),
-    "GPT-2": (gpt2, text_data, "the input of score, pooled by last"),
-    "LoRA on BERT": (lora, text_data, "the input of base_model.model.classifier"),
+    "GPT-2": (gpt2, text_data, "the output of transformer, pooled by mean"),
+    "LoRA on BERT": (lora, text_data, "the output of base_model.model.bert, pooled by mean"),
 }
 
 

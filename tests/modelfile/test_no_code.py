@@ -23,7 +23,7 @@ BUILTINS = {"eval", "exec", "compile", "__import__"}
 ATTRIBUTES = {("torch", "load"), ("torch", "save"), ("yaml", "load"), ("os", "system"), ("os", "popen")}
 ALLOWED = {
     ("provnet/__init__.py", "importlib"),  # the public names are loaded when they are first used
-    ("provnet/base/packages.py", "importlib.util"),  # packages are looked up, not imported
+    ("provnet/base/processes.py", "importlib.util"),  # packages are looked up, not imported
     ("provnet/cli/app.py", "importlib"),  # and the commands of a literal table
     ("provnet/models/pretrained.py", "torch.load"),  # weights alone, of the one file whose SHA-256 stands there
 }

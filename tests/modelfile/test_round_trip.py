@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from provnet.base.errors import IntegrityError, NonFiniteError, UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.support import LOOKS, Support
 from provnet.models.network import NetworkConfig, build

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from provnet.base.errors import UsageError
-from provnet.heads import exemplar
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads import heads as exemplar
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import unit
 from provnet.heads.losses import index_loss

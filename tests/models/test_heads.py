@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from torch import nn
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import attribute
 from provnet.heads.heads import INDEX_HEADS, IndexHead, PerClassHead, SharedHead
 from provnet.heads.index_map import IndexMap
 

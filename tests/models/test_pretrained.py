@@ -17,9 +17,16 @@ from provnet.base.files import DataWarning
 from provnet.data.dataset import ImageData
 from provnet.models import pretrained
 from provnet.models.backbones import auto_backbone
-from provnet.models.efficientnet import MEAN, STD, EfficientNetLite0
-from provnet.models.memory import FeatureMemory
-from provnet.models.pretrained import LITE0, PUBLISHED, Pretrained, load_published
+from provnet.models.pretrained import (
+    LITE0,
+    MEAN,
+    PUBLISHED,
+    STD,
+    EfficientNetLite0,
+    FeatureMemory,
+    Pretrained,
+    load_published,
+)
 from provnet.runs.run import Run, read_run
 from provnet.training.config import train_config
 from tests.fitting import fit

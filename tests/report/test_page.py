@@ -14,8 +14,7 @@ from PIL import Image
 
 import provnet.report
 from provnet.report.page import explanation_html
-from provnet.report.records import ExplanationCard
-from provnet.report.text import visible
+from provnet.report.records import ExplanationCard, visible
 from tests.cases import cases
 from tests.report.cards import HOSTILE, card, exemplar, hostile_card, picture
 from tests.report.reading import assert_self_contained

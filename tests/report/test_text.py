@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from provnet.report.text import percent, visible, width
+from provnet.report.records import percent, visible, width
 from tests.cases import cases
 
 

@@ -8,10 +8,9 @@ import numpy as np
 import torch
 
 import provnet
-from provnet.answers.curves import auc
+from provnet.answers.metrics import auc
 from provnet.tools.debug.compute import Debugging, debug
-from provnet.tools.debug.mislabels import Anomalies, anomalies
-from provnet.tools.debug.signals import Signals, nearest_others
+from provnet.tools.debug.signals import Anomalies, Signals, anomalies, nearest_others
 from provnet.training.config import train_config
 from tests.fitting import fit
 

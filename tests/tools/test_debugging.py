@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import provnet
-from provnet.answers.curves import auc, average_precision
+from provnet.answers.metrics import auc, average_precision
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.runs.bank import add, withhold
 from provnet.tools.debug.compute import DROP, debug
 from provnet.training.config import train_config

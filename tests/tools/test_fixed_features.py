@@ -11,14 +11,12 @@ import torch
 from torch import nn
 
 import provnet
-from provnet.answers.curves import auc, average_precision
 from provnet.answers.evaluation import evaluate
+from provnet.answers.metrics import auc, average_precision
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run, read_run, write_run
-from provnet.tools.debug.assess import assess
-from provnet.tools.debug.compute import DROP, Debugging, certain, debug
-from provnet.tools.debug.foreign import foreign_probability
-from provnet.tools.debug.kinds import BAD, CONFLICT, FOREIGN, WRONG, bad_pictures
+from provnet.tools.debug.assess import assess, foreign_probability
+from provnet.tools.debug.compute import BAD, CONFLICT, DROP, FOREIGN, WRONG, Debugging, bad_pictures, certain, debug
 from provnet.training.calibration import RIGHT
 from provnet.training.config import train_config
 from tests.fitting import fit

@@ -10,7 +10,7 @@ import torch
 
 import provnet
 from provnet.base.errors import DataError, NonFiniteError, UsageError
-from provnet.data.modalities.distort import add_noise
+from provnet.data.modalities.augment import add_noise
 from provnet.runs.run import Run
 from provnet.tools.copies.compute import Traced, attribute_generated
 from provnet.training.config import train_config

@@ -14,23 +14,23 @@ from torch import Tensor
 
 import provnet
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import COPIES
+from provnet.data.modalities.augment import COPIES
 from provnet.runs.run import Run
 from provnet.tools.copies import compute as nearest_training
 from provnet.tools.copies import near_copies
 from provnet.tools.copies.compute import Nearest, nearest, nearest_pixels
 from provnet.tools.copies.near_copies import copy_ratios
 from provnet.tools.credit.compute import credit
-from provnet.tools.debug import compute as near_duplicates
-from provnet.tools.debug.compute import debug, duplicates
+from provnet.tools.debug import duplicates as near_duplicates
+from provnet.tools.debug.compute import debug
+from provnet.tools.debug.duplicates import duplicates
 from provnet.tools.debug.signals import nearest_others
 from provnet.tools.map.compute import index_features
-from provnet.tools.membership import redrawn
-from provnet.tools.membership.compute import member_scores
-from provnet.tools.membership.redrawn import feature_scores, pixel_scores
+from provnet.tools.membership import compute as redrawn
+from provnet.tools.membership.compute import feature_scores, member_scores, pixel_scores
 from provnet.tools.robustness.compute import measure
 from provnet.tools.subsets import view_of
-from provnet.tools.trust.checks import abstention, dependence, support_of
+from provnet.tools.trust.compute import abstention, dependence, support_of
 from tests.cases import cases
 
 from ..digits import training

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from provnet.answers.attributor import Attributor, explain
 from provnet.base.errors import NonFiniteError, UsageError
-from provnet.data.modalities.distort import COPIES, copies_of, crop
+from provnet.data.modalities.augment import COPIES, copies_of, crop
 from provnet.heads import scores as pieces
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.keys import unit
 from provnet.heads.scores import NEXT, spread_of
 from provnet.models.network import ProvenanceNet, ProvenanceOutput

@@ -9,9 +9,8 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from provnet.answers.curves import auc
-from provnet.tools.debug.mislabels import course_level, log_odds_from, mislabels
-from provnet.tools.debug.signals import Neighbours, nearest_others, votes
+from provnet.answers.metrics import auc
+from provnet.tools.debug.signals import Neighbours, course_level, log_odds_from, mislabels, nearest_others, votes
 from tests.cases import cases
 
 N, C = 600, 5

@@ -9,7 +9,7 @@ from torch import Tensor
 
 import provnet
 from provnet.base.errors import NonFiniteError, UsageError
-from provnet.data.modalities.distort import add_noise, jpeg, shift
+from provnet.data.modalities.augment import add_noise, jpeg, shift
 from provnet.tools.copies.compute import nearest, nearest_features, nearest_pixels
 from provnet.tools.copies.near_copies import (
     Calibration,

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 import provnet
-from provnet.data.modalities.distort import add_noise, jpeg, shift
-from provnet.tools.debug.compute import Duplicates, _around_one, duplicates
+from provnet.data.modalities.augment import add_noise, jpeg, shift
+from provnet.tools.debug.duplicates import Duplicates, _around_one, duplicates
 from provnet.tools.debug.signals import nearest_others
 from tests.cases import cases
 

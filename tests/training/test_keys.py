@@ -13,7 +13,7 @@ import provnet
 from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.keys import unit
 from provnet.models import keys
 from provnet.models.keys import features_of

@@ -13,7 +13,7 @@ import torch
 from provnet.answers.attributor import explain
 from provnet.answers.evaluation import evaluate
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap, TargetSampler
 from provnet.runs.bank import erase
 from provnet.runs.run import read_run, write_run

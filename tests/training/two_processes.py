@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from provnet.base.errors import UsageError
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.runs.run import Run
 from provnet.training import fit as fitting

@@ -2,10 +2,10 @@
 
 It does once what every question needs: withheld samples are unknown to the network, equal samples share their weight,
 the network is in evaluation mode and on its device, inputs go through it a few at a time, scores that are not finite
-are an error, and what a head counts becomes samples of the run's table. Nothing else in provnet makes a sample of what
-a head says; `tests/test_one_way.py` looks for it.
+are an error (`argmax` of a row of NaN returns 0: a confident-looking false attribution), and what a head counts becomes
+samples of the run's table. Nothing else in provnet makes a sample of what a head says; `tests/test_one_way.py` looks.
 
-Letters: B queries, K exemplars, N samples of the run, G groups.
+Letters: B queries, C classes, K exemplars, N samples of the run, G groups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -21,9 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import WEIGHTS, Attribution, attribute, check_samples, weights_of
 from provnet.answers.explanation import Explanation
-from provnet.base.batches import MOST, Inputs, all_finite, at_once, split
+from provnet.base.batches import MOST, Inputs, all_finite, at_once, is_matrix, split
 from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
 from provnet.models.keys import restricted
@@ -361,3 +360,94 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     if not bool((known & (sizes[classes.clamp(0, len(sizes) - 1)] > 0)).all()):
         raise UsageError(f"classes must lie in 0..{len(sizes) - 1} and have training samples")
     return classes
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What a batch is attributed to.
+
+    Attributes:
+        predicted: (B,) int64 class.
+        confidence: (B,) probability of that class.
+        index: (B, K) int64 training samples, best first; -1 where a class has fewer than K samples.
+        weight: (B, K) share of the index branch's probability; 0 where index is -1. Joint weights are P(class) times
+            the share within the sample's class; a head that looks within the predicted class alone leaves P(class) out.
+        support: (B,) minus the distance from the training samples of the predicted class, of pictures also by their
+            looks, see `models.support`; compared with a calibrated threshold.
+    """
+
+    predicted: Tensor
+    confidence: Tensor
+    index: Tensor
+    weight: Tensor
+    support: Tensor
+
+
+def attribute(
+    net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain", equal: Equal | None = None
+) -> Attribution:
+    """Turn a network's output into training samples with weights; NaN or infinity is an error, never an index.
+
+    With `equal`, see `IndexHead.equal`, equal samples share their weight.
+    """
+    if k < 1:
+        raise UsageError(f"k must be 1 or more, got {k}")
+    one_of("weights", weights, WEIGHTS)
+    support = net.support(output.support_features, output.classes, output.looks)
+    scores = net.scores(output, joint=weights == "joint", equal=equal)
+    _refuse_not_finite(torch.isfinite(output.logits).all(1) & scores.finite() & torch.isfinite(support))
+    found = scores.best(min(k, net.index_map.n))
+    weight = found.log_share.exp().where(found.index >= 0, 0.0)
+    _refuse_not_finite(torch.isfinite(weight).all(1))
+    answers = net.task.answer(output.logits)
+    return Attribution(
+        predicted=answers.what,
+        confidence=answers.sure,
+        index=found.index,
+        weight=weight,
+        support=support,
+    )
+
+
+def weights_of(
+    net: ProvenanceNet, output: ProvenanceOutput, index: Tensor, weights: str = "plain", equal: Equal | None = None
+) -> Tensor:
+    """(B, L) int64 samples -> (B, L) the weights that `attribute` gives them, however far down they stand.
+
+    >>> from provnet.heads.index_map import IndexMap
+    >>> from provnet.models.network import NetworkConfig
+    >>> from provnet.models.network import build
+    >>> net = build(NetworkConfig("single", "mlp", (4,), classes=2), IndexMap([1, 0, 1])).eval()
+    >>> round(weights_of(net, net(torch.zeros(1, 4)), torch.tensor([[0, 1, 2]])).sum().item(), 5)
+    1.0
+    """
+    one_of("weights", weights, WEIGHTS)
+    check_samples(index, len(output.logits), net.index_head.index_map.n)
+    scores = net.scores(output, joint=weights == "joint", equal=equal)
+    _refuse_not_finite(torch.isfinite(output.logits).all(1) & scores.finite())
+    logs = scores.of(index)
+    found = logs.clamp(max=0.0).exp()
+    _refuse_not_finite(torch.isfinite(found).all(1))
+    return found
+
+
+def check_samples(index: Tensor, rows: int, n: int) -> None:
+    """Samples are asked for by position, counted from 0: -1 stands for "none" elsewhere, never for the last."""
+    if index.dtype != torch.int64 or not is_matrix(index) or len(index) != rows:
+        given = f"{index.dtype} of shape {tuple(index.shape)}"
+        raise UsageError(f"index must be int64 of shape ({rows}, L), a row of samples for each input; got {given}")
+    if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < n:
+        given = f"{int(index.min())}..{int(index.max())}"
+        raise UsageError(f"index must lie in 0..{n - 1}, the samples of this network; got {given}")
+
+
+def _refuse_not_finite(finite: Tensor) -> None:
+    if not bool(finite.all()):
+        row = int((~finite).nonzero()[0])
+        raise NonFiniteError(
+            f"the scores of input {row} of the batch are not finite: no sample can be named. "
+            "Check the input's values and the model's weights (provnet verify)"
+        )
+
+
+WEIGHTS = ("plain", "joint")

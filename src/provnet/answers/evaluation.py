@@ -25,7 +25,7 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import Dataset, image_data
-from provnet.data.modalities.distort import of_photographs
+from provnet.data.modalities.augment import of_photographs
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
 from provnet.runs.data import in_terms_of
@@ -215,10 +215,13 @@ def _rate(hits: np.ndarray) -> Interval:
 
 def _on_test(run: Run, test: Dataset | None) -> dict[str, Any]:
     none = wilson(0, 0)
+    nothing = dict.fromkeys(KS, none)
+    empty = {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}, "risk": ()}
     if test is None or len(test) == 0:
-        nothing = dict.fromkeys(KS, none)
-        return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}, "risk": ()}
+        return empty
     found = explain(run, test.inputs, k=max(KS), warn=False)
+    if run.samples.grouping is None:
+        return {**empty, "supported": _rate(found.supported)}
     truth = test.samples.labels
     extra = {}
     if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
@@ -282,18 +285,17 @@ def _of_copies(train: Dataset) -> Tensor | None:
 
 def _extra(run: Run, train: Dataset, own: np.ndarray, found: Explanation, seed: int) -> dict[str, Interval]:
     """Figures that only some networks have; names as in the reading of the paper's appendix."""
-    labels = train.samples.labels
-    extra = {"class_accuracy_train": _rate(found.predicted == labels)}
-    config = run.config.network
+    config, grouping = run.config.network, train.samples.grouping
+    extra = {} if grouping is None else {"class_accuracy_train": _rate(found.predicted == grouping.of)}
     if config.network.startswith("class-conditional"):
-        given = explain(run, train.inputs, k=1, classes=torch.tensor(labels), warn=False)
+        given = explain(run, train.inputs, k=1, classes=torch.tensor(train.samples.labels), warn=False)
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
     learned = run.network.index_head.learned_hits()
     if learned is not None:  # exact index accuracy is 100 % by construction: what did the keys learn?
         extra["index_accuracy_learned"] = wilson(*learned)
-    if config.network == "class-independent":
+    if config.network == "class-independent" and grouping is not None:
         joint = explain(run, train.inputs, k=1, weights="joint", warn=False)
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:

@@ -18,9 +18,9 @@ from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset, image_data
 from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
-from provnet.report.notebook import Shown, cards_html, left_out
 from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard
+from provnet.report.sheet import Shown, cards_html, left_out
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
@@ -66,6 +66,8 @@ class Explanation:
     @property
     def label(self) -> np.ndarray:
         """(B, K) labels of the exemplars, -1 where there is none."""
+        if self.samples.grouping is None:
+            return np.full_like(self.index, -1)
         return np.where(self.index >= 0, self.samples.labels[np.maximum(self.index, 0)], -1)
 
     def __iter__(self) -> Iterator[Explained]:
@@ -93,7 +95,7 @@ class Explanation:
         pairs = zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
         exemplars = tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
         return Explained(
-            predicted=names[int(self.predicted[row])],
+            predicted=names[int(self.predicted[row])] if names else "",
             confidence=float(self.confidence[row]),
             supported=bool(self.supported[row]),
             exemplars=exemplars,

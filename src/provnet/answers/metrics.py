@@ -1,20 +1,24 @@
-"""Metrics on arrays, one value per query; the caller averages, splits or bootstraps.
+"""Metrics on arrays, one value per query, and curves of a score that tells two kinds of samples apart.
 
-Letters: B queries, K exemplars. `index` and `label` hold -1 where a class has fewer than K samples.
+The caller averages, splits or bootstraps. `index` and `label` hold -1 where a class has fewer than K samples.
+In a curve, `truth` (N,) says which samples are of the kind that is looked for, and `score` (N,) is higher where that
+seems so. Equal scores are ties: they are passed together, as one point of a curve, and count half in the AUC.
+
+Letters: B queries, K exemplars, N samples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from provnet.base.batches import is_column, is_matrix
-from provnet.base.errors import NonFiniteError, UsageError
-from provnet.base.stats import Interval, clopper_pearson, t_quantile, wilson
+from provnet.base.errors import NonFiniteError, UsageError, choose
+from provnet.base.stats import LEVEL, Interval, clopper_pearson, t_quantile, wilson
 
 
 def index_hit(index: np.ndarray, own: np.ndarray, k: int = 1) -> np.ndarray:
@@ -222,3 +226,282 @@ def _checked(features: np.ndarray, which: str) -> np.ndarray:
     if not np.isfinite(values).all():
         raise NonFiniteError(f"{which} features hold NaN or infinite values; no distance can be told")
     return values
+
+
+CURVES_FEWEST = 10  # a rate that fewer samples of the other kind decide is not given
+
+
+@dataclass(frozen=True, eq=False)
+class Roc:
+    """One point for each different score, from (0, 0) to (1, 1).
+
+    Attributes:
+        threshold: (P,) falling; the first is infinite, as nothing reaches it.
+        hits, alarms: (P,) how many samples of each kind score at least that.
+        positives, negatives: how many there are.
+    """
+
+    threshold: np.ndarray
+    hits: np.ndarray
+    alarms: np.ndarray
+    positives: int
+    negatives: int
+
+    @property
+    def tpr(self) -> np.ndarray:
+        """(P,) share of the samples looked for that are found."""
+        return np.asarray(self.hits / self.positives)
+
+    @property
+    def fpr(self) -> np.ndarray:
+        """(P,) share of the others that are taken for them."""
+        return np.asarray(self.alarms / self.negatives)
+
+    @property
+    def auc(self) -> float:
+        """The chance that a sample looked for scores above another one; a tie counts half."""
+        steps = np.diff(self.alarms) * (self.hits[1:] + self.hits[:-1])
+        return float(steps.sum() / (2 * self.positives * self.negatives))
+
+    @property
+    def average_precision(self) -> float:
+        """Precision at each score, weighted by how many samples are found there."""
+        return float((np.diff(self.hits) * self.hits[1:] / (self.hits + self.alarms)[1:]).sum() / self.positives)
+
+
+@dataclass(frozen=True)
+class Operating:
+    """What is found where only so many false alarms are allowed.
+
+    Attributes:
+        allowed: the largest false-positive rate.
+        threshold: scores from here on count; None where there is no figure.
+        tpr: the share found, exact interval for that threshold; without value where too few samples decide it.
+        fpr: the false-positive rate of that threshold; with many ties it is well below the one allowed.
+    """
+
+    allowed: float
+    threshold: float | None
+    tpr: Interval
+    fpr: Interval
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        rates = {"tpr": self.tpr.to_json(), "fpr": self.fpr.to_json()}
+        return {"allowed": self.allowed, "threshold": self.threshold, **rates}
+
+
+def roc(truth: np.ndarray, score: np.ndarray) -> Roc:
+    """The ROC curve, ties passed together.
+
+    >>> found = roc(np.array([True, True, False]), np.array([0.9, 0.4, 0.4]))
+    >>> found.tpr.tolist(), found.fpr.tolist(), found.auc
+    ([0.0, 0.5, 1.0], [0.0, 0.0, 1.0], 0.75)
+    """
+    truth, score = paired_arrays(truth, score)
+    order, ends = descending(score)
+    hits = np.concatenate([[0], np.cumsum(truth[order])[ends]])
+    return Roc(
+        threshold=np.concatenate([[np.inf], score[order][ends]]),
+        hits=hits,
+        alarms=np.concatenate([[0], ends + 1]) - hits,
+        positives=int(truth.sum()),
+        negatives=int((~truth).sum()),
+    )
+
+
+def auc(truth: np.ndarray, score: np.ndarray) -> Interval:
+    """Area under the ROC curve with its 95 % interval, right also close to 1.
+
+    DeLong's variance on the logit scale. Near 1 a few samples decide, and the variance that they give is itself
+    uncertain: it gets the degrees of freedom that their kurtosis leaves it. Where all misses together are less than one
+    whole sample, the low end is no higher than what no miss at all would leave open.
+
+    >>> auc(np.array([True, True, False, False]), np.array([0.9, 0.4, 0.4, 0.1])).value
+    0.875
+    """
+    truth, score = paired_arrays(truth, score)
+    value = roc(truth, score).auc
+    found, others = _placements(score[truth], score[~truth]), _placements(score[~truth], score[truth])
+    low, high = _logit_interval(value, found, others)
+    fewest = min(len(found), len(others))
+    unseen = ((1 - LEVEL) / 2) ** (1 / fewest)  # what the exact interval leaves open after no miss
+    if (1 - value) * fewest < 1:
+        low = min(low, unseen)
+    if value * fewest < 1:
+        high = max(high, 1 - unseen)
+    return Interval(value, len(truth), low, high)
+
+
+def average_precision(truth: np.ndarray, score: np.ndarray) -> float:
+    """Precision averaged over the samples looked for, ties passed together.
+
+    >>> average_precision(np.array([True, False, True]), np.array([3.0, 2.0, 1.0]))
+    0.8333333333333333
+    """
+    return roc(truth, score).average_precision
+
+
+def tpr_at(truth: np.ndarray, score: np.ndarray, allowed: float) -> Operating:
+    """The share found at a false-positive rate; no figure where fewer than 10 of the others may be false alarms.
+
+    The interval takes the threshold as given: how well it keeps to the rate is said by `fpr`.
+
+    >>> tpr_at(np.arange(2000) < 1000, -np.arange(2000.0), 0.01).tpr.value
+    1.0
+    """
+    if not 0 < allowed <= 1:
+        raise UsageError(f"a false-positive rate must lie above 0 and be at most 1, got {allowed}")
+    curve = roc(truth, score)
+    budget = math.floor(allowed * curve.negatives + 1e-9)
+    if budget < CURVES_FEWEST:
+        least = math.ceil(CURVES_FEWEST / allowed - 1e-9)
+        why = (
+            f"{curve.negatives:,} negatives are too few for {allowed:.3g}: it would rest on {budget}, {least:,} needed"
+        )
+        return Operating(allowed, None, Interval(None, curve.positives, None, None, why), Interval(None, 0, None, None))
+    within = curve.alarms <= budget
+    place = int(np.argmax(np.where(within, curve.hits, -1)))
+    tpr = clopper_pearson(int(curve.hits[place]), curve.positives)
+    fpr = clopper_pearson(int(curve.alarms[place]), curve.negatives)
+    reached = float(curve.threshold[place])
+    return Operating(allowed, reached if math.isfinite(reached) else None, tpr, fpr)
+
+
+def calibration_error(confidence: np.ndarray, right: np.ndarray, bins: int = 15) -> float:
+    """Expected calibration error: how far confidence and accuracy lie apart, over bins of equal width.
+
+    >>> calibration_error(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, True, True, False]))
+    0.1
+    """
+    right, confidence = np.asarray(right, dtype=np.bool_), np.asarray(confidence, dtype=np.float64)
+    if not is_column(confidence) or confidence.shape != right.shape or len(right) == 0 or bins < 1:
+        raise UsageError(f"give (N,) confidences and answers and 1 bin or more, got {confidence.shape}, {right.shape}")
+    if not ((confidence >= 0) & (confidence <= 1)).all():
+        raise NonFiniteError("confidences must lie in 0..1")
+    place = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1).astype(np.int64)
+    gaps = np.bincount(place, weights=confidence - right, minlength=bins)
+    return float(round(np.abs(gaps).sum() / len(right), 15))
+
+
+def paired_arrays(truth: np.ndarray, score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both as (N,) arrays; what cannot be compared is refused.
+
+    >>> paired_arrays([1, 0], [0.5, 2])[0].tolist()
+    [True, False]
+    """
+    truth, score = np.asarray(truth, dtype=np.bool_), np.asarray(score, dtype=np.float64)
+    if not is_column(truth) or truth.shape != score.shape:
+        raise UsageError(f"truth and score must both be (N,), got {truth.shape} and {score.shape}")
+    if not np.isfinite(score).all():
+        raise NonFiniteError("a score is not finite: nothing can be compared with it")
+    if truth.all() or not truth.any():
+        raise UsageError(f"both kinds of samples are needed, got {int(truth.sum())} of {len(truth)}")
+    return truth, score
+
+
+def descending(score: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The order from high to low, and the place of the last sample of each run of equal scores.
+
+    >>> [part.tolist() for part in descending(np.array([1.0, 3.0, 1.0]))]
+    [[1, 0, 2], [0, 2]]
+    """
+    order = np.argsort(-score, kind="stable")
+    falls = np.flatnonzero(np.diff(score[order]))
+    return order, np.concatenate([falls, [len(score) - 1]])
+
+
+def _placements(own: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """For each score the share of the others below it, ties half."""
+    ordered = np.sort(others)
+    below, upto = (np.searchsorted(ordered, own, side) for side in ("left", "right"))
+    return np.asarray((below + upto) / (2 * len(others)))
+
+
+def _logit_interval(value: float, found: np.ndarray, others: np.ndarray) -> tuple[float, float]:
+    sides = [side for side in (found, others) if len(side) > 1]
+    variance = sum(float(side.var(ddof=1)) / len(side) for side in sides)
+    if variance == 0 or len(sides) < 2:
+        return (value, value) if len(sides) == 2 else (0.0, 1.0)
+    of_variance = sum(float(((side - side.mean()) ** 2).var()) / len(side) ** 3 for side in sides)
+    df = 1 + (2 * variance**2 / of_variance if of_variance > 0 else math.inf)
+    middle = math.log(value) - math.log1p(-value)
+    half = t_quantile(df) * math.sqrt(variance) / (value * (1 - value))
+    low, high = (0.5 * (1 + math.tanh((middle + sign * half) / 2)) for sign in (-1, 1))
+    return low, high
+
+
+def with_interval(
+    truth: np.ndarray, score: np.ndarray, *, measure: str = "average precision", draws: int = 2000, seed: int = 0
+) -> Interval:
+    """A measure of a score with its bootstrap interval; each kind of sample is drawn again by itself.
+
+    >>> truth = np.array([True] * 5 + [False] * 5)
+    >>> with_interval(truth, truth * 1.0, draws=50).value
+    1.0
+    """
+    taken = choose("measure", measure, MEASURES)
+    truth, score = paired_arrays(truth, score)
+    side = _Drawn(truth, score)
+    low, high = _ends(np.array([taken(side.curve(weights)) for weights in _draws(truth, draws, seed)]))
+    return Interval(taken(roc(truth, score)), len(truth), low, high)
+
+
+def difference(
+    truth: np.ndarray, one: np.ndarray, other: np.ndarray, *, measure: str = "auc", draws: int = 2000, seed: int = 0
+) -> Interval:
+    """By how much a score is better than another on the same samples, with a paired bootstrap interval.
+
+    `measure` is `auc` or `average precision`. Each kind is drawn again by itself, the same samples for both scores.
+
+    >>> truth = np.array([True] * 5 + [False] * 5)
+    >>> difference(truth, truth * 1.0, np.zeros(10), draws=50).value
+    0.5
+    """
+    taken = choose("measure", measure, MEASURES)
+    truth, one = paired_arrays(truth, one)
+    _, other = paired_arrays(truth, other)
+    first, second = (_Drawn(truth, score) for score in (one, other))
+    drawn = [taken(first.curve(weights)) - taken(second.curve(weights)) for weights in _draws(truth, draws, seed)]
+    low, high = _ends(np.array(drawn))
+    return Interval(taken(roc(truth, one)) - taken(roc(truth, other)), len(truth), low, high)
+
+
+def _draws(truth: np.ndarray, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """How often each sample was drawn, draw by draw."""
+    if draws < 20:
+        raise UsageError(f"draws must be 20 or more, got {draws}: their ends are the interval")
+    chance = np.random.default_rng(seed)
+    kinds = [np.flatnonzero(truth), np.flatnonzero(~truth)]
+    for _ in range(draws):
+        rows = np.concatenate([chance.choice(kind, len(kind)) for kind in kinds])
+        yield np.bincount(rows, minlength=len(truth))
+
+
+def _ends(found: np.ndarray) -> tuple[float, float]:
+    """The middle share of the draws."""
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+class _Drawn:
+    """A score sorted once, so that each draw of samples (as counts) costs no sorting."""
+
+    def __init__(self, truth: np.ndarray, score: np.ndarray) -> None:
+        self.order, self.ends = descending(score)
+        self.truth = truth[self.order]
+
+    def curve(self, weights: np.ndarray) -> Roc:
+        """The curve of a draw; `threshold` holds counts, as nobody asks for it."""
+        drawn = weights[self.order]
+        hits = np.concatenate([[0], np.cumsum(drawn * self.truth)[self.ends]])
+        every = np.concatenate([[0], np.cumsum(drawn)[self.ends]])
+        kept = np.concatenate([[True], np.diff(every) > 0])
+        hits, every = hits[kept], every[kept]
+        return Roc(every, hits, every - hits, int(hits[-1]), int(every[-1] - hits[-1]))
+
+
+MEASURES: dict[str, Callable[[Roc], float]] = {
+    "auc": lambda curve: curve.auc,
+    "average precision": lambda curve: curve.average_precision,
+}

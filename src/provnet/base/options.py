@@ -770,6 +770,22 @@ class Map(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class InfluenceOptions(ToolOptions):
+    """How influence keys are made.
+
+    Attributes:
+        ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
+        sketch: numbers that a layer's gradient is cut to; 0: 4,096, or as many as there are samples.
+        whole: also keep the solved sketches of all samples.
+    """
+
+    width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
+    ridge: float = 1.0
+    sketch: int = 0
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreditOptions(InputOptions):
     """How credit is counted.
 

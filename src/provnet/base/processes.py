@@ -1,8 +1,11 @@
-"""Which process this is of several that train together: what torchrun says in the environment, checked."""
+"""What runs beside us: the processes that train together, as torchrun says them in the environment, and which optional
+packages are installed.
+"""
 
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 from provnet.base.errors import UsageError
 
@@ -52,3 +55,12 @@ def _number(name: str, usual: int, *, least: int = 0, most: int = 1_000_000, why
             "torchrun sets it, so unset it where you start one process"
         )
     return int(given)
+
+
+def is_installed(name: str) -> bool:
+    """Whether a package can be imported; it is looked up, none of its code runs.
+
+    >>> is_installed("numpy"), is_installed("no_such_package")
+    (True, False)
+    """
+    return find_spec(name) is not None

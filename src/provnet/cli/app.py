@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import provnet
-from provnet.base import options
+from provnet.base import __version__, options
 from provnet.base.errors import DiskError, MemoryLimitError, ProvnetError, UsageError
 from provnet.base.files import DataWarning, shown
 from provnet.base.processes import rank
@@ -40,7 +39,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"provnet {provnet.__version__}\n")
+        sys.stdout.write(f"provnet {__version__}\n")
         raise typer.Exit()
 
 

@@ -9,7 +9,6 @@ from rich.table import Table
 
 from provnet.base import options
 from provnet.base.errors import UsageError
-from provnet.cli.measured import keep_measured
 from provnet.cli.output import (
     emit_json,
     facts,
@@ -17,16 +16,16 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import begin, open_members, open_others, open_run
+from provnet.cli.rundata import begin, keep_measured, open_members, open_others, open_run
 from provnet.cli.targets import SHEET, write_outputs
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
-from provnet.data.modalities.distort import WORDS
+from provnet.data.modalities.augment import WORDS
 from provnet.runs.card import audit_figures
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
-from provnet.tools.membership.audit import Audit
-from provnet.tools.membership.audit import audit as measure
+from provnet.tools.membership.compute import Audit
+from provnet.tools.membership.compute import audit as measure
 from provnet.tools.membership.member import HELDOUT, Heldout, draw_samples, heldout_file
 from provnet.tools.membership.page import (
     SCORES,

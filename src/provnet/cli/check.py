@@ -13,14 +13,13 @@ from torch import Tensor
 from provnet.base.errors import UsageError
 from provnet.base.files import brief
 from provnet.base.options import Check, CheckOptions
-from provnet.cli.measured import keep_measured
 from provnet.cli.output import (
     emit_json,
     note,
     say,
     show,
 )
-from provnet.cli.rundata import begin, open_others, open_run, training_data, unseen_data
+from provnet.cli.rundata import begin, keep_measured, open_others, open_run, training_data, unseen_data
 from provnet.cli.targets import write_into
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData

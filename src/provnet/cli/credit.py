@@ -27,7 +27,7 @@ from provnet.cli.targets import write_into
 from provnet.data.apply import spec_name
 from provnet.data.sources.folder import loose_pictures
 from provnet.data.sources.known import NAMES
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.runs.inputs import pixel_hashes, raw_tensor
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json

@@ -20,10 +20,9 @@ from provnet.cli.output import (
 from provnet.cli.rundata import begin, training_data
 from provnet.cli.targets import write_into
 from provnet.runs.data import Kept
-from provnet.tools.debug.compute import DROP, Debugging, share_flagged
+from provnet.tools.debug.compute import DROP, KINDS, Debugging, share_flagged
 from provnet.tools.debug.compute import debug as look
 from provnet.tools.debug.files import CORRECTED, DECISIONS, DebugFiles, debug_files
-from provnet.tools.debug.kinds import KINDS
 from provnet.tools.debug.page import probability
 
 CANNOT_TELL = (

@@ -17,15 +17,13 @@ from provnet.base.stats import Interval, wilson
 from provnet.cli.audit import audit
 from provnet.cli.debug import debug
 from provnet.cli.evaluate import NAME, evaluation_file, figures_table
-from provnet.cli.measured import keep_measured
 from provnet.cli.output import facts, note, say, show
-from provnet.cli.rundata import run_state
+from provnet.cli.rundata import keep_measured, run_state
 from provnet.cli.targets import PAGE, check_outputs
 from provnet.cli.train import data_words, network_words
 from provnet.data.apply import spec_name
 from provnet.data.open import open_data
-from provnet.report.records import DemoReport, Finding
-from provnet.report.text import seconds
+from provnet.report.records import DemoReport, Finding, seconds
 from provnet.tools.debug.files import SAMPLES
 from provnet.tools.demo import demo_html, make_report, plant_wrong_labels
 from provnet.training.config import train_config

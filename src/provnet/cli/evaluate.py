@@ -12,7 +12,6 @@ from rich.text import Text
 from provnet.answers.evaluation import evaluate_on as measure
 from provnet.base.options import Evaluate
 from provnet.cli.generate import generator_figures
-from provnet.cli.measured import keep_measured
 from provnet.cli.output import (
     emit_json,
     facts,
@@ -21,7 +20,7 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import begin, training_data, unseen_data
+from provnet.cli.rundata import begin, keep_measured, training_data, unseen_data
 from provnet.data.apply import spec_name
 from provnet.runs.data import Kept
 from provnet.runs.run import Run

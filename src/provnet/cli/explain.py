@@ -12,10 +12,10 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
-import provnet
 from provnet.answers.attributor import explain as explain_images
 from provnet.answers.explanation import Explained, Explanation
 from provnet.answers.queries import Query, exemplar_evidence, explanation_cards, read_queries
+from provnet.base import __version__
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.base.files import brief, shown
 from provnet.base.options import Explain
@@ -30,8 +30,8 @@ from provnet.cli.rundata import note_undrawn, open_run, picture_data, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 from provnet.data.evidence import NO_PICTURE, Evidence
 from provnet.report.page import explanation_html
+from provnet.report.records import percent
 from provnet.report.sheet import explanation_png
-from provnet.report.text import percent
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
 from provnet.samples.identity import duplicate_words
@@ -146,7 +146,7 @@ def _append(
     """The decision log: what was asked of which model, when, and what it said."""
     about = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "provnet": provnet.__version__,
+        "provnet": __version__,
         "run": str(folder),
         "model_sha256": sha256,
         "data_fingerprint": run.samples.fingerprint,

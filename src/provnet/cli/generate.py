@@ -32,11 +32,9 @@ from provnet.report.pictures import to_image
 from provnet.report.records import ExplanationCard
 from provnet.runs.run import Run
 from provnet.runs.safe import read_json, write_json
-from provnet.tools.generate import Generated, sources
-from provnet.tools.generate import generate as make
-from provnet.tools.generate import interpolate as between
-from provnet.tools.generate.compute import is_generator
-from provnet.tools.generate.measures import measure_generator
+from provnet.tools.generate.compute import Generated, is_generator, measure_generator, sources
+from provnet.tools.generate.compute import generate as make
+from provnet.tools.generate.compute import interpolate as between
 from provnet.tools.generate.page import (
     GenerationReport,
     animation,

@@ -22,9 +22,8 @@ from provnet.cli.output import (
 from provnet.cli.rundata import begin, open_others
 from provnet.runs.data import find_data
 from provnet.runs.run import Run
-from provnet.tools.membership.compared import compared
 from provnet.tools.membership.compute import decides, member_scores
-from provnet.tools.membership.member import Heldout, Membership, draw_samples, memberships, read_heldout
+from provnet.tools.membership.member import Heldout, Membership, compared, draw_samples, memberships, read_heldout
 
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}

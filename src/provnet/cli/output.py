@@ -17,7 +17,7 @@ from rich.text import Text
 from provnet.base.errors import UsageError
 from provnet.base.files import shown
 from provnet.base.processes import rank
-from provnet.report.text import percent
+from provnet.report.records import percent
 
 BACKBONE: ContextVar[Any] = ContextVar("backbone", default=None)  # the module that `main` was given, and functions
 

@@ -1,11 +1,14 @@
-"""The data of a run, opened again for a command, and what became of them said; runs opened and measured."""
+"""Runs and their data, opened again for a command, what became of them said, and what was measured kept in the run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from provnet.base.atomic import write_bytes
 from provnet.base.errors import DataError, IntegrityError, UsageError
 from provnet.cli.output import BACKBONE, note, refuse_file
 from provnet.cli.targets import PAGE, check_outputs
@@ -17,7 +20,8 @@ from provnet.runs.data import Found, find_data, open_spec, other_spec
 from provnet.runs.files import CUSTOM
 from provnet.runs.fileset import state_of
 from provnet.runs.inputs import range_problem
-from provnet.runs.run import FILES, Run, has_run, read_run, read_samples
+from provnet.runs.run import FILES, Run, has_run, read_run, read_samples, write_run
+from provnet.training.session import run_lock, tidy
 from provnet.training.setup import pick_device
 
 Read = TypeVar("Read")
@@ -183,3 +187,28 @@ def _fitting(run: Run, data: ImageData) -> ImageData:
     if problem:
         note(f"{name}: {problem}", "warning")
     return data
+
+
+def keep_measured(
+    folder: Path, state: Mapping[str, str], files: Mapping[str, bytes] | None = None, **outcome: Any
+) -> bool:
+    """Keep what was measured of a run in its folder, under its lock; False where the folder is read-only.
+
+    Its config and card get the outcome (`evaluation`, `checks`, `audit`), `files` come beside them. Weights and samples
+    stay byte by byte; they must still be those that were measured (`state`, of `with_state`), else nothing is kept.
+    """
+    if not os.access(folder, os.W_OK):
+        note(f"what was measured is not written into the run: {folder} is read-only")
+        return False
+    with run_lock(folder) as held:
+        if run_state(folder) != state:
+            raise IntegrityError(
+                f"{folder} was changed by another process while it was measured, so nothing is kept; measure it again"
+            )
+        now = open_run(folder)
+        tidy(now, folder)  # what a killed change left would take figures with it
+        for name, content in (files or {}).items():
+            write_bytes(held.check() / name, content)
+        if outcome:
+            write_run(replace(now, config=replace(now.config, **outcome)), held.check())
+    return True

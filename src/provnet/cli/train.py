@@ -43,13 +43,13 @@ from provnet.models.backbones import BACKBONES, SHARING, takes_pretrained
 from provnet.models.network import NETWORKS, build, parameter_count
 from provnet.models.pretrained import INSTALL, installed
 from provnet.models.pretrained import NAMES as PRETRAINED
-from provnet.report.text import percent, seconds
+from provnet.report.records import percent, seconds
 from provnet.runs.data import in_mode, other_spec
 from provnet.runs.run import Run
 from provnet.samples.decisions import read_decisions
 from provnet.samples.identity import duplicate_facts
+from provnet.tools.generate.compute import chosen_recipe
 from provnet.tools.generate.page import course_png
-from provnet.tools.generate.recipes import chosen_recipe
 from provnet.tools.subsets import SELECTIONS, index_subset, subset_record
 from provnet.training import checkpoint
 from provnet.training import session as run_folder

@@ -15,11 +15,10 @@ from torch import Tensor
 from provnet.base.batches import Inputs, is_column
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import brief
-from provnet.data.dataset import hash_items
+from provnet.data.dataset import Originals, hash_items
 from provnet.data.modalities.decode import are_pictures, fit
 from provnet.data.modalities.image import channels_first, picture_of
 from provnet.data.modalities.modality import Modality
-from provnet.data.originals import Originals
 from provnet.data.rules import CHOOSE, OpenOptions
 from provnet.samples.identity import Groups, SampleTable, hash_pixels, hash_rows
 

@@ -1,10 +1,13 @@
-"""Dataset: what a network receives, and the identity of every sample; DataSpec: how to open it again."""
+"""Dataset: what a network receives, and the identity of every sample; DataSpec: how to open it again.
+
+Inputs may be views of whole pictures. `Originals` says how to read the whole ones again, and what the views were.
+"""
 
 from __future__ import annotations
 
 import queue
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
@@ -18,9 +21,37 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.data.originals import Originals
 from provnet.data.scratch import taken
 from provnet.samples.identity import SampleTable, chosen_rows, hash_bytes, hash_pixels, hash_rows
+
+Read = Callable[[], bytes | np.ndarray]  # the bytes of a picture file, or pixels (H, W) or (H, W, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Originals:
+    """One row per sample.
+
+    Attributes:
+        views: (N, 32) SHA-256 of the inputs as they were opened; the sample table has those of the whole pictures.
+        read: reads the picture once more, where it has no file of its own (`SampleTable.paths`); else None.
+    """
+
+    views: np.ndarray
+    read: tuple[Read | None, ...]
+
+    def select(self, rows: np.ndarray) -> Originals:
+        """Those of some samples, in the order given."""
+        return Originals(self.views[rows], tuple(self.read[i] for i in rows.tolist()))
+
+
+def joined(parts: Sequence[Any]) -> Originals | None:
+    """Those of several data sets, one after the other; None where all inputs are the whole samples."""
+    if all(part.originals is None for part in parts):
+        return None
+    views = [part.samples.pixel_sha256 if part.originals is None else part.originals.views for part in parts]
+    read = [(None,) * len(part) if part.originals is None else part.originals.read for part in parts]
+    return Originals(np.concatenate(views), tuple(one for each in read for one in each))
+
 
 # options that choose and relabel among what was read, in this order; the third says that the second chose first
 AFTER_READING = ("decisions", "holdout", "holdout_first")

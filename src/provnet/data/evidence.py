@@ -16,12 +16,11 @@ from torch import Tensor
 
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import read_file
-from provnet.data.dataset import AFTER_READING, Dataset
+from provnet.data.dataset import AFTER_READING, Dataset, Read
 from provnet.data.modalities.decode import decode_whole, fit
 from provnet.data.modalities.image import picture_of, planes
 from provnet.data.modalities.modality import Preview
 from provnet.data.open import data_root
-from provnet.data.originals import Read
 from provnet.data.rules import DecodeRule, make_options
 from provnet.samples.identity import SampleTable, hash_bytes, hash_pixels
 

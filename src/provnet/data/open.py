@@ -13,7 +13,7 @@ import torch
 from provnet.base.errors import UnsafeFileError, UsageError, did_you_mean, one_of
 from provnet.base.files import read_start, shown
 from provnet.base.options import DataOptions, parse_size, with_changes
-from provnet.base.packages import is_installed
+from provnet.base.processes import is_installed
 from provnet.data.apply import apply_recorded
 from provnet.data.assemble import Opened
 from provnet.data.dataset import AFTER_READING, Dataset, DataSpec
@@ -71,7 +71,7 @@ def open_data(
             a path (image folder, CSV manifest, parquet, webdataset tar, Dataset saved by Hugging Face, .npz, folder of
             idx or CIFAR files), an array, tensor or list of pictures with `labels`, a Dataset or DatasetDict of Hugging
             Face, a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
-        labels: one a sample, where `source` is an array.
+        labels: one per sample, where `source` is an array or a list; None where the samples have none.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
         ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
         sources: of arrays and Datasets, who contributed each sample: text, or None.

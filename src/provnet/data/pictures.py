@@ -25,12 +25,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from provnet.base.errors import DataError
 from provnet.base.files import file_size, read_file, shown
-from provnet.base.packages import is_installed
+from provnet.base.processes import is_installed
 from provnet.data.assemble import Opened, evenly
 from provnet.data.cache import Picture, PictureCache, Stamp, open_cache, read_stamped
+from provnet.data.dataset import Originals, Read
 from provnet.data.modalities.decode import cut_away, decode_whole, fit
 from provnet.data.modalities.image import planes
-from provnet.data.originals import Originals, Read
 from provnet.data.rules import CHOOSE, DecodeRule, OpenOptions
 from provnet.data.scratch import Room, cache_folder
 from provnet.samples.identity import Groups, SampleTable, hash_bytes, hash_pixels, hash_rows

@@ -15,8 +15,7 @@ import numpy as np
 from provnet.base.errors import UsageError
 from provnet.base.files import brief, clean_text
 from provnet.data.compare import compare
-from provnet.data.dataset import Dataset, DataSpec
-from provnet.data.originals import joined
+from provnet.data.dataset import Dataset, DataSpec, joined
 from provnet.data.scratch import joined_inputs, taken
 from provnet.samples.identity import Groups, SampleTable
 

@@ -28,8 +28,7 @@ from provnet.heads.retrieval import MARGIN, Ranked, TopK, in_order, ranks_of, ro
 from provnet.samples.identity import SampleTable
 
 if TYPE_CHECKING:
-    from provnet.heads.exemplar import ExemplarHead
-    from provnet.heads.heads import IndexHead
+    from provnet.heads.heads import ExemplarHead, IndexHead
 
 SCORES = {"cpu": 2**22, "cuda": 2**27}  # held at a time in a scan
 MANY_SCORES = 2**24  # the same where training samples are looked at, a large batch at a time

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from provnet.base.batches import Inputs
 from provnet.base.errors import UsageError
 from provnet.base.progress import progress_bar
-from provnet.heads.exemplar import ExemplarHead
+from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import PackedKeys, sum_over
 from provnet.models.network import ProvenanceNet, features_at_once

@@ -20,8 +20,7 @@ from provnet.base.errors import UsageError, choose, one_of
 from provnet.base.options import check_network, check_number
 from provnet.data.dataset import ResidentData
 from provnet.data.modalities.decode import is_picture
-from provnet.heads.exemplar import ExemplarHead
-from provnet.heads.heads import INDEX_HEADS, IndexHead, PerClassHead
+from provnet.heads.heads import INDEX_HEADS, ExemplarHead, IndexHead, PerClassHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.losses import IndexLoss
 from provnet.heads.scores import Equal, Scores
@@ -30,7 +29,7 @@ from provnet.models.backbones import BACKBONES, SHARING, Design, branch, custom_
 from provnet.models.pretrained import FOLDER, LITE0, Pretrained, from_folder
 from provnet.models.tap import Place
 from provnet.models.vae import GENERATORS, VAE, sample
-from provnet.models.whitening import KEY, Standardise, Whiten
+from provnet.models.whitening import KEY, KeySpace, Standardise
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
@@ -47,6 +46,7 @@ class AttachedModel:
         features, width: how many, and how many numbers a key has.
         stored: the type of the stored samples.
         transform: what the function from them to the model's input is called, "" for none.
+        scores: whether the model gives class scores.
     """
 
     name: str
@@ -58,11 +58,12 @@ class AttachedModel:
     width: int
     stored: str
     transform: str = ""
+    scores: bool = True
 
     @property
     def place(self) -> Place:
         """Where features are read."""
-        return Place(self.module, self.side, self.pool)
+        return Place(self.module, self.side, self.pool, self.scores)
 
 
 @dataclass(frozen=True)
@@ -608,7 +609,7 @@ def _measured_parts(shared: nn.Module, width: int, concatenated: int, design: De
     task = nn.Sequential(Standardise(width))
     if config.head != "plain":
         made = min(config.key_width or KEY, width)
-        return _Parts(shared, task, width, Whiten(width, made), made, width)
+        return _Parts(shared, task, width, KeySpace(width, made), made, width)
     if concatenated:
         raise UsageError(
             f'a plain head of backbone "{config.backbone}" has no class input; set conditional off (--no-conditional), '

@@ -3,7 +3,16 @@
 A pretrained backbone is frozen unless a recipe asks for fine-tuning, so its features of a picture never change:
 `FeatureMemory` keeps them. A run holds the weights themselves, so nothing that is installed later can change it.
 
-Letters: B batch, D features, N samples.
+In the memory a picture is known by the SHA-256 of its values as the backbone receives them, so another view of it
+(another size, fit or mode) is another entry, and so is the same view under other weights. Every file is checked by its
+own SHA-256 when it is read; a damaged one is left out with a warning. Whoever can write to the folder can change what
+it says: it belongs into a folder of one's own.
+
+EfficientNet-Lite0 (Tan and Le 2019, without squeeze-and-excitation, ReLU6) has its batch norm folded into its
+convolutions. A folded layer is a convolution with a bias, which is what the layer computes in evaluation mode;
+fine-tuning then trains it without statistics of batches.
+
+Letters: B batch, D features, H W height and width, N samples.
 """
 
 from __future__ import annotations
@@ -12,21 +21,25 @@ import copy
 import hashlib
 import io
 import json
+import secrets
 import time
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 from torch import Tensor, nn
 
-from provnet.base.errors import DataError, IntegrityError, UsageError
-from provnet.base.files import brief, read_file
+from provnet.base.atomic import remove, write_bytes
+from provnet.base.errors import DataError, IntegrityError, ProvnetError, UsageError
+from provnet.base.files import DataWarning, brief, read_file, shown
 from provnet.base.progress import forecast, progress_bar
 from provnet.data.scratch import cache_folder
-from provnet.models.efficientnet import MEAN, SCALE, SIDE, STD, EfficientNetLite0, folded
-from provnet.models.memory import FeatureMemory
 
 LITE0 = "efficientnet-lite0"
 FOLDER = "huggingface"  # what a network config calls a model that came in a folder; its layers stand beside the name
@@ -282,18 +295,174 @@ def own_normalisation(name: str, architecture: str) -> Normalisation:
     return (MEAN, STD, SCALE) if name == LITE0 else folder_normalisation(architecture)
 
 
-__all__ = [
-    "FOLDER",
-    "LITE0",
-    "SIDE",
-    "Pretrained",
-    "features_of_all",
-    "folder_architecture",
-    "from_folder",
-    "frozen",
-    "installed",
-    "lite0",
-    "load_folder",
-    "load_published",
-    "own_normalisation",
-]
+FORMAT = "provnet features 1"
+MOST = 500_000  # pictures that are remembered
+PARTS = 8  # files before they are joined into one
+
+
+class FeatureMemory:
+    """What a backbone of one set of weights made of pictures: in this process, and in files of a folder.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = FeatureMemory(Path(folder), "of these weights")
+    ...     _ = first(lambda x: x.flatten(1) * 2, torch.ones(1, 3, 2, 2))
+    ...     first.save()
+    ...     again = FeatureMemory(Path(folder), "of these weights")
+    ...     again(lambda x: x.flatten(1) * 0, torch.ones(1, 3, 2, 2))[0, 0].item()
+    2.0
+    """
+
+    def __init__(self, folder: Path, weights: str) -> None:
+        self.folder, self.key = folder, hashlib.sha256(f"{FORMAT} {weights}".encode()).hexdigest()[:32]
+        self._known: dict[bytes, np.ndarray] = {}
+        self._new: list[bytes] = []
+        self._files = sorted(folder.glob(f"features-{self.key}-*.safetensors"))
+        for path in self._files:
+            self._read(path)
+
+    def __call__(self, make: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """(B, ...) values on the CPU -> (B, D), of which only the unknown are made."""
+        names = [hashlib.sha256(one.data).digest() for one in x.detach().contiguous().numpy()]
+        unknown = [row for row, name in enumerate(names) if name not in self._known]
+        fresh: dict[bytes, np.ndarray] = {}
+        if unknown:
+            made = make(x if len(unknown) == len(x) else x[unknown])
+            fresh = {names[row]: one.copy() for row, one in zip(unknown, made.detach().numpy(), strict=True)}
+            if len(self._known) < MOST:
+                self._known.update(fresh)
+                self._new += list(fresh)
+        return torch.from_numpy(np.stack([fresh[name] if name in fresh else self._known[name] for name in names]))
+
+    def save(self) -> None:
+        """Write what is new; a failure is a warning, no error."""
+        if not self._new:
+            return
+        join = len(self._files) >= PARTS
+        names = list(self._known if join else dict.fromkeys(self._new))
+        rows = np.frombuffer(b"".join(names), np.uint8).reshape(-1, 32)
+        features = np.stack([self._known[name] for name in names])
+        raw = save({"hashes": rows, "features": features}, {"sha256": self._digest(rows, features), "format": FORMAT})
+        goal = self.folder / f"features-{self.key}-{time.time_ns():020}-{secrets.token_hex(4)}.safetensors"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(goal, raw)
+        except (ProvnetError, OSError) as error:
+            warnings.warn(f"features were not kept for the next time: {error}", DataWarning, stacklevel=3)
+            return
+        for path in self._files if join else ():
+            remove(path)
+        self._files, self._new = [*([] if join else self._files), goal], []
+
+    def _read(self, path: Path) -> None:
+        try:
+            with safe_open(path, framework="numpy") as file:
+                rows, features = file.get_tensor("hashes"), file.get_tensor("features")
+                stated = (file.metadata() or {}).get("sha256")
+            if rows.dtype != np.uint8 or rows.shape != (len(features), 32) or features.dtype != np.float32:
+                raise ValueError("it holds something else")
+            if stated != self._digest(rows, features):
+                raise ValueError("its SHA-256 is another")
+        except FileNotFoundError:
+            return  # another process joined the files meanwhile
+        except (OSError, ValueError, SafetensorError) as error:
+            why = shown(" ".join(str(error).split()))
+            text = f"{shown(str(path))} holds no features that can be used ({why}); they are made anew"
+            warnings.warn(text, DataWarning, stacklevel=3)
+            return
+        self._known.update(zip((row.tobytes() for row in rows), features, strict=True))
+
+    def _digest(self, rows: np.ndarray, features: np.ndarray) -> str:
+        digest = hashlib.sha256(f"{FORMAT} {self.key} {features.shape}\n".encode())
+        digest.update(np.ascontiguousarray(rows).data)
+        digest.update(np.ascontiguousarray(features).data)
+        return digest.hexdigest()
+
+
+SIDE = 224  # pixels that the published weights were trained with
+WIDTH = 1280  # features
+EPSILON = 1e-3  # of its batch norm
+MEAN, STD, SCALE = (127 / 255,) * 3, (128 / 255,) * 3, 255.0  # its own normalisation: (byte - 127) / 128
+
+# repeats, kernel, stride, expansion, channels in, channels out
+_STAGES = (
+    (1, 3, 1, 1, 32, 16),
+    (2, 3, 2, 6, 16, 24),
+    (2, 5, 2, 6, 24, 40),
+    (3, 3, 2, 6, 40, 80),
+    (3, 5, 1, 6, 80, 112),
+    (4, 5, 2, 6, 112, 192),
+    (1, 3, 1, 6, 192, 320),
+)
+
+
+class _Convolution(nn.Conv2d):
+    """A convolution padded as TensorFlow does: with stride 2 one pixel more below and to the right."""
+
+    def __init__(self, given: int, made: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
+        super().__init__(given, made, kernel, stride, padding=kernel // 2 if stride == 1 else 0, groups=groups)
+        before = (kernel - stride) // 2
+        self.around = None if stride == 1 else (before, kernel - stride - before)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C', H / stride, W / stride)."""
+        return super().forward(x if self.around is None else F.pad(x, self.around * 2))
+
+
+class _Block(nn.Module):
+    """Widen, filter each channel alone, narrow; with the input added where the shapes are equal."""
+
+    def __init__(self, kernel: int, stride: int, expansion: int, given: int, made: int) -> None:
+        super().__init__()
+        wide = given * expansion
+        widen = [] if expansion == 1 else [_Convolution(given, wide, 1), nn.ReLU6(inplace=True)]
+        each = [_Convolution(wide, wide, kernel, stride, groups=wide), nn.ReLU6(inplace=True)]
+        self.layers = nn.Sequential(*widen, *each, _Convolution(wide, made, 1))
+        self.adds = stride == 1 and given == made
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) -> (B, C', H / stride, W / stride)."""
+        out: Tensor = self.layers(x)
+        return out + x if self.adds else out
+
+
+@final
+class EfficientNetLite0(nn.Module):
+    """Normalised pictures (B, 3, H, W) -> pooled features (B, 1280); smaller ones than 224 pixels are enlarged.
+
+    >>> import torch
+    >>> EfficientNetLite0()(torch.zeros(1, 3, 224, 224)).shape
+    torch.Size([1, 1280])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [_Convolution(3, 32, 3, 2), nn.ReLU6(inplace=True)]
+        for repeats, kernel, stride, expansion, given, made in _STAGES:
+            layers.append(_Block(kernel, stride, expansion, given, made))
+            layers += [_Block(kernel, 1, expansion, made, made) for _ in range(repeats - 1)]
+        self.layers = nn.Sequential(*layers, _Convolution(320, WIDTH, 1), nn.ReLU6(inplace=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, 1280)."""
+        if min(x.shape[2:]) < SIDE:
+            scale = SIDE / min(x.shape[2:])
+            size = [round(side * scale) for side in x.shape[2:]]
+            x = F.interpolate(x, size=size, mode="bicubic", antialias=True, align_corners=False)
+        pooled: Tensor = self.layers(x).mean((2, 3))
+        return pooled
+
+
+def folded(published: Mapping[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
+    """The published weights (convolution, then batch norm, then the classifier) as the weights of `net`."""
+    given = iter((name, value) for name, value in published.items() if not name.endswith("num_batches_tracked"))
+    made: dict[str, Tensor] = {}
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Conv2d):
+            weight, gain, bias, mean, variance = (next(given)[1] for _ in range(5))
+            factor = gain / (variance + EPSILON).sqrt()
+            made[f"{name}.weight"] = weight * factor.view(-1, 1, 1, 1)
+            made[f"{name}.bias"] = bias - mean * factor
+    left = [name for name, _ in given]
+    assert left == ["_fc.weight", "_fc.bias"], left
+    return made

@@ -19,8 +19,8 @@ from markupsafe import Markup
 
 from provnet.base.errors import UsageError
 from provnet.base.files import file_size
-from provnet.report import pictures, text
-from provnet.report.records import ExplanationCard, Picture
+from provnet.report import pictures
+from provnet.report.records import ExplanationCard, Picture, count, percent, seconds, visible, width
 from provnet.report.sheet import weight_words
 
 
@@ -73,19 +73,19 @@ def _summary(cards: Sequence[ExplanationCard]) -> list[tuple[str, str]]:
     known = [card for card in cards if card.truth is not None]
     right = sum(card.predicted == card.truth for card in known)
     supported = sum(card.supported for card in cards)
-    lines = [(text.count(len(cards)), "input" if len(cards) == 1 else "inputs"), (text.count(supported), "supported")]
+    lines = [(count(len(cards)), "input" if len(cards) == 1 else "inputs"), (count(supported), "supported")]
     if supported < len(cards):
-        lines.append((text.count(len(cards) - supported), "without support"))
+        lines.append((count(len(cards) - supported), "without support"))
     if known:
-        lines.append((text.count(right), "right"))
-        lines.append((text.count(len(known) - right), "wrong"))
+        lines.append((count(right), "right"))
+        lines.append((count(len(known) - right), "wrong"))
     return lines
 
 
 def _finalize(value: Any) -> Any:
     """Make foreign text visible just before it is escaped; markup of our own macros passes."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return text.visible(value)
+        return visible(value)
     return value
 
 
@@ -123,14 +123,14 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         carried=weight_words,
-        count=text.count,
+        count=count,
         data_uri=_data_uri,
         ends=_ends,
         exact=_exact,
-        percent=text.percent,
-        seconds=text.seconds,
+        percent=percent,
+        seconds=seconds,
         size=file_size,
-        width=text.width,
+        width=width,
     )
     environment.tests["small"] = pictures.is_small
     return environment

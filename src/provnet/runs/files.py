@@ -7,7 +7,7 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -158,6 +158,8 @@ class RunConfig:
 def _network(value: Any) -> NetworkConfig:
     _want(isinstance(value, Mapping), "network must be a mapping")
     value = {**LATER, **value}
+    if isinstance(value["attached"], Mapping):
+        value["attached"] = {"scores": True, **value["attached"]}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
     _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, FOLDER, CUSTOM))
@@ -184,8 +186,12 @@ def _attached(value: Any, backbone: Any) -> None:
     if value is None:
         return
     _keys(value, set(AttachedModel.__dataclass_fields__), "network.attached")
+    kinds: dict[str, tuple[Callable[[Any], bool], str]] = dict.fromkeys(
+        ("features", "width"), (_is_count, "a whole number")
+    )
+    kinds["scores"] = (lambda one: isinstance(one, bool)), "true or false"
     for name in value:
-        fits, words = (_is_count, "a whole number") if name in ("features", "width") else (_is_text, "text")
+        fits, words = kinds.get(name, (_is_text, "text"))
         _want(fits(value[name]), f"network.attached.{name} must be {words}, got {printable(value[name])}")
     _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {printable(backbone)}')
     most = min(value["features"], WIDEST_KEY)
@@ -636,15 +642,17 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
 
 def _index_map(config: NetworkConfig, samples: SampleTable) -> IndexMap:
     """The map of a run's samples, which no table larger than TABLE is made for."""
-    classes = len(samples.class_names)
+    one_group = samples.grouping is None and config.attached is not None and not config.attached.scores
+    classes = 1 if one_group else len(samples.class_names)
     if config.classes != classes:
         raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
-    largest = int(torch.bincount(torch.tensor(samples.labels)).max()) if len(samples) else 0
+    labels = np.zeros(len(samples), np.int64) if one_group else samples.labels
+    largest = int(torch.bincount(torch.tensor(labels)).max()) if len(samples) else 0
     by_class = config.network == "single" and config.head == "plain"
     wide = max(classes * largest, classes * len(samples) if by_class else 0)
     if wide > TABLE:
         raise UnsafeFileError(f"{len(samples):,} samples in {classes:,} classes need a table past the limit {TABLE:,}")
-    return IndexMap(samples.labels, classes)
+    return IndexMap(labels, classes)
 
 
 def _open_looks(network: ProvenanceNet, found: Mapping[str, Layout]) -> None:

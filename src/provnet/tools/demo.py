@@ -27,8 +27,8 @@ from provnet.report.records import (
     FileRow,
     NextStep,
     evaluation_rows,
+    percent,
 )
-from provnet.report.text import percent
 from provnet.runs.fileset import read_set
 from provnet.runs.run import FILES, Run
 from provnet.samples.decisions import Decision

@@ -1,12 +1,18 @@
-"""Calibration: when to say "no supporting sample".
+"""Calibration: when to say "no supporting sample", and how often supported answers are right.
 
-After training the features of training samples are measured (`models.support`), then a threshold is set on distorted
+After training the features of training samples are measured (`heads.support`), then a threshold is set on distorted
 copies of training samples (noise and one-pixel shifts), each measured without the sample that it is a copy of: means
 and spread are nearer to their own samples than to any other. The level is the share of such copies turned away.
 
 The looks of pictures are measured in the same way. Their distance gets the scale of the features' distance such that
 looks alone turn away a half of the level, and the threshold is set on the larger of the two distances: the level holds
 for both together.
+
+How often answers are right is found on answers that leave out the sample they are about: a linear model of frozen
+features and a Gaussian for each class say of every training sample what it is, without it (`answers.out_of_fold`).
+Some labels that judge these answers may be wrong, so their share is estimated as well.
+
+Letters: n samples, D features, C classes.
 """
 
 from __future__ import annotations
@@ -19,14 +25,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provnet.answers.attribution import attribute
+from provnet.answers.attributor import attribute
+from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
 from provnet.base.errors import UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.heads.support import LOOKS, Support, held_out, place_in_class
+from provnet.heads.support import LOOKS, Evidence, Support, held_out, odds_of, place_in_class, prepared
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
-from provnet.training.evidence import FEWEST, evidence_of
 
 LEVEL = 0.05
 RIGHT = 0.9  # an answer is supported where answers like it are right so often; of frozen features
@@ -48,6 +54,7 @@ def calibrate(
     *,
     modality: Modality | None = None,
     progress: Bar | None = None,
+    known: Columns | None = None,
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
@@ -55,12 +62,12 @@ def calibrate(
     distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
     used, unless there are no others. `labels` are those of the images, where not all of them are indexed. The copies
     are those of the `modality`, which None tells by the shape. `progress` makes the bar that is moved meanwhile
-    (`training.progress`): of large pictures it takes minutes.
+    (`training.progress`): of large pictures it takes minutes. `known` are features, and looks of pictures, of the
+    samples that `measured_rows` gives, where somebody has them: then only their copies are asked about.
     """
     device = next(net.parameters()).device
-    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
     given = net.index_map.labels if labels is None else labels
-    chosen = _measured(pick, given.cpu())
+    chosen = measured_rows(given, seed)
     distorted = chosen[:CALIBRATED]
     modality = modality or modality_of(images.shape[1:])
     of_features = modality.name == "image" and len(images.shape) == 2
@@ -69,12 +76,12 @@ def calibrate(
     copiers = [perturbed[name] for name in names]
     if not copiers:
         raise UsageError(f"samples of modality {modality.name} have no perturbed copies to calibrate support on")
-    total = len(chosen) + len(copiers) * len(distorted)
+    total = (0 if known else len(chosen)) + len(copiers) * len(distorted)
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
         net.support.looks = net.support.evidence = None
-        features, *looks = passed(images, chosen, _features)
+        features, *looks = known or passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(fold(seed, 6))
@@ -181,9 +188,67 @@ def _unseen(done: int, text: str) -> None:
     """No bar."""
 
 
-def _measured(pick: Tensor, labels: Tensor) -> Tensor:
+def measured_rows(labels: Tensor, seed: int) -> Tensor:
     """The first samples of a random order, and the first of each class: no class that has samples goes without."""
+    pick = torch.randperm(len(labels), generator=keyed_generator(seed, 5))
     if len(pick) <= MEASURED:
         return pick
-    place = place_in_class(labels[pick])
+    place = place_in_class(labels.cpu()[pick])
     return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]
+
+
+FEWEST = 20  # samples
+TRUST = 0.01
+MOST_WRONG = 0.6
+
+
+def evidence_of(features: Tensor, labels: Tensor, classes: int, distance: Tensor) -> tuple[Evidence, Tensor]:
+    """The evidence of training features (n, D) with labels (n,), and (n,) how often held-out answers like theirs are
+    right; `distance` (n,) is that of each from its own class, measured without it.
+    """
+    z = prepared(features)
+    weight = torch.ones(len(z), dtype=torch.float64, device=z.device)
+    for _ in range(2):
+        linear = ridge(z, labels, classes, weight)
+        held = [linear.scores, gaussian_scores(z, labels, classes, weight)]
+        model, clean = noise_model(held, labels, torch.ones_like(weight))
+        wrong = 1 - posterior(clean, labels, model.flips).gather(1, labels[:, None])[:, 0]
+        weight = (1 - wrong).clamp_min(TRUST)
+    normal = gaussian(moments(z, labels, classes, weight))
+    precise = torch.cholesky_solve(normal.mean.T, normal.root)  # (D, C)
+    parts = [(linear.slope, linear.intercept), (precise, -0.5 * (normal.mean * precise.T).sum(1))]
+    found = Evidence(z.shape[1], classes).to(z.device)
+    for sharp, score, (slope, intercept) in zip(model.sharp.tolist(), held, parts, strict=True):
+        factor = sharp / max(float(score.double().std(correction=0)), 1e-9)
+        found.slope += factor * slope.float()
+        found.intercept += factor * intercept.float()
+    answers = clean.argmax(1)
+    odds = odds_of(clean.gather(1, answers[:, None])[:, 0])
+    found.right.copy_(_right(odds, answers == labels, min(model.rate, MOST_WRONG), classes))
+    middle = distance.median()
+    spread = (1.4826 * (distance - middle).abs().median()).clamp_min(1e-6)
+    found.usual.copy_(torch.stack([middle, spread]).float())
+    return found, torch.sigmoid(found.right[0] * odds + found.right[1])
+
+
+def _right(odds: Tensor, agrees: Tensor, rate: float, classes: int) -> Tensor:
+    """(2,) slope and offset that turn log-odds of held-out answers (n,) into how often these are right.
+
+    The labels that judge them are wrong at the given rate, and a wrong answer agrees with such a label by chance.
+    """
+    p = torch.zeros(2, dtype=torch.float64, device=odds.device, requires_grad=True)
+    seen_right = agrees.double()
+    step = torch.optim.LBFGS([p], max_iter=50, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        step.zero_grad()
+        right = torch.sigmoid(odds * p[0].clamp(-2.3, 1.5).exp() + p[1])
+        seen = ((1 - rate) * right + rate / max(classes - 1, 1) * (1 - right)).clamp(1e-9, 1 - 1e-9)
+        found = p.square().sum() - (seen_right * seen.log() + (1 - seen_right) * (1 - seen).log()).sum()
+        found.backward()  # type: ignore[no-untyped-call]
+        return found
+
+    with torch.enable_grad():
+        step.step(loss)  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        return torch.stack([p[0].clamp(-2.3, 1.5).exp(), p[1]]).float()

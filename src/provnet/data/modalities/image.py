@@ -12,8 +12,8 @@ import torch
 
 from provnet.base.batches import Inputs, pieces
 from provnet.base.errors import DataError
+from provnet.data.modalities.augment import copies_of, of_photographs, perturbations
 from provnet.data.modalities.decode import decode
-from provnet.data.modalities.distort import copies_of, of_photographs, perturbations
 from provnet.data.modalities.modality import Modality, Perturb, Preview
 from provnet.data.rules import DecodeRule
 from provnet.samples.identity import pixel_header

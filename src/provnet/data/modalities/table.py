@@ -21,7 +21,7 @@ from torch import Tensor
 from provnet.base.batches import Inputs
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import DataWarning, brief
-from provnet.data.modalities.distort import copies_of, perturbations
+from provnet.data.modalities.augment import copies_of, perturbations
 from provnet.data.modalities.modality import Modality, Perturb, Preview
 
 Row = dict[str, Any]  # column -> number, text, or None where the value is missing

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,18 +37,29 @@ from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
 def open_arrays(
     images: Any, labels: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
 ) -> Opened:
-    """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
-    if labels is None:
-        raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
-    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    """Samples, each hashed by its own bytes and named by its id, else `split/position`; they may have no labels."""
     pictures = _pictures(images, options.values)
     raw = np.empty(0) if pictures else to_numpy(images, options.values)
     if not pictures:
         check_array(raw)
-    answers, names = encode_labels(given, options.class_names)
+    answers, names = _encoded(labels, len(pictures) or len(raw), options)
     if pictures:
-        return _loaded(pictures, answers, names, split, options, ids, sources)
-    return _assembled(raw, answers, names, split, options, ids, sources)
+        opened = _loaded(pictures, answers, names, split, options, ids, sources)
+    else:
+        opened = _assembled(raw, answers, names, split, options, ids, sources)
+    return opened if labels is not None else _without_labels(opened)
+
+
+def _encoded(labels: Any, n: int, options: OpenOptions) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(n,) int64 and the names of the classes; one class stands for all while samples without labels are opened."""
+    if labels is None:
+        return np.zeros(n, np.int64), ("",)
+    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    return encode_labels(given, options.class_names)
+
+
+def _without_labels(opened: Opened) -> Opened:
+    return opened._replace(samples=replace(opened.samples, grouping=None))
 
 
 def _pictures(images: Any, rule: DecodeRule) -> list[np.ndarray]:
@@ -108,12 +120,11 @@ def open_frame(
 def open_items(
     items: Any, labels: Any, modality: Modality, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
 ) -> Opened:
-    """Samples of a modality that was given, such as texts in a list."""
-    if labels is None:
-        raise UsageError("samples need labels, one each: open_data(items, labels, modality=...)")
-    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
-    encoded = encode_labels(given, options.class_names)
-    return assemble_items(list(items), encoded, modality, split, options, ids, sources)
+    """Samples of a modality that was given, such as texts in a list; they may have no labels."""
+    found = list(items)
+    encoded = _encoded(labels, len(found), options)
+    opened = assemble_items(found, encoded, modality, split, options, ids, sources)
+    return opened if labels is not None else _without_labels(opened)
 
 
 def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:

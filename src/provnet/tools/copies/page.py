@@ -16,8 +16,7 @@ from provnet.data.modalities.image import picture_of
 from provnet.report.charts import Path, Plot, histogram_plot
 from provnet.report.page import render
 from provnet.report.pictures import no_larger, pictures_of
-from provnet.report.records import ExemplarCard, ExplanationCard, Picture
-from provnet.report.text import count, percent
+from provnet.report.records import ExemplarCard, ExplanationCard, Picture, count, percent
 from provnet.runs.run import Run
 from provnet.samples.csvfile import csv_text, quoted
 from provnet.samples.identity import Exemplar

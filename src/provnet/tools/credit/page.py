@@ -10,8 +10,7 @@ from provnet.data.dataset import ImageData
 from provnet.report.charts import Plot, line, square_plot
 from provnet.report.page import render
 from provnet.report.pictures import pictures_of
-from provnet.report.records import ExemplarCard
-from provnet.report.text import count, percent
+from provnet.report.records import ExemplarCard, count, percent
 from provnet.runs.run import Run
 from provnet.samples.csvfile import csv_text, quoted
 from provnet.tools.credit.compute import Credit

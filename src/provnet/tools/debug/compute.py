@@ -8,17 +8,15 @@ Letters: N samples, K neighbours.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from provnet.answers.evaluation import trained_rows
-from provnet.base.batches import at_once, pieces
+from provnet.base.batches import at_once
 from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
@@ -28,254 +26,93 @@ from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import SampleTable
 from provnet.tools.debug.assess import Assessment, assess
-from provnet.tools.debug.kinds import SURE as BAD_FOR_SURE
-from provnet.tools.debug.kinds import bad_pictures, kinds_of
-from provnet.tools.debug.mirrored import mirrored_pairs
-from provnet.tools.debug.mislabels import Anomalies, Mislabels, anomalies, mislabels
-from provnet.tools.debug.one_picture import groups_of, of_one_picture
-from provnet.tools.debug.signals import NEIGHBOURS, Neighbours, Signals, nearest_others, sample_signals
+from provnet.tools.debug.duplicates import Duplicates, duplicates
+from provnet.tools.debug.signals import (
+    NEIGHBOURS,
+    Anomalies,
+    Mislabels,
+    Neighbours,
+    Signals,
+    anomalies,
+    groups_of,
+    mislabels,
+    nearest_others,
+    of_one_picture,
+    sample_signals,
+)
 
-CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse pixels
-FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
-CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
-BY_CHANCE = 1.0  # pairs of different pictures, among all samples, that may be as close as a copy
 FEWEST = 20  # samples from which fixed features are judged out of fold
-COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
-SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
-PAIRS, PICTURES = 2048, 4096  # at a time, where pictures are small
+CONFLICT = "one picture, several labels"
+WRONG = "wrong label"
+BAD = "bad picture"
+FOREIGN = "something else"
+AMBIGUOUS = "between two classes"
+TWICE = "duplicate"
+KINDS = (CONFLICT, WRONG, BAD, FOREIGN, AMBIGUOUS, TWICE)
+
+BLANK = 0.01  # of the range of the pixels of all pictures: a picture that varies less shows nothing
+BLURRED = 8.0  # robust standard deviations of log detail below the median
+BAD_FOR_SURE = 0.99  # anomaly of a bad picture
+SMALLEST = 3
 
 
-@dataclass(frozen=True, eq=False)
-class Duplicates:
-    """One row a sample.
+def bad_pictures(inputs: Any) -> np.ndarray:
+    """(N,) bool: pictures of nearly one colour, and those with far less detail than all others.
 
-    Attributes:
-        group: (N,) int64, samples of one picture share a number, counted from 0; -1 where there is no other.
-        exact: (N,) bool, whether another sample has exactly the same pixels.
-        conflict: (N,) bool, whether a sample of its group carries another label.
-        certain: (N,) bool, whether a sample with exactly the same pixels carries another label.
-        mirrored: (N,) bool, whether another sample is its mirror image.
+    >>> chance = torch.Generator().manual_seed(0)
+    >>> pictures = torch.randint(0, 256, (20, 1, 8, 8), generator=chance, dtype=torch.uint8)
+    >>> pictures[3], pictures[4] = 128, torch.arange(8)[None, :, None] * 9
+    >>> np.flatnonzero(bad_pictures(pictures)).tolist()
+    [3, 4]
     """
+    if not are_pictures(inputs, SMALLEST):
+        return np.zeros(len(inputs), dtype=np.bool_)
+    parts = []
+    for some in torch.split(inputs, at_once(inputs.shape[1:], "cpu", 1024)):
+        x = some.float()
+        down, across = x.diff(dim=2).square().mean((1, 2, 3)), x.diff(dim=3).square().mean((1, 2, 3))
+        spread = x.flatten(2).std(2, correction=0).amax(1)
+        parts.append(torch.stack([spread, (down + across) / 2, x.amin((1, 2, 3)), x.amax((1, 2, 3))], 1))
+    spread, detail, low, high = torch.cat(parts).double().T.numpy()
+    reach = float(high.max() - low.min())
+    if reach <= 0:
+        return np.ones(len(inputs), dtype=np.bool_)
+    blank = spread < BLANK * reach
+    level = np.log(detail + (BLANK * reach) ** 2 * 1e-3)
+    usual = level[~blank]
+    if len(usual) < 10:
+        return np.asarray(blank)
+    middle = float(np.median(usual))
+    scatter = 1.4826 * float(np.median(np.abs(usual - middle)))
+    return np.asarray(blank | (level < middle - BLURRED * max(scatter, 0.1)))
 
-    group: np.ndarray
-    exact: np.ndarray
-    conflict: np.ndarray
-    certain: np.ndarray
-    mirrored: np.ndarray
 
-    def members(self, group: int) -> np.ndarray:
-        """The rows of a group."""
-        return np.flatnonzero(self.group == group)
+def kinds_of(
+    wrong: np.ndarray,
+    anomaly: np.ndarray,
+    bad: np.ndarray,
+    conflict: np.ndarray,
+    twice: np.ndarray,
+    ambiguous: np.ndarray,
+    threshold: float,
+) -> np.ndarray:
+    """(N,) the kind of each sample, "" where nothing is wrong; each argument is (N,).
 
+    Of a sample that is suspicious in several ways the first of `KINDS` is told, but of wrong and foreign the likelier.
 
-def duplicates(
-    samples: SampleTable, images: Any, near: Neighbours, *, device: torch.device | str = "cpu"
-) -> Duplicates:
-    """Group samples (N) by equal pixels and by nearly equal pictures (N, C, H, W); vectors (N, F) by equality alone.
-
-    `device` is where pictures are compared.
-
-    >>> import provnet
-    >>> from provnet.tools.debug.signals import nearest_others
-    >>> pixels = provnet.open_data("embedded").images[[0, 1, 2, 1]]
-    >>> data = provnet.open_data(pixels, [5, 0, 4, 0])
-    >>> near = nearest_others(F.normalize(data.images.flatten(1).float(), dim=1), k=3)
-    >>> duplicates(data.samples, data.images, near).group.tolist()
-    [-1, 0, -1, 0]
+    >>> none, one = np.zeros(2, bool), np.array([True, False])
+    >>> kinds_of(np.array([0.6, 0.1]), np.array([0.3, 0.7]), none, none, one, none, 0.5).tolist()
+    ['wrong label', 'something else']
     """
-    n = len(samples)
-    exact_group = samples.groups
-    sizes = np.bincount(exact_group, minlength=1)
-    exact = sizes[exact_group] > 1
-    pairs = [_chained(exact_group)]
-    if are_pictures(images, SMALLEST):
-        pairs.append(_near_pairs(samples, images, near, torch.device(device)))
-    turned = mirrored_pairs(images) if isinstance(images, Tensor) else pairs[0][:0]
-    mirrored = np.isin(np.arange(n), turned)
-    pairs.append(turned)
-    group = _joined(n, np.concatenate(pairs))
-    certain = _conflicts(np.where(exact, exact_group, -1), samples.labels)
-    return Duplicates(group, exact, _conflicts(group, samples.labels), certain, mirrored)
-
-
-def _chained(groups: np.ndarray) -> np.ndarray:
-    """(P, 2) pairs that connect the members of each group."""
-    order = np.argsort(groups, kind="stable")
-    same = groups[order[1:]] == groups[order[:-1]]
-    return np.stack([order[:-1][same], order[1:][same]], 1)
-
-
-def _near_pairs(samples: SampleTable, images: Any, near: Neighbours, device: torch.device) -> np.ndarray:
-    """(P, 2) pairs of samples whose pictures are far closer than usual, each with the one around which its group is."""
-    size = at_once(images.shape[1:], device.type, PICTURES)
-    coarse = torch.cat([_small(part.to(device), COARSE) for part in torch.split(images, size)])
-    searched = (_unit(coarse).flatten(1), _lifted(coarse.flatten(1)))
-    to = np.concatenate(
-        [near.row[:, :CANDIDATES], *(nearest_others(each, CANDIDATES).row for each in searched)], 1
-    )  # (N, K)
-    n, k = to.shape
-    rows, ends, real = np.repeat(np.arange(n), k), np.maximum(to.reshape(-1), 0), to.reshape(-1) >= 0
-    if not real.any():
-        return np.empty((0, 2), dtype=np.int64)
-    once, which = np.unique(np.minimum(rows, ends)[real] * n + np.maximum(rows, ends)[real], return_inverse=True)
-    found = np.full((2, n * k), np.inf)
-    found[:, real] = _distance(images, once // n, once % n, device)[:, which]
-    nearest = [_nearest(each.reshape(n, k), to) for each in found]
-    usual = np.stack([_usual(each[:, -1], samples.labels) for each in nearest])
-    limit = _by_chance(nearest[1])
-
-    def close(one: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
-        # the closer class of the two decides: a one that is labelled five has many ones around it
-        shape, pixels = distance / np.maximum(np.minimum(usual[:, one], usual[:, other]), 1e-12)
-        return np.asarray((distance[0] < FARTHEST) & (shape < CLOSE) & ((shape + pixels) / 2 < limit))
-
-    chosen = close(rows, ends, found)
-    first = np.unique(samples.groups, return_index=True)[1][samples.groups]  # equal pictures are one
-    return _around_one(
-        np.stack([first[rows[chosen]], first[ends[chosen]]], 1),
-        lambda one, other: close(one, other, _distance(images, one, other, device)),
-    )
-
-
-def _around_one(pairs: np.ndarray, close: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-    """(P, 2) of pairs (P, 2) those, and their neighbours' neighbours, that are close to one sample in the middle.
-
-    Joining whatever is connected would make chains, in which each is close to the next and the ends are different.
-    """
-    links: dict[int, set[int]] = {}
-    for one, other in pairs[pairs[:, 0] != pairs[:, 1]].tolist():
-        links.setdefault(one, set()).add(other)
-        links.setdefault(other, set()).add(one)
-    found: list[tuple[int, int]] = []
-    taken: set[int] = set()
-    for middle in sorted(links, key=lambda row: (-len(links[row]), row)):
-        if middle in taken:
-            continue
-        members = links[middle] - taken
-        asked = sorted(set().union(*(links[row] for row in links[middle])) - links[middle] - taken - {middle})
-        if asked:
-            right = close(np.full(len(asked), middle), np.array(asked))
-            members |= {row for row, is_close in zip(asked, right.tolist(), strict=True) if is_close}
-        taken |= members | ({middle} if members else set())
-        found += [(middle, row) for row in sorted(members)]
-    return np.array(found, dtype=np.int64).reshape(-1, 2)
-
-
-def _nearest(distance: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """(N, 3) distance of the nearest of the candidates (N, K), each counted once; the third as one or two may be
-    copies. Where there are fewer, the first stands for them.
-    """
-    order = np.argsort(to, axis=1, kind="stable")
-    sorted_to = np.take_along_axis(to, order, 1)
-    again = np.zeros(to.shape, dtype=np.bool_)
-    np.put_along_axis(again, order[:, 1:], sorted_to[:, 1:] == sorted_to[:, :-1], 1)
-    once = np.sort(np.where(again, np.inf, distance), axis=1)[:, :3]
-    return np.where(np.isfinite(once), once, once[:, :1])
-
-
-def _by_chance(nearest: np.ndarray) -> float:
-    """The share of the distance (N, 3) of the third nearest within which `BY_CHANCE` pairs are expected by chance.
-
-    In d dimensions a sample has 3 t**d others within the share t of its third nearest. Digits vary in some nine ways,
-    and nothing is at a third of the usual distance by chance; squares in two greys vary in five, and some are. The
-    ratio of the third and the second tells d: its log is exponential, with a median of log(2) / 2d.
-
-    >>> chance = np.random.default_rng(0)
-    >>> away = {d: chance.random((500, 500)) ** (1 / d) for d in (4, 10)}
-    >>> [round(_by_chance(np.sort(each)[:, :3]), 1) for each in away.values()]
-    [0.2, 0.5]
-    """
-    second, third = nearest[nearest[:, 1] > 0, 1], nearest[nearest[:, 1] > 0, -1]
-    spread = float(np.median(np.log(third / second))) if len(second) else 0.0
-    return float((BY_CHANCE / (1.5 * max(len(nearest), 2))) ** (2 * spread / np.log(2)))
-
-
-def _usual(distance: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(N,) the median of the class; of all where a class is too small to tell."""
-    found = np.full(len(labels), float(np.median(distance)))
-    for each in np.unique(labels):
-        mine = labels == each
-        if mine.sum() >= 10:
-            found[mine] = float(np.median(distance[mine]))
+    found = np.full(len(wrong), "", dtype=object)
+    found[twice] = TWICE
+    found[ambiguous] = AMBIGUOUS
+    any_issue = (wrong >= threshold) | (anomaly >= threshold) | (wrong + anomaly >= max(threshold, 0.5))
+    found[any_issue & (anomaly > wrong)] = FOREIGN
+    found[any_issue & (anomaly <= wrong)] = WRONG
+    found[bad] = BAD
+    found[conflict] = CONFLICT
     return found
-
-
-def _distance(images: Tensor, one: np.ndarray, other: np.ndarray, device: torch.device) -> np.ndarray:
-    """(2, P) distance of shapes, at length one, and of pixels as they are; of blurred pictures, the other moved by up
-    to a pixel to where it fits best.
-    """
-    found, size = [], at_once(images.shape[1:], device.type, PAIRS)
-    for some in pieces(len(one), size):
-        left, right = (_small(images[torch.from_numpy(rows[some])].to(device), FINE) for rows in (one, other))
-        (left, left_mean, left_length), (right, right_mean, right_length) = _apart(left), _apart(right)
-        moved = [torch.roll(right, (dy, dx), (2, 3)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)]
-        cosine = torch.stack([(left * each).flatten(1).sum(1) for each in moved]).amax(0).double()
-        shape = (2 - 2 * cosine).clamp_min(0)
-        contrast = (left_length - right_length) ** 2 + left_length * right_length * shape
-        pixels = contrast / left[0].numel() + (left_mean - right_mean) ** 2
-        found.append(torch.stack([shape, pixels]).sqrt().cpu().numpy())
-    return np.concatenate(found, 1)
-
-
-def _lifted(values: Tensor) -> Tensor:
-    """(N, D) -> (N, D + 1) at length one, of which the largest cosines are, nearly, the smallest distances."""
-    values = values - values.mean(0)
-    return F.normalize(F.pad(values, (0, 1), value=float(values.norm(dim=1).max().clamp_min(1e-6))), dim=1)
-
-
-def _small(images: Tensor, side: int) -> Tensor:
-    """Blurred, and no larger than `side`."""
-    values = images.float()
-    blurred = F.avg_pool2d(values, 3, stride=1, padding=1)
-    height, width = (min(side, have) for have in values.shape[2:])
-    return F.adaptive_avg_pool2d(blurred, (height, width))
-
-
-def _unit(values: Tensor) -> Tensor:
-    """The same shape, without mean, at length one; a picture of one colour is zero."""
-    return _apart(values)[0]
-
-
-def _apart(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, ...) -> the same without mean and at length one, and (B,) the mean and the length."""
-    flat = values.flatten(1)
-    mean = flat.mean(1, keepdim=True)
-    flat = flat - mean
-    return F.normalize(flat, dim=1).view_as(values), mean[:, 0].double(), flat.double().norm(dim=1)
-
-
-def _joined(n: int, pairs: np.ndarray) -> np.ndarray:
-    """(N,) number of the connected group, -1 for samples of no pair."""
-    parent = np.arange(n)
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = parent[parent[i]]
-            i = int(parent[i])
-        return i
-
-    for a, b in pairs.tolist():
-        one, other = sorted((root(a), root(b)))
-        parent[other] = one
-    roots = np.array([root(i) for i in range(n)], dtype=np.int64)
-    counts = np.bincount(roots, minlength=n)
-    group = np.full(n, -1, dtype=np.int64)
-    grouped = counts[roots] > 1
-    if grouped.any():
-        _, group[grouped] = np.unique(roots[grouped], return_inverse=True)
-    return group
-
-
-def _conflicts(group: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    conflict = np.zeros(len(group), dtype=np.bool_)
-    grouped = np.flatnonzero(group >= 0)
-    if len(grouped):
-        count = int(group.max()) + 1
-        least, most = np.full(count, labels.max() + 1), np.full(count, -1)
-        np.minimum.at(least, group[grouped], labels[grouped])
-        np.maximum.at(most, group[grouped], labels[grouped])
-        conflict[grouped] = (least != most)[group[grouped]]
-    return conflict
 
 
 FLAGGED = 0.5  # a label that is more probably wrong than right
@@ -310,7 +147,7 @@ class Debugging:
     Attributes:
         samples: the samples that were looked at.
         index: (N,) int64, which training sample each is.
-        mislabels, anomalies, duplicates, near: the findings, see their modules.
+        mislabels, anomalies, duplicates, near: the findings, see `signals` and `duplicates`.
         signals: what they were made of.
         bad: (N,) bool, pictures that show nothing: of one colour, or without detail.
         withheld: samples of the run that are withheld and were left out.
@@ -391,7 +228,7 @@ class Debugging:
         return self.anomalies.score if self.assessment is not None else np.where(self.bad, self.anomalies.score, 0.0)
 
     def kinds(self, threshold: float = FLAGGED) -> np.ndarray:
-        """(N,) what is wrong with each sample, in the words of `kinds.KINDS`; "" for nothing."""
+        """(N,) what is wrong with each sample, in the words of `KINDS`; "" for nothing."""
         none = np.zeros(len(self), dtype=np.bool_)
         ambiguous = none if self.assessment is None or self.mislabels.cannot_tell else self.assessment.ambiguous
         twice = self.duplicates.group >= 0

@@ -13,8 +13,7 @@ from provnet.data.dataset import ImageData
 from provnet.data.evidence import Evidence
 from provnet.report.page import render, with_script
 from provnet.report.pictures import no_larger, pictures_of
-from provnet.report.records import ExemplarCard, NextStep, Picture
-from provnet.report.text import FLOAT, percent
+from provnet.report.records import FLOAT, ExemplarCard, NextStep, Picture, percent
 from provnet.runs.data import Found
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, Debugging

@@ -20,9 +20,8 @@ from provnet.base.errors import UsageError
 from provnet.report.charts import Plot, line_chart
 from provnet.report.page import render
 from provnet.report.pictures import fitted, to_image
-from provnet.report.records import ExplanationCard
+from provnet.report.records import ExplanationCard, percent
 from provnet.report.sheet import PAGE, explanation_png
-from provnet.report.text import percent
 from provnet.runs.run import Run
 from provnet.samples.identity import hash_rows
 

@@ -16,9 +16,8 @@ from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.image import as_bytes, picture_of
 from provnet.report.page import base64_numbers, json_block, render, with_script
 from provnet.report.pictures import ACROSS, Sheets, sprite_sheets, strip, z_order
-from provnet.report.records import ExplanationCard, Picture
+from provnet.report.records import ExplanationCard, Picture, visible
 from provnet.report.sheet import face
-from provnet.report.text import visible
 from provnet.runs.data import Kept
 from provnet.runs.run import Run
 from provnet.tools.map.compute import SampleMap

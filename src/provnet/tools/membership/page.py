@@ -10,7 +10,7 @@ from typing import Any
 from provnet.base.errors import UsageError
 from provnet.report.charts import Curve, Plot, histogram_plot, roc_plot
 from provnet.report.page import render
-from provnet.report.text import percent
+from provnet.report.records import percent
 
 # name -> words, class of colour and dash, words of the histogram's axis; entropies are drawn as they are, not negated
 SCORES = {
@@ -32,7 +32,7 @@ class AuditReport:
         run: the run folder.
         network: what it is, in words.
         sources: where members and nonmembers come from.
-        values: what audit.json holds; see `provnet.tools.membership.audit`.
+        values: what audit.json holds; see `provnet.tools.membership.compute`.
         copies: distortion -> words.
         facts: more `(name, value)` lines.
     """

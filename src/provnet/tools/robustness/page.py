@@ -14,12 +14,10 @@ from provnet.data.dataset import ImageData
 from provnet.data.modalities.image import picture_of
 from provnet.report.page import render
 from provnet.report.pictures import fitted, strip, to_image
-from provnet.report.records import Picture
+from provnet.report.records import Picture, percent
 from provnet.report.sheet import face
-from provnet.report.text import percent
 from provnet.samples.csvfile import csv_text, quoted
-from provnet.tools.robustness.compute import FIGURES, Difference, Measured, sample_keys_of
-from provnet.tools.robustness.conditions import distort
+from provnet.tools.robustness.compute import FIGURES, Difference, Measured, distort, sample_keys_of
 
 
 @dataclass(frozen=True)

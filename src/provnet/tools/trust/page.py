@@ -8,7 +8,7 @@ from typing import Any
 
 from provnet.report.charts import Mark, Plot, line, square_plot
 from provnet.report.page import render
-from provnet.report.text import percent
+from provnet.report.records import percent
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
 from provnet.tools.trust.compute import Trust
