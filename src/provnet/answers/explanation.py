@@ -28,12 +28,21 @@ MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
 
 @dataclass(frozen=True)
 class Explained:
-    """The explanation of one input."""
+    """The explanation of one input.
+
+    Attributes:
+        exemplars: by the weights that were asked for.
+        recognised: the samples by which the network knows the input: shares of the index branch.
+        depends_on: the samples without which the answer would be less likely; empty unless influence was asked for, and
+            where none is surely above chance.
+    """
 
     predicted: str
     confidence: float
     supported: bool
     exemplars: tuple[Exemplar, ...]
+    recognised: tuple[Exemplar, ...] = ()
+    depends_on: tuple[Exemplar, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +58,8 @@ class Explanation:
         supported: (B,) bool; False means that no training sample supports the answer.
         samples: the table that names the exemplars.
         images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
+        low, high, recognised_index, recognised_weight: (B, K), where influence was asked for: ends of the intervals of
+            its weights, and what is recognised beside it.
     """
 
     predicted: np.ndarray
@@ -59,6 +70,10 @@ class Explanation:
     supported: np.ndarray
     samples: SampleTable
     images: Tensor | None = None
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+    recognised_index: np.ndarray | None = None
+    recognised_weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -84,7 +99,8 @@ class Explanation:
                 raise IndexError(f"there are {len(self)} explanations, numbered from 0; got {rows}")
             return self.one(int(rows))
         rows = rows if isinstance(rows, slice) else _rows(rows, len(self))
-        names = ("predicted", "confidence", "index", "weight", "support", "supported")
+        names = ["predicted", "confidence", "index", "weight", "support", "supported"]
+        names += [] if self.low is None else ["low", "high", "recognised_index", "recognised_weight"]
         places = torch.from_numpy(np.ascontiguousarray(np.arange(len(self))[rows]))  # torch steps forwards only
         images = None if self.images is None else self.images[places]
         return replace(self, images=images, **{name: getattr(self, name)[rows] for name in names})
@@ -92,14 +108,27 @@ class Explanation:
     def one(self, row: int) -> Explained:
         """The explanation of one input."""
         names = self.samples.class_names
-        pairs = zip(self.index[row].tolist(), self.weight[row].tolist(), strict=True)
-        exemplars = tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
+        exemplars = recognised = self._named(self.index[row], self.weight[row])
+        if self.recognised_index is not None and self.recognised_weight is not None:
+            assert self.low is not None and self.high is not None
+            recognised = self._named(self.recognised_index[row], self.recognised_weight[row])
+            ends = zip(self.low[row].tolist(), self.high[row].tolist(), strict=True)
+            exemplars = tuple(
+                replace(one, interval=pair if np.isfinite(pair).all() else None)
+                for one, pair in zip(exemplars, ends, strict=False)  # those that are none come last
+            )
         return Explained(
             predicted=names[int(self.predicted[row])] if names else "",
             confidence=float(self.confidence[row]),
             supported=bool(self.supported[row]),
             exemplars=exemplars,
+            recognised=recognised,
+            depends_on=() if self.recognised_index is None else exemplars,
         )
+
+    def _named(self, index: np.ndarray, weight: np.ndarray) -> tuple[Exemplar, ...]:
+        pairs = zip(index.tolist(), weight.tolist(), strict=True)
+        return tuple(named(self.samples, i, w) for i, w in pairs if i >= 0)
 
     def to_records(self, inputs: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """Plain dictionaries for JSON: input, predicted, confidence, supported, exemplars."""
@@ -115,6 +144,7 @@ class Explanation:
                 "confidence": one.confidence,
                 "supported": one.supported,
                 "exemplars": [exemplar.to_json() for exemplar in one.exemplars],
+                **({} if self.low is None else {"recognised": [exemplar.to_json() for exemplar in one.recognised]}),
             }
             for name, one in zip(names, self, strict=True)
         ]

@@ -444,6 +444,9 @@ class RunOptions(Options):
     checkpoint_seconds: float = option("Time between checkpoints.", 60.0, metavar="S", check=pause, rare=True)
     overwrite: bool = option("Replace the run in RUN.", default=False)
     resume: bool = option("Go on with the run in RUN, under the same settings.", default=False)
+    snapshots: bool | None = option(
+        "Keep weights of some epochs, for influence. Default: where they take at most 200 MB.", rare=True
+    )
     out: Path | str | None = None  # the command line gives its own
     progress: bool = False
     recorded: bool = True
@@ -775,13 +778,13 @@ class InfluenceOptions(ToolOptions):
 
     Attributes:
         ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
-        sketch: numbers that a layer's gradient is cut to; 0: 4,096, or as many as there are samples.
+        sketch: numbers that a layer's gradient is cut to.
         whole: also keep the solved sketches of all samples.
     """
 
     width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
     ridge: float = 1.0
-    sketch: int = 0
+    sketch: int = 4096
     whole: bool = False
 
 

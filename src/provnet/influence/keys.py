@@ -26,10 +26,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.base.batches import Inputs, at_once, keyed_generator, pieces
+from provnet.base.batches import Fields, Inputs, at_once, keyed_generator, pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.options import InfluenceOptions
 from provnet.base.progress import progress_bar
+from provnet.base.stats import t_quantile
 from provnet.influence.layers import Gradients, Maps
 
 State = Mapping[str, Tensor]
@@ -40,6 +41,7 @@ RANK = 512  # directions of each snapshot
 TURNS, SPARE = 2, 32  # of the search for the directions of compact keys, and directions beyond those that are kept
 PIECE = 8192  # samples, or columns, that are solved at a time
 SHARE = 0.5  # a layer counts by its number of weights to this power
+SHUFFLED, TAIL, CHANCE = 4096, 0.01, 0.05  # keys of no sample, the part of their scores that is followed, and how far
 LEAST = 1e-3  # of a course: what was certain at once still counts a little
 
 
@@ -150,6 +152,8 @@ class Influence:
     def __init__(self, subject: Subject, parts: Sequence[Part], keys: Tensor, course: Tensor, agreement: float) -> None:
         self.subject, self.parts, self.keys, self.course = subject, list(parts), keys, course
         self.agreement = agreement
+        self._shuffled: Tensor | None = None
+        self._caught: Gradients | None = None
 
     @property
     def device(self) -> torch.device:
@@ -166,9 +170,7 @@ class Influence:
 
     def scores(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(Q, N) what each training sample adds to the answer of each input, or to the targets given."""
-        if whole:
-            return self.by_part(inputs, targets, whole=True).mean(0)
-        return _product(self.queries(inputs, targets).mean(0), self.keys)
+        return self.by_part(inputs, targets, whole=True).mean(0) if whole else self.scored(self.queries(inputs, targets))
 
     def by_part(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(S, Q, N) the same, of each snapshot alone."""
@@ -190,13 +192,42 @@ class Influence:
             [_turned(made, part.turn) @ part.onto.to(self.device).float() for part, made in self._sketched(inputs, targets)]
         )
 
+    def scored(self, queries: Tensor) -> Tensor:
+        """(S, Q, W) queries -> (Q, N) scores."""
+        return _product(queries.mean(0), self.keys)
+
+    def chance(self, queries: Tensor) -> Tensor:
+        """(Q,) what no sample would reach by chance, in 95 of 100 queries.
+
+        Keys whose columns are shuffled each by itself belong to no sample. Their scores beyond the highest hundredth
+        fall off exponentially; that tail is followed to one in twenty for the largest of N.
+        """
+        if self._shuffled is None:
+            n, width = self.keys.shape
+            rows = torch.randint(n, (SHUFFLED, width), generator=keyed_generator(n, 11)).to(self.keys.device)
+            self._shuffled = self.keys.gather(0, rows)
+        null = _product(queries.mean(0), self._shuffled).sort(1).values
+        top = null[:, -max(1, round(TAIL * null.shape[1])) :]
+        beyond = (top - top[:, :1]).mean(1)
+        return top[:, 0] + beyond * math.log(max(TAIL * len(self.keys) / CHANCE, 1.0))
+
+    def interval(self, queries: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """(Q, K) samples -> the ends (Q, K) of the 95 % intervals of their scores, by how far the snapshots agree."""
+        each = torch.einsum("sqw,qkw->sqk", queries, self.keys[index.clamp(min=0)].float())
+        count = len(each)
+        if count == 1:  # nothing is known of the spread
+            return torch.full_like(each[0], -torch.inf), torch.full_like(each[0], torch.inf)
+        half = t_quantile(count - 1) * each.std(0) / count**0.5
+        return each.mean(0) - half, each.mean(0) + half
+
     def _sketched(self, inputs: Inputs, targets: Tensor) -> Iterator[tuple[Part, dict[str, Tensor]]]:
         """The sketches of queries at each snapshot."""
-        caught = gradients(self.subject, inputs, targets, self.device)
+        if self._caught is None:
+            self._caught = gradients(self.subject, inputs, targets, self.device)
         for part in self.parts:
             with self.subject.at(part.state):
                 found: dict[str, list[Tensor]] = {}
-                for _, one in _passes(caught, inputs, targets, part.maps, self.device):
+                for _, one in _passes(self._caught, inputs, targets, part.maps, self.device):
                     for name, sketch in one.items():
                         found.setdefault(name, []).append(sketch)
             yield part, {name: torch.cat(each) for name, each in found.items()}
@@ -205,7 +236,7 @@ class Influence:
 def gradients(subject: Subject, inputs: Inputs, targets: Tensor, device: torch.device) -> Gradients:
     """What catches the gradients of this model; it has been tried on the first inputs."""
     made = Gradients(subject.model, subject.numbers, half=device.type == "cuda")
-    made.probe(inputs[:3].to(device), targets[:3].to(device))
+    made.probe(_usual(inputs[:3].to(device)), _usual(targets[:3].to(device)))
     return made
 
 
@@ -231,7 +262,6 @@ def influence_of(
     caught = gradients(subject, inputs, targets, device)
     shares = {name: float(layer.inputs * layer.outputs / layer.groups) ** SHARE for name, layer in caught.layers.items()}
     states: list[State | None] = [*snapshots, None]
-    numbers = options.sketch or min(4096, max(64, len(inputs)))
     looked = torch.randperm(len(inputs), generator=keyed_generator(len(inputs), 3))[:LOOKED]
     some = list(torch.split(looked, _at_once(inputs, device)))
     batches = -(-len(inputs) // _at_once(inputs, device))
@@ -241,7 +271,8 @@ def influence_of(
         for number, state in reversed(list(enumerate(states))):  # the weights of now first: 1 - p is theirs
             with subject.at(state):
                 shown = ((inputs[rows].to(device), targets[rows.to(device)]) for rows in some)
-                maps = caught.principal_maps(shown, numbers, number)
+                found = caught.principal_maps(shown, options.sketch, number)
+                maps = {name: (one.bfloat16().float(), two.bfloat16().float()) for name, (one, two) in found.items()}
                 room = _Room(folder, f"snapshot-{number}", len(inputs))
                 values = []
                 for value, sketches in _passes(caught, inputs, targets, maps, device):
@@ -276,10 +307,10 @@ class _Room:
     def _made(self, name: str, one: Tensor) -> Tensor:
         size = self.n, one.shape[1]
         if self.folder is None:
-            return one.new_empty(size)
+            return torch.empty(size, dtype=torch.bfloat16, device=one.device)
         self.folder.mkdir(parents=True, exist_ok=True)
         path = str(self.folder / f"{self.name}-{len(self.held)}.raw")
-        return torch.from_file(path, shared=True, size=size[0] * size[1], dtype=one.dtype).view(size)
+        return torch.from_file(path, shared=True, size=size[0] * size[1], dtype=torch.bfloat16).view(size)
 
 
 def _passes(
@@ -287,7 +318,15 @@ def _passes(
 ) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
     """Values and sketches, a few samples at a time."""
     for rows in pieces(len(inputs), _at_once(inputs, device)):
-        yield caught(inputs[rows].to(device), targets[rows].to(device), maps)
+        yield caught(_usual(inputs[rows].to(device)), _usual(targets[rows].to(device)), maps)
+
+
+def _usual(given: Any) -> Any:
+    """A tensor that was made in inference mode is copied: gradients cannot pass it."""
+    if isinstance(given, Fields):
+        return Fields({name: _usual(one) for name, one in given.named()})
+    with torch.inference_mode(False):
+        return given.clone() if given.is_inference() else given
 
 
 def _at_once(inputs: Inputs, device: torch.device) -> int:

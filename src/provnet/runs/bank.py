@@ -8,7 +8,7 @@ it learned from an erased one stays in its weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -161,6 +161,7 @@ def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
         config=config,
         samples=samples,
         history=None if run.history is None else np.ascontiguousarray(run.history[:, kept]),
+        influence=_of_rows(run, lambda one: one[torch.from_numpy(kept)].clone()),
     )
 
 
@@ -201,7 +202,15 @@ def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress:
         config=replace(run.config, evaluation=None, added=specs),
         samples=samples,
         history=history,
+        influence=_of_rows(run, lambda one: torch.cat([one, one.new_zeros(len(new), *one.shape[1:])])),
     )
+
+
+def _of_rows(run: Run, changed: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, torch.Tensor] | None:
+    """What a run keeps for influence, where there is one row for each sample changed; an added one taught nothing."""
+    if run.influence is None:
+        return None
+    return {name: changed(one) if name in ("keys", "course") else one for name, one in run.influence.items()}
 
 
 def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:

@@ -323,9 +323,10 @@ class Exemplar:
     """A training sample offered as explanation.
 
     Attributes:
-        weight: its share of the explanation, 0..1; equal samples have the same.
+        weight: its share of the explanation, 0..1, or how much the answer depends on it; equal samples have the same.
         duplicates: ids of other samples that are the same picture, pixel by pixel, ten at most.
         duplicate_count: how many there are. Withheld ones are neither named nor counted.
+        interval: 95 % interval of a weight by influence; None of shares, and where there is no more than one snapshot.
     """
 
     sample_id: str
@@ -336,10 +337,12 @@ class Exemplar:
     path: str | None
     duplicates: tuple[str, ...] = ()
     duplicate_count: int = 0
+    interval: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**vars(self), "duplicates": list(self.duplicates)}
+        """Plain values; an interval only where there is one."""
+        plain = {**vars(self), "duplicates": list(self.duplicates)}
+        return {name: value for name, value in plain.items() if name != "interval" or value is not None}
 
 
 def named(samples: SampleTable, index: int, weight: float) -> Exemplar:
