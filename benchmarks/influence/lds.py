@@ -1,11 +1,12 @@
 """The linear datamodeling score of influence weights and their rivals, against the retrainings in `truth/`.
 
-    python benchmarks/influence/lds.py --data-dir DIR [--only small-mnist gpt] [--device cuda] [--keep DIR] [--libraries]
+    PYTHONPATH=benchmarks python benchmarks/influence/lds.py --data-dir DIR [--only small-mnist gpt] [--device cuda]
+        [--networks 10] [--keep DIR] [--libraries] [--out benchmarks/results/influence-lds.json]
 
-A method foretells how a query's margin changes from one random half of the training samples to another by the sum of its
-scores over the half; the score is the rank correlation with what came out, averaged over queries. Networks are trained on
-all samples; ours attributes one of them, with snapshots along that training. Settings are chosen on every second query
-and figures are those of the others. Intervals: bootstrap over queries and over halves, both drawn at once.
+A method foretells how a query's margin changes from one random half of the training samples to another by the sum of
+its scores over the half; the score is the rank correlation with what came out, averaged over queries. Networks are
+trained on all samples; ours attributes one of them, with snapshots along that training. Settings are chosen on every
+second query and figures are those of the others. Intervals: bootstrap over queries and halves, both drawn at once.
 
 `--keep` holds the trained networks, so that `--libraries` (TRAK's own, kronfluence, dattri, Captum; small CNNs, CPU)
 attributes the same ones later.
@@ -33,17 +34,20 @@ from safetensors.torch import load_file, save_file
 from subjects import Data, Subject
 from together import Plain, losses, train_many, train_one
 from torch import Tensor, nn
-from truth import ALL, HERE, REFERENCE, halves, members
+from truth import ALL, HERE, REFERENCE, members
 
-from provnet.base.options import InfluenceOptions
+from provnet import open_data
+from provnet.base.options import InfluenceOptions, RunOptions
 from provnet.influence.keys import Influence, course_of, influence_of
 from provnet.influence.keys import Subject as Model
-from provnet.influence.of_run import epochs_kept
+from provnet.influence.of_run import epochs_kept, influence, prepare_influence
+from provnet.training.config import train_config
+from provnet.training.fit import fit
 
 ROOT = HERE.parents[1]
 DRAWS = 1000
 NETWORKS = {"resnet9": 5, "gpt": 3, "dattri-cifar2": 10}  # of TRAK; ten elsewhere
-WIDTH = {"resnet9": 2048, "gpt": 2048, "dattri-cifar2": 2048}  # 4,096 elsewhere
+WIDTH = 2048  # of the widest projection of TRAK
 Rows = dict[str, dict[str, np.ndarray]]  # method -> setting -> (Q, S) foretold sums
 
 
@@ -109,7 +113,7 @@ def figure(values: np.ndarray) -> dict[str, float]:
 
 
 def table(rows: Rows, truth: Truth, first: str) -> dict[str, Any]:
-    """Each method with the setting that is best on the even queries, its figure on the odd ones, and `first` minus it."""
+    """Each method: the setting that is best on the even queries, its figure on the odd ones, and `first` minus it."""
     chosen = {}
     for name, settings in rows.items():
         scores = {key: correlation(each[::2], truth.margins[::2]).mean() for key, each in settings.items()}
@@ -127,7 +131,9 @@ def table(rows: Rows, truth: Truth, first: str) -> dict[str, Any]:
     return found
 
 
-def references(subject: Subject, data: Data, count: int, keep: Path | None) -> tuple[list[nn.Module], list[Any], Tensor]:
+def references(
+    subject: Subject, data: Data, count: int, keep: Path | None
+) -> tuple[list[nn.Module], list[Any], Tensor]:
     """Networks trained on all samples; states after every epoch and (E, N) losses of the first."""
     place = keep / f"{subject.name}.safetensors" if keep else None
     device = data.x.device
@@ -140,7 +146,9 @@ def references(subject: Subject, data: Data, count: int, keep: Path | None) -> t
         nets = []
         for number in range(count):
             net = subject.net().to(device)
-            net.load_state_dict({k.removeprefix(f"{number}/"): v for k, v in kept.items() if k.startswith(f"{number}/")})
+            net.load_state_dict(
+                {k.removeprefix(f"{number}/"): v for k, v in kept.items() if k.startswith(f"{number}/")}
+            )
             nets.append(net.eval())
         return nets, states, kept["course"]
     every = torch.arange(len(data.x), device=device)
@@ -152,7 +160,7 @@ def references(subject: Subject, data: Data, count: int, keep: Path | None) -> t
     first, course = train_one(subject.net, data.x, data.y, every, subject.recipe, REFERENCE, watch)
     nets = [first]
     seeds = [REFERENCE + number for number in range(1, count)]
-    if subject.many == 1:
+    if subject.many == 1 or device.type == "cpu":
         nets += [train_one(subject.net, data.x, data.y, every, subject.recipe, seed)[0] for seed in seeds]
     elif seeds:
         made = []
@@ -166,7 +174,9 @@ def references(subject: Subject, data: Data, count: int, keep: Path | None) -> t
             nets.append(net.eval())
     if place is not None:
         kept = {f"epoch{number}/{k}": v for number, state in enumerate(states) for k, v in state.items()}
-        kept |= {f"{number}/{k}": v.contiguous() for number, net in enumerate(nets) for k, v in net.state_dict().items()}
+        kept |= {
+            f"{number}/{k}": v.contiguous() for number, net in enumerate(nets) for k, v in net.state_dict().items()
+        }
         save_file({k: v.contiguous() for k, v in kept.items()} | {"course": course}, place)
     return nets, states, course
 
@@ -188,9 +198,7 @@ def ours(subject: Subject, data: Data, net: nn.Module, states: list[Any], course
     options = InfluenceOptions(whole=True)
     rows: Rows = {}
     for name, snapshots in (("one network", []), ("snapshots", [states[epoch] for epoch in when])):
-        found = influence_of(
-            model(subject, net), data.x, data.y, snapshots=snapshots, course=weight, options=options
-        )
+        found = influence_of(model(subject, net), data.x, data.y, snapshots=snapshots, course=weight, options=options)
         for kind in ("whole", "compact"):
             rows[f"influence, {name}, {kind}"] = {"": by_queries(found, data.query_x, asked, kind == "whole")}
     return rows
@@ -226,14 +234,43 @@ def measure(subject: Subject, given: argparse.Namespace, say: Callable[[str], No
     rows |= traks(subject, data, nets, asked, truth)
     seconds[f"TRAK x{count}"] = time.perf_counter() - began
     say(f"{subject.name}: TRAK")
+    methods = table(rows, truth, "influence, snapshots, whole")
+    return about(truth, len(data.x)) | {"seconds": seconds, "methods": methods}
+
+
+def measure_own(given: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:
+    """Our own class-conditional network as `fit` trains and `prepare_influence` prepares it."""
+    data = OWN.data(given.data_dir).on(given.device)
+    truth = Truth(OWN, data)
+    digits = open_data("mnist", data_dir=given.data_dir, limit=len(data.x))
+    images = open_data("mnist", split="test", data_dir=given.data_dir, limit=len(data.query_x)).images
+    asked = data.query_y
+    nets, rows = [], {}
+    for number in range(given.networks or 5):
+        config = train_config("fast", seed=REFERENCE + number).using(network="class-conditional")
+        run = fit(digits, config, RunOptions(device=given.device))
+        nets.append(nn.Sequential(run.network.backbone, run.network.task_head).to(given.device).eval())
+        if number == 0:
+            found = influence(prepare_influence(run, digits, InfluenceOptions()))
+            parts = zip(torch.split(images, 100), torch.split(asked, 100), strict=True)
+            ours = torch.cat([found.scores(a.to(found.device), b).float().cpu() for a, b in parts]).numpy()
+            rows["influence, snapshots, compact"] = {"": ours @ truth.inside.T}
+            for weights in ("plain", "joint"):
+                rows[f"{weights} weights"] = {"": run.scores(images, weights=weights) @ truth.inside.T}
+            say("own: ours")
+    rows["kNN on features"] = {"": neighbours(nets[0], data, OWN.recipe).cpu().numpy() @ truth.inside.T}
+    rows |= traks(OWN, data, nets, asked, truth)
+    return about(truth, len(data.x)) | {"methods": table(rows, truth, "influence, snapshots, compact")}
+
+
+def about(truth: Truth, samples: int) -> dict[str, Any]:
+    """What the figures are measured against."""
     return {
-        "samples": len(data.x),
+        "samples": samples,
         "halves": truth.margins.shape[1],
         "trainings_each": truth.times,
         "two_trainings_agree": truth.alike,
         "ceiling": truth.ceiling(),
-        "seconds": seconds,
-        "methods": table(rows, truth, "influence, snapshots, whole"),
     }
 
 
@@ -249,16 +286,17 @@ def unsure(net: nn.Module, data: Data, recipe: Any) -> Tensor:
 def traks(subject: Subject, data: Data, nets: list[nn.Module], asked: Tensor, truth: Truth) -> Rows:
     """TRAK with one network and with more; widths and ridges are settings."""
     inside = torch.from_numpy(truth.inside.T).to(data.x.device)
-    trak = Trak(data, subject.recipe, asked, WIDTH.get(subject.name, 4096), 250 if data.y.ndim == 1 else 64)
-    sums: dict[str, Tensor] = {}
-    weight = torch.zeros(len(data.x), device=data.x.device)
+    trak = Trak(data, subject.recipe, asked, WIDTH, 250 if data.y.ndim == 1 else 64)
+    counts = [count for count in (1, 3, 5, 10) if count <= len(nets)]
+    each = torch.stack([unsure(net, data, subject.recipe) for net in nets])
+    counted = [each[:count].mean(0)[:, None] * inside for count in counts]
     rows: Rows = {}
     for number, net in enumerate(nets):
-        weight += unsure(net, data, subject.recipe)
-        for key, kernel in trak.kernels(net, number).items():
-            sums[key] = sums[key] + kernel if key in sums else kernel
-        if number + 1 in (1, 3, 5, 10, len(nets)):
-            rows[f"TRAK x{number + 1}"] = {key: (each * weight @ inside).cpu().numpy() for key, each in sums.items()}
+        for key, found in trak.foretold(net, number, counted).items():
+            for count, sums in zip(counts, found, strict=True):
+                if number < count:
+                    settings = rows.setdefault(f"TRAK x{count}", {})
+                    settings[key] = settings.get(key, 0) + sums.cpu().numpy()
     return rows
 
 
@@ -297,7 +335,7 @@ def main() -> None:
     """Measure, print, write: what the file has of other subjects stays."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--only", nargs="*", default=[name for name in ALL if name != OWN.name])
+    parser.add_argument("--only", nargs="*", default=list(ALL), choices=list(ALL))
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--networks", type=int, default=0, help="of TRAK; 0: as many as the subject has")
     parser.add_argument("--keep", type=Path)
@@ -308,7 +346,7 @@ def main() -> None:
     began = time.perf_counter()
     for name in given.only:
         say = lambda words: print(f"{time.perf_counter() - began:6.0f} s  {words}", flush=True)  # noqa: E731
-        found = measure(ALL[name], given, say)
+        found = measure_own(given, say) if name == OWN.name else measure(ALL[name], given, say)
         result = json.loads(given.out.read_text("utf-8")) if given.out.is_file() else {}
         if given.libraries:
             result[name]["methods"] |= found

@@ -1,8 +1,9 @@
 """Other ways to foretell what training without some samples gives, computed on the same trained networks.
 
-TRAK is written here, as its library needs many minutes on a CPU for what takes seconds on a GPU: gradients of the margin
-at all weights, random signs, a ridge, the mean over networks times the mean of 1 - p. It is judged with every width,
-ridge and number of networks; which are reported is decided on other queries. `peers_methods.py` has the libraries.
+TRAK is written here, as its library takes far longer: gradients of the margin at all weights, a sparse random
+projection (each weight is added to one column, with a random sign), a ridge, the mean over networks times the mean of
+1 - p. It is judged with every width, ridge and number of networks; which are reported is decided on other queries.
+`peers_methods.py` has the libraries.
 
 Letters: N training samples, Q queries, W projected width, T networks.
 """
@@ -56,7 +57,7 @@ def gradients(net: nn.Module, recipe: Recipe, x: Tensor, targets: Tensor, part: 
 
 
 class Trak:
-    """TRAK's kernels of networks, one after another."""
+    """TRAK of one network after another."""
 
     def __init__(self, data: Data, recipe: Recipe, classes: Tensor, width: int, part: int) -> None:
         self.data, self.recipe, self.classes, self.width, self.part = data, recipe, classes, width, part
@@ -64,35 +65,37 @@ class Trak:
     def projected(self, net: nn.Module, seed: int) -> tuple[Tensor, Tensor]:
         """(N, W) and (Q, W)."""
         device = self.data.x.device
-        kind = torch.bfloat16 if device.type == "cuda" else torch.float32
         chance = torch.Generator(device=device).manual_seed(seed)
-        signs: dict[str, Tensor] = {}
+        places: dict[str, tuple[Tensor, Tensor]] = {}
 
         def all_of(x: Tensor, targets: Tensor) -> Tensor:
             rows = []
             for found in gradients(net, self.recipe, x, targets, self.part):
                 total = torch.zeros(len(next(iter(found.values()))), self.width, device=device)
                 for name, one in found.items():
-                    if name not in signs:
-                        made = torch.empty(one.shape[1], self.width, device=device, dtype=kind)
-                        signs[name] = made.bernoulli_(0.5, generator=chance).mul_(2).sub_(1)
-                    total += (one.to(kind) @ signs[name]).float()
+                    if name not in places:
+                        size = one.shape[1]
+                        column = torch.randint(self.width, (size,), generator=chance, device=device)
+                        places[name] = column, torch.randint(2, (size,), generator=chance, device=device) * 2.0 - 1
+                    column, sign = places[name]
+                    total.index_add_(1, column, one * sign)
                 rows.append(total)
             return torch.cat(rows)
 
         return all_of(self.data.x, self.data.y), all_of(self.data.query_x, self.classes)
 
-    def kernels(self, net: nn.Module, seed: int) -> dict[str, Tensor]:
-        """Width and ridge -> (Q, N), without 1 - p."""
+    def foretold(self, net: nn.Module, seed: int, counted: list[Tensor]) -> dict[str, list[Tensor]]:
+        """Width and ridge -> (Q, S) sums for each of `counted` (N, S), what each sample counts in each subset."""
         train, query = self.projected(net, seed)
         found = {}
-        for width in sorted({self.width, self.width // 4}):
-            a, b = train[:, :width], query[:, :width]
+        for width in (self.width // 4, self.width):  # columns that are added up are a narrower projection of that kind
+            a, b = (each.unflatten(1, (width, -1)).sum(2) for each in (train, query))
             gram = (a.T @ a).double()
             for ridge in RIDGES:
                 solved = gram.clone()
                 solved.diagonal().add_(ridge * gram.diagonal().mean())
-                found[f"width {width}, ridge {ridge:g}"] = torch.linalg.solve(solved, b.T.double()).T.float() @ a.T
+                turned = torch.linalg.solve(solved, b.T.double()).T.float()
+                found[f"width {width}, ridge {ridge:g}"] = [turned @ (a.T @ each) for each in counted]
         return found
 
 

@@ -135,7 +135,7 @@ def shakespeare(folder: Path) -> Data:
 
 
 def _text(folder: Path) -> str:
-    """tiny Shakespeare, plain or packed."""
+    """The plays, plain or packed."""
     plain = next(iter(sorted(folder.glob("tinyshakespeare*/*.txt"))), None)
     return plain.read_text("utf-8") if plain else lzma.open(folder / "tinyshakespeare.txt.xz", "rt").read()
 
@@ -228,7 +228,9 @@ class Attention(nn.Module):
 class Gpt(nn.Module):
     """A small language model of characters."""
 
-    def __init__(self, width: int = 256, heads: int = 4, layers: int = 4, dropout: float = 0.0, chars: int = 65) -> None:
+    def __init__(
+        self, width: int = 256, heads: int = 4, layers: int = 4, dropout: float = 0.0, chars: int = 65
+    ) -> None:
         super().__init__()
         self.tok, self.pos, self.drop = nn.Embedding(chars, width), nn.Embedding(LENGTH, width), nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Attention(width, heads, dropout) for _ in range(layers))
@@ -250,7 +252,7 @@ class Gpt(nn.Module):
 
 
 def mlp() -> nn.Module:
-    """dattri's multilayer perceptron."""
+    """The multilayer perceptron of dattri."""
     hidden = [nn.Linear(784, 128), nn.ReLU(), nn.Dropout(0.1), nn.Linear(128, 64), nn.ReLU(), nn.Dropout(0.1)]
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(64, 10))
 
@@ -277,8 +279,15 @@ SUBJECTS = {
         Subject("dattri-mlp", pictures("mnist"), mlp, replace(PLAIN, epochs=50, momentum=0.9), 50, 50, 4, 0, True),
         Subject("dattri-regression", pictures("mnist"), regression, PLAIN, 50, 50, 4, 0, True),
         Subject(
-            "dattri-cifar2", cats_and_dogs, DattriResNet9, replace(PLAIN, epochs=10, momentum=0.9, bf16=True), 1, 50, 1,
-            15, True
+            "dattri-cifar2",
+            cats_and_dogs,
+            DattriResNet9,
+            replace(PLAIN, epochs=10, momentum=0.9, bf16=True),
+            1,
+            50,
+            1,
+            15,
+            True,
         ),
     )
 }

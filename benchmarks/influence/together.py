@@ -53,7 +53,7 @@ class Norm(nn.BatchNorm2d):
 
 def amp(recipe: Recipe, device: str) -> AbstractContextManager[object]:
     """bf16 where the recipe says so."""
-    return torch.autocast(device.split(":")[0], torch.bfloat16, enabled=recipe.bf16)
+    return torch.autocast(torch.device(device).type, torch.bfloat16, enabled=recipe.bf16)
 
 
 def losses(scores: Tensor, y: Tensor) -> Tensor:
@@ -193,9 +193,7 @@ def clip(weights: list[Tensor], most: float) -> None:
 
 
 @torch.no_grad()
-def measured(
-    score: Callable[[Tensor], Tensor], x: Tensor, classes: Tensor, recipe: Recipe, part: int = 200
-) -> Tensor:
+def measured(score: Callable[[Tensor], Tensor], x: Tensor, classes: Tensor, recipe: Recipe, part: int = 200) -> Tensor:
     """(B,) margins of classes (B,), or minus the mean loss of texts (B, T)."""
     found = []
     for inputs, asked in zip(torch.split(x, part), torch.split(classes, part), strict=True):

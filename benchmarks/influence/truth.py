@@ -1,6 +1,6 @@
 """What becomes of queries when networks are trained on random halves: kept in `truth/`, so that it is computed once.
 
-    python benchmarks/influence/truth.py --data-dir DIR [--only small-mnist gpt] [--device cuda] [--seed 1]
+    PYTHONPATH=benchmarks python benchmarks/influence/truth.py --data-dir DIR [--only small-mnist gpt] [--device cuda]
 
 Each file holds `classes` (Q,), the class each query is asked about (that which the first network on all samples
 predicts, or the true label), `mean` (Q,) and `margins` (T, Q, S) less that mean in float16; `again` (Q, S') are further
