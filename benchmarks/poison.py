@@ -1,7 +1,8 @@
 """Do exemplars expose a poisoned data set? A backdoor patch and a shortcut tag, planted; table, JSON, contact sheet.
 
     PYTHONPATH=benchmarks/influence python benchmarks/poison.py [--data embedded] [--data-dir DIR] [--limit N]
-        [--epochs N] [--device cpu] [--seed 0] [--share 0.01] [--tagged 0.5] [--only backdoor shortcut] [--out benchmarks/results/poison.json]
+        [--epochs N] [--device cpu] [--seed 0] [--share 0.01] [--tagged 0.5] [--only backdoor shortcut]
+        [--out benchmarks/results/poison.json]
         [--picture docs/images/poison.png]
 
 backdoor  a white square of 3 x 3 in the lower right corner of 1 % of the training pictures of other classes, which are
