@@ -18,9 +18,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from subjects import Data, Recipe
-from together import amp, losses, margins
+from together import amp, losses
 from torch import Tensor, nn
 
+from provnet.influence.keys import margins
 from provnet.influence.layers import Gradients
 
 RIDGES = (0.01, 0.1, 1.0, 10.0)  # of the mean of the diagonal

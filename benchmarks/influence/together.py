@@ -18,6 +18,8 @@ from subjects import Recipe
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from provnet.influence.keys import margins
+
 State = dict[str, Tensor]
 
 
@@ -201,9 +203,3 @@ def measured(score: Callable[[Tensor], Tensor], x: Tensor, classes: Tensor, reci
             scores = score(inputs)
         found.append(margins(scores.float(), asked) if asked.ndim == 1 else -losses(scores.float(), asked))
     return torch.cat(found)
-
-
-def margins(scores: Tensor, classes: Tensor) -> Tensor:
-    """(B,) how far the logit of a class lies above the log-sum-exp of the others."""
-    own = scores.gather(1, classes[:, None])[:, 0]
-    return own - scores.scatter(1, classes[:, None], -torch.inf).logsumexp(1)

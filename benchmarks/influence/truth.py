@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from own import OWN, Objective, balanced, pace
+from peers_lds import halves
 from subjects import SUBJECTS, Data, Subject
 from together import Plain, amp, measured, train_many, train_one
 from torch import Tensor
@@ -26,19 +27,6 @@ from torch.func import functional_call
 HERE = Path(__file__).resolve().parent
 ALL = SUBJECTS | {OWN.name: OWN}
 REFERENCE = 1  # seed of the network that names the classes, the first that is attributed
-
-
-def halves(n: int, count: int, seed: int = 1) -> np.ndarray:
-    """(S, N) bool, as many in as out.
-
-    >>> halves(10, 3).sum(1).tolist()
-    [5, 5, 5]
-    """
-    chance = np.random.default_rng(seed)
-    found = np.zeros((count, n), np.bool_)
-    for row in found:
-        row[chance.permutation(n)[: n // 2]] = True
-    return found
 
 
 def members(subject: Subject, y: np.ndarray, seed: int = 1) -> np.ndarray:
