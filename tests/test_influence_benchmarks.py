@@ -1,4 +1,4 @@
-"""benchmarks/influence: networks trained together are as each alone, kept retrainings are whole, TRAK is its formula."""
+"""benchmarks/influence: networks trained together are as each alone, the truth is whole, TRAK is its formula."""
 
 from __future__ import annotations
 
