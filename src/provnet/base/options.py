@@ -611,13 +611,13 @@ class Fix(Options):
     )
     certainty: float = option(
         "Without decisions: labels are replaced where the suggested one is right with at least this probability.",
-        default=0.9,
+        default=0.8,
         metavar="P",
         check=probability,
     )
     leave_out: bool = option(
-        "Without decisions: leave out flagged samples whose suggestion is not certain, and those of no class.",
-        default=False,
+        "Without decisions: leave out flagged samples whose right label is not clear, and those of no class.",
+        default=True,
     )
     undo: bool = option(
         "RUN is one that fix has made: say which run it came from, and what was changed.", default=False
@@ -725,7 +725,7 @@ class Robustness(Options):
     out: Path = _out("Folder of the report.")
     data: str | None = option("Test data, name or path. Default: the first run's own test split.", metavar="DATA")
     data_dir: str | None = _data_dir()
-    conditions: str | None = option("Only these, such as blur-1,occlusion-4. Default: all 15.", metavar="NAME,NAME")
+    conditions: str | None = option("Only these, such as blur,occlusion-4. Default: all 15.", metavar="NAME,NAME")
     attacks: str = option("Extra rows: fgsm, pgd, or none.", default="fgsm,pgd", metavar="NAME,NAME")
     how: RobustnessOptions = field(default_factory=RobustnessOptions)
     limit: int | None = option("At most so many test samples, evenly spread.", metavar="N", check=at_least(1))
@@ -932,7 +932,7 @@ class Withhold(Options):
 @dataclass(frozen=True, kw_only=True)
 class Verify(Options):
     """Check every hash of a run, and whether its training data are the same, re-ordered, moved, decoded differently,
-    edited or others.
+    edited or others. In place of RUN a log of decisions (.jsonl) may be given: its chain of hashes is checked.
 
     Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
     """
