@@ -1,4 +1,4 @@
-"""Samples that are no pictures: a text or a row is typed, explained and listed, and never shown where pictures are not."""
+"""Samples that are no pictures: a text or a row is typed, explained, listed, and not shown where pictures are not."""
 
 from __future__ import annotations
 
@@ -48,9 +48,7 @@ class Column:
 
 def frame(n: int = 40) -> Frame:
     ages = [float(20 + 7 * i % 50) for i in range(n)]
-    return Frame(
-        age=ages, work=[("north", "south")[i % 2] for i in range(n)], old=[str(age > 45) for age in ages]
-    )
+    return Frame(age=ages, work=[("north", "south")[i % 2] for i in range(n)], old=[str(age > 45) for age in ages])
 
 
 @pytest.fixture(scope="module")

@@ -631,13 +631,13 @@ class Fix(Options):
     )
     certainty: float = option(
         "Without --decisions: correct a label if the suggested label is right with at least this probability.",
-        default=0.9,
+        default=0.8,
         metavar="P",
         check=check_chance,
     )
     leave_out: bool = option(
-        "Without --decisions: leave out flagged samples without a certain suggestion, and samples of no class.",
-        default=False,
+        "Without --decisions: leave out flagged samples without a clear suggestion, and samples of no class.",
+        default=True,
     )
     undo: bool = option("Say which run a run of fix came from and what was changed, and how to go back.", default=False)
     data_dir: str | None = _data_dir()
@@ -754,7 +754,7 @@ class Robustness(Options):
     out: Path = _out("Folder of the report.")
     data: str | None = option("Test data, name or path. Default: the first run's own test split.", metavar="DATA")
     data_dir: str | None = _data_dir()
-    conditions: str | None = option("Only these, such as blur-1,occlusion-4. Default: all 15.", metavar="NAME,NAME")
+    conditions: str | None = option("Only these, such as blur,occlusion-4. Default: all 15.", metavar="NAME,NAME")
     attacks: str = option("Extra rows: fgsm, pgd, or none.", default="fgsm,pgd", metavar="NAME,NAME")
     how: RobustnessOptions = field(default_factory=RobustnessOptions)
     limit: int | None = option("Use at most this many test samples, evenly spread.", metavar="N", check=at_least(1))
@@ -1038,7 +1038,7 @@ class Withhold(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Options):
-    """Check every hash of a run, and whether its training data have changed.
+    """Check every hash of a run, and whether its training data have changed; or the chain of a decision log (.jsonl).
 
     The data are the same, re-ordered, moved, edited, decoded differently or other data. Exit code 0 if all is well, 6
     if not, 7 if a file is unsafe to open.
