@@ -8,9 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+import provnet
 from provnet.base.errors import UsageError
+from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.copies.near_copies import copy_ratios
 from provnet.tools.copies.photos import photo_copies, views
+from provnet.training.config import train_config
+from provnet.training.fit import fit
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +51,13 @@ def test_only_pictures_of_colour_are_compared(pictures: Tensor) -> None:
     for wrong in (pictures[:, :1], pictures.float(), pictures[:0], torch.from_numpy(np.zeros((2, 3), np.uint8))):
         with pytest.raises(UsageError, match="bytes of colour"):
             photo_copies(wrong, pictures)
+
+
+def test_a_run_names_the_sample_behind_a_copy(pictures: Tensor) -> None:
+    data = provnet.open_data(pictures[:10], np.arange(10) % 2)
+    run = fit(data, train_config(epochs=1, backbone="small"))
+    found = attribute_generated(pictures[8:9].flip(3), run, data=data, photos=True, false_alarms=0.1)
+    told = found.to_records()[0]["matched_copy"]
+    assert told["verdict"] and told["of"]["sample_id"] == data.samples.sample_ids[8]
+    assert told["agreement"] > told["threshold"] and found.rates["matched_copies"].value == 1.0
+    assert "matched_copy" not in attribute_generated(pictures[:1], run, data=data).to_records()[0]
