@@ -15,7 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +71,18 @@ def wait(device: str) -> float:
     return time.perf_counter()
 
 
-def pictures_step(device: str, tiny: bool) -> tuple[provnet.Provenance, Steps, int]:
+def pictures_step(device: str, tiny: bool, weight: float) -> tuple[provnet.Provenance, Steps, int]:
     """Steps of ResNet-50."""
     n, batch, side, classes = (5000, 4, 64, 10) if tiny else (1_200_000, 256, 224, 1000)
     model = resnet50(classes, tiny).to(device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
-    prov = provnet.attach(model, rows_of(n, classes), transform=lambda row: torch.randn(3, side, side))
+    prov = provnet.attach(model, rows_of(n, classes), transform=lambda row: torch.randn(3, side, side), weight=weight)
     x = torch.randn(batch, 3, side, side, device=device).to(memory_format=torch.channels_last)
     y = torch.randint(classes, (batch,), device=device)
     return prov, stepping(prov, optimizer, lambda: F.cross_entropy(model(x), y), batch, device), batch
 
 
-def texts_step(device: str, tiny: bool) -> tuple[provnet.Provenance, Steps, int]:
+def texts_step(device: str, tiny: bool, weight: float) -> tuple[provnet.Provenance, Steps, int]:
     """Steps of BERT-base."""
     from transformers import BertConfig, BertForSequenceClassification
 
@@ -95,7 +95,7 @@ def texts_step(device: str, tiny: bool) -> tuple[provnet.Provenance, Steps, int]
     def transform(row: Tensor) -> dict[str, Tensor]:
         return {"input_ids": torch.randint(words, (length,)), "attention_mask": mask}
 
-    prov = provnet.attach(model, rows_of(n, classes), transform=transform)
+    prov = provnet.attach(model, rows_of(n, classes), transform=transform, weight=weight)
     x = {"input_ids": torch.randint(words, (batch, length)), "attention_mask": mask.expand(batch, length)}
     x = {name: one.to(device) for name, one in x.items()}
     y = torch.randint(classes, (batch,), device=device)
@@ -149,7 +149,7 @@ def training(made: tuple[provnet.Provenance, Steps, int], device: str, seconds: 
         ratios.append(spent[True] / spent[False])
         times.append(spent[False])
     return {
-        "keys": len(prov.data),
+        "samples": len(prov.data),
         "at": prov.at,
         "batch": batch,
         "turns": len(ratios),
@@ -161,6 +161,11 @@ def training(made: tuple[provnet.Provenance, Steps, int], device: str, seconds: 
             "ratio": peaks[True] / max(peaks[False], 1),
         },
     }
+
+
+def measured(make: Any, device: str, tiny: bool, weight: float, seconds: float) -> dict[str, Any]:
+    """Steps of a model that is made for them alone."""
+    return training(make(device, tiny, weight), device, seconds)
 
 
 def quartiles(ratios: list[float]) -> dict[str, float]:
@@ -184,9 +189,12 @@ def indexing(device: str, tiny: bool, source: str | None) -> dict[str, Any]:
     data = provnet.open_data(images.numpy(), labels.numpy())
     model = resnet50(10, tiny, small_pictures=True).to(device)
     size = at_once(data.shape, device, AT_ONCE)
-    with torch.no_grad():  # statistics of BatchNorm
-        for part in torch.split(images[: 20 * size], size):
-            model.train()(part.to(device).float() / 255)
+    optimizer = torch.optim.SGD(model.parameters(), 0.02, momentum=0.9)
+    for part, own in zip(images[: 40 * size].split(size // 4), labels[: 40 * size].split(size // 4), strict=True):
+        loss = F.cross_entropy(model(part.to(device).float() / 255), own.to(device))  # a little, so that answers differ
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
     model.eval()
 
     def alone() -> tuple[float, Tensor]:
@@ -229,8 +237,11 @@ def main() -> None:
     found: dict[str, Any] = {"device": name, "torch": torch.__version__, "provnet": provnet.__version__}
     asked.out.mkdir(parents=True, exist_ok=True)
     parts: dict[str, Callable[[], dict[str, Any]]] = {
-        "resnet-50": lambda: training(pictures_step(device, asked.tiny), device, asked.seconds),
-        "bert-base": lambda: training(texts_step(device, asked.tiny), device, asked.seconds),
+        **{
+            f"{name}, weight {weight:g}": partial(measured, make, device, asked.tiny, weight, asked.seconds)
+            for name, make in (("resnet-50", pictures_step), ("bert-base", texts_step))
+            for weight in (0.03, 0.0)
+        },
         "index": lambda: indexing(device, asked.tiny, asked.data),
     }
     for what, measure in parts.items():

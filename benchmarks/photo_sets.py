@@ -109,6 +109,17 @@ def cifar10(cache: Path, seed: int, rate: float, *, similar: bool = True, n: int
     return planted(x, right, means, rate, chance, similar=similar)
 
 
+def dogs(cache: Path, seed: int, rate: float, *, similar: bool = True) -> tuple[Planted, tuple[np.ndarray, np.ndarray]]:
+    """Of 20 breeds 40 photographs each, and the 10 others that there are with their right labels."""
+    held, chance = read(cache, "dogs"), np.random.default_rng(7000 + seed)
+    breeds = np.sort(chance.permutation(np.unique(held["y"]))[:20])
+    rows = [chance.permutation(np.flatnonzero(held["y"] == breed))[:DOGS] for breed in breeds]
+    sides = [np.concatenate([some[part] for some in rows]) for part in (slice(0, 40), slice(40, DOGS))]
+    (x, y), test = ((held["a"][side].astype(np.float32), np.searchsorted(breeds, held["y"][side])) for side in sides)
+    means = np.stack([test[0][test[1] == number].mean(0) for number in range(len(breeds))])
+    return planted(x, y, means, rate, chance, similar=similar), test
+
+
 @torch.inference_mode()
 def features(pictures: Iterable[np.ndarray], batch: int = 16) -> np.ndarray:
     """(S, S, 3) uint8 pictures -> (N, 1280)."""

@@ -226,14 +226,14 @@ def test_the_test_split_is_listed(live: Live) -> None:
 
 def test_results_are_kept_and_those_of_another_run_are_not_used(live: Live, served: Served) -> None:
     with serving(served) as again:
-        assert [job["state"] for job in again.get("/jobs").json()["jobs"]] == ["ready"] * 5
+        assert [job["state"] for job in again.get("/jobs").json()["jobs"]] == ["ready"] * 5 + ["none"]
         assert again.get("/map").json() == live.get("/map").json()
     changed = replace(served.run.samples, withheld=np.arange(82) == 5)
     run = replace(served.run, samples=changed)
     from provnet_app.jobs import Jobs
 
     other = replace(served, run=run)
-    assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 5
+    assert [one.state for one in Jobs(other, Keeping(other)).progress.values()] == ["none"] * 6
     assert served.keep is not None
     kept = served.keep / "scores.safetensors"
     before = kept.read_bytes()

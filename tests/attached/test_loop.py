@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from provnet.attached.provenance import index
 from provnet.attached.steps import spread_of
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.models.attached import weights_sha256
+from provnet.tools.debug.compute import debug
 from tests.attached.made import attach, cnn, loader, mlp, steps, train, training, vectors
 
 
@@ -351,3 +353,26 @@ def test_compiled_models(way: str) -> None:
     found = train(compiled, prov)  # type: ignore[arg-type]
     torch.testing.assert_close(torch.tensor(found), torch.tensor(due))
     prov.finish()
+
+
+def test_samples_without_labels(tmp_path: Path) -> None:
+    data = provnet.open_data(training().images)
+    assert data.samples.grouping is None
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 24), nn.ReLU(), nn.Linear(24, 6))
+    prov = attach(model, data)
+    for _ in range(2):
+        for x, rows in loader(prov):
+            (model(x).var() + prov.loss(rows)).backward()
+    run = prov.finish()
+    assert run.history is None
+    found = run.explain(data, k=2)
+    assert found.index[:, 0].tolist() == [data.samples.equal(i)[0] for i in range(len(data))]
+    assert found[0].predicted == "" and (found.label == -1).all() and "<img " in found.show(data).html
+    figures = provnet.evaluate(run, test=data, train=data)
+    assert figures.index_accuracy_perturbed["jpeg"].value > 0.9 and figures.class_accuracy.n == 0  # type: ignore[operator]
+    run.save(tmp_path / "run")
+    again = provnet.load(tmp_path / "run", model=model)
+    assert np.array_equal(again.explain(data, k=2).weight, found.weight)
+    for ask in (lambda: debug(run, data), lambda: attach(cnn(), data, groups="class")):
+        with pytest.raises(UsageError, match="have no labels"):
+            ask()

@@ -176,6 +176,26 @@ def test_a_detector_is_refused_in_words_or_names_pictures_without_labels() -> No
     assert found[0].predicted == "" and found[0].exemplars[0].sample_id == "train/0"
 
 
+def test_the_trainer_on_samples_without_labels(tmp_path: Path) -> None:
+    """Their index is no label: the model is given none, and learns what its owner says."""
+
+    class Owner(nn.Module):
+        main_input_name = "pixel_values"
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder = nn.Sequential(nn.Flatten(), nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 8))
+
+        def forward(self, pixel_values: torch.Tensor) -> Any:
+            made = self.encoder(pixel_values)
+            return {"loss": made.var(), "made": made}
+
+    bare, model = provnet.open_data(picture_data().images), Owner()
+    prov, _ = go(tmp_path, model, bare, place={"at": "encoder"})
+    run = prov.finish()
+    assert run.explain(bare, k=1).index[:, 0].tolist() == list(range(N)) and run.history is None
+
+
 @pytest.mark.parametrize(
     "given",
     [{"at": "bert.encoder.layer.0", "pool": "cls"}, {"at": "bert.encoder", "pool": "last"}, {"groups": "class"}],

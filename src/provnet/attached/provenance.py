@@ -73,10 +73,11 @@ def attach(
     """Attach provenance to a model that you train in your own loop.
 
     Args:
-        model: gives class scores: a tensor (B, C), something with `.logits`, or a tuple that holds them.
+        model: gives class scores: a tensor (B, C), something with `.logits`, or a tuple that holds them. Where the
+            samples have no labels it may give anything.
         data: the training samples, from `provnet.open_data`.
-        at: where its features are read: "auto" (the input of the last linear layer), the dotted name of a module, a
-            module, or a function of the model's output.
+        at: where its features are read: "auto" (the input of the last linear layer, of a model of texts the mean of its
+            last hidden states), the dotted name of a module, a module, or a function of the model's output.
         pool: how a sequence of features becomes one row for each sample: "mean" (without padding), "cls", "last", or
             a function.
         transform: from a stored sample to the model's input, deterministic; default: pictures in 0..1, all else as is.

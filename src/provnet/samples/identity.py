@@ -389,8 +389,9 @@ def duplicate_facts(samples: SampleTable) -> list[str]:
     groups = int((counts > 1).sum())
     if not groups:
         return []
+    many = "1 group" if groups == 1 else f"{groups:,} groups"
     lines = [
-        f"{groups:,} groups of exact duplicates, {int(counts[counts > 1].sum()):,} of {len(samples):,} samples",
+        f"{many} of exact duplicates, {int(counts[counts > 1].sum()):,} of {len(samples):,} samples",
         f"exact index accuracy can reach at most {samples.index_ceiling:.4f}: equal pictures cannot be told apart",
     ]
     conflicts = samples.conflicts()

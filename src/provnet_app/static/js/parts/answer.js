@@ -58,7 +58,7 @@ function rightOrWrong(query, predicted) {
 }
 
 function evidence({ right }) {
-  return typeof right === "number" ? `Held-out answers with such evidence are right in ${percent(right, 0)} of cases.` : "It is as close to the training samples of its class as slightly changed training samples are.";
+  return typeof right === "number" ? `Held-out answers with such evidence are right in ${right > 0.995 ? "more than 99 %" : percent(right, 0)} of cases.` : "It is as close to the training samples of its class as slightly changed training samples are.";
 }
 
 function unsupported({ right, threshold }) {

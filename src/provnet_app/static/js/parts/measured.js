@@ -14,8 +14,6 @@ const MEASURES = {
   majority_at_1: [UNSEEN, "Majority of one", "The first exemplar is of the right class."],
   majority_at_5: [UNSEEN, "Majority of five", "Most of five exemplars are of the right class."],
   majority_at_10: [UNSEEN, "Majority of ten", "Most of ten exemplars are of the right class."],
-  joint_any_at_1: [UNSEEN, "First sample fits, joint weights", "The first exemplar by joint weights is of the right class."],
-  joint_any_at_5: [UNSEEN, "One of five fits, joint weights", "At least one of five exemplars by joint weights is of the right class."],
   index_accuracy: [OWN, "Finds itself", "Given a training sample, the network names that very sample first."],
   index_at_5: [OWN, "Among the first five", "Given a training sample, that sample is among the first five."],
   index_accuracy_perturbed: [OWN, "Finds itself", "Given a changed copy of a training sample, the network names that sample first."],
@@ -36,11 +34,12 @@ export function evaluationCard({ measures: all }) {
   if (!measures.length) return el("p", { class: "empty" }, "Not evaluated yet: run ", el("code", {}, "provnet evaluate RUN"), " in a terminal.");
   const parts = new Map();
   for (const one of measures) {
-    const [part, name, words] = MEASURES[one.name] ?? ["Other", one.name.replaceAll("_", " "), ""];
+    const joint = one.name.startsWith("joint_"), known = MEASURES[joint ? one.name.slice(6) : one.name];
+    const [part, name, words] = known ? [known[0], joint ? `${known[1]}, with the class` : known[1], known[2]] : ["Other", one.name.replaceAll("_", " "), ""];
     const shown = one.group ? `${name}, ${GROUPS[one.group] ?? one.group}` : name;
     parts.set(part, [...(parts.get(part) ?? []), { ...one, words, shown }]);
   }
-  const order = [...Object.keys(MEASURES), ...all.map((one) => one.name)]; // what has no name here comes last
+  const order = [...Object.keys(MEASURES).flatMap((name) => [name, `joint_${name}`]), ...all.map((one) => one.name)]; // what has no name here comes last
   return [...parts].sort((a, b) => order.indexOf(a[1][0].name) - order.indexOf(b[1][0].name)).map(([part, rows]) => el("div", {},
     el("h3", {}, part === UNSEEN && seen ? `On test samples, ${count(seen)} of them trained on` : part),
     scrolling(part, el("table", { class: "table measures" }, el("tbody", {},

@@ -8,6 +8,7 @@ import { zoomable } from "../parts/zoom.js";
 export const title = "Answers";
 const PAGE = 24;
 const LARGEST = 40; // classes of a table that can still be read
+const FEW = 8; // classes whose names stand side by side
 const PAIRS = 24;
 const POINTS = 1; // of a percentage
 
@@ -48,7 +49,7 @@ function matrix({ run, link }, { cells }) {
   const most = rows.map((row) => Math.max(1, row.reduce((a, b) => a + b, 0)));
   const cell = (many, truth, predicted) => el("td", { class: truth === predicted ? "diagonal" : null, style: { "--share": String(many / most[truth]) } },
     many ? el("a", { href: link("answers", { class: truth, predicted }), title: `${run.classes[truth].label} → ${run.classes[predicted].label}: ${count(many)}` }, count(many)) : null);
-  return scrolling("Confusion", el("table", { class: "confusion" },
+  return scrolling("Confusion", el("table", { class: n <= FEW ? "confusion few" : "confusion" },
     el("thead", {}, el("tr", {}, el("td", {}), run.classes.map((one) => el("th", { scope: "col" }, el("span", {}, named(one.label)))))),
     el("tbody", {}, rows.map((row, truth) => el("tr", {}, el("th", { scope: "row" }, named(run.classes[truth].label)), row.map((many, predicted) => cell(many, truth, predicted)))))));
 }

@@ -88,13 +88,18 @@ export function show(root, context, query) {
       el("div", { class: "row apart" }, el("div", { class: "row" }, total, bar.status), el("div", { class: "row" }, review, rows ? null : el("label", { class: "row small muted tile-size" }, "Size", slider))),
       stage, empty, grid.node), panel.node);
   root.append(el("h1", { class: "visually-hidden" }, "Data"), lacking(run), job, again.node, next, choice.node, classes, work);
-  work.style.setProperty("--tile", `${side}px`);
+  tiles();
   grid.node.addEventListener("dblclick", () => { const item = list?.item(grid.current()); if (item?.shown) zoom(context, { ...item, known: true }); });
+
+  function tiles() {
+    work.style.setProperty("--tile", `${side}px`);
+    work.classList.toggle("small-tiles", side < 104);
+  }
 
   function resize(to) {
     side = to;
     try { localStorage.setItem(SIZE, String(to)); } catch { /* kept for this page alone */ }
-    work.style.setProperty("--tile", `${side}px`);
+    tiles();
     const before = thumbs;
     thumbs = made();
     if (thumbs.side === before.side) { thumbs.stop(); thumbs = before; } else before.stop();
