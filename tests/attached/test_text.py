@@ -135,7 +135,7 @@ def test_a_changed_text_is_refused() -> None:
     prov = attach(Encoder(), data)
     assert data.items is not None
     data.items[3] = "another"  # type: ignore[index]
-    with pytest.raises(DataError, match='"train/3" is not the sample that was opened'):
+    with pytest.raises(DataError, match='"train/3" has changed since it was opened'):
         list(loader(prov))
     tampered = opened()
     tampered.inputs["input_ids"][4, 1] = 9  # type: ignore[call-overload, index]
