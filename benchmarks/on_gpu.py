@@ -165,9 +165,9 @@ def speed(found: dict[str, Result], others: dict[str, Result]) -> list[Section]:
             for row in result["rows"]
         ]
         words = (
-            f"Seconds an epoch, MNIST, the paper's single-branch layers, batch {result['batch']}. Plain eager is "
-            "PyTorch without provnet: data on the device, bf16 autocast, AdamW over lists of tensors. Each means is "
-            "added alone first."
+            f"Seconds per epoch on MNIST, the paper's single-branch layers, batch {result['batch']}. Plain eager is "
+            "PyTorch without provnet: data on the device, bf16 autocast, AdamW over lists of tensors. Each measure is "
+            "first added alone."
         )
         command = "python benchmarks/speed.py --data-dir DIR --out benchmarks/results/speed.json"
         sections.append(Section("An epoch of the paper's layers", words, result, command, rows))
@@ -187,7 +187,7 @@ def _epoch_limit(result: Result, others: dict[str, Result]) -> Limit:
 def paper(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
     """The paper's MNIST row."""
     words = (
-        "Accuracies beside those of the paper, one seed. A cell is met where it is at or above the paper's value less "
+        "Accuracies beside those of the paper, one seed. A cell is met if it is at least the paper's value minus "
         "the half-width of its interval. Seconds are not comparable: the note says what else ran on the GPU."
     )
     rows, about = [], next(iter(found.values()))[0] if found else {}

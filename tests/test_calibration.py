@@ -52,7 +52,7 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
 
     monkeypatch.setattr("provnet.data.modalities.augment.add_noise", keep(add_noise))
     monkeypatch.setattr("provnet.data.modalities.augment.shift", keep(shift))
-    monkeypatch.setattr("provnet.training.calibration.held_out", measured)
+    monkeypatch.setattr("provnet.training.calibration.measure_held_out", measured)
     net = network(kind, (1, 28, 28), IndexMap(training().labels, 10))
     facts = calibrate(net, training().images, seed=3, level=level)
     assert [copy.shape for copy in copies] == [training().images.shape] * 2

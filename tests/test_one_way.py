@@ -17,7 +17,6 @@ IMPORTS = {"attribute", "weights_of", "restrict_network"}  # what gives position
 GIVEN = {"index_scores", "to_index", "order", "_kept", "_named", "_places", "_output", "_scores", "_by"}
 NOT_OF_A_HEAD = {"self", "wanted"}  # have an `order` and private names of their own
 ALLOWED = {
-    ("provnet/training/calibration.py", "attribute"): "reads support alone: there is no run yet",
     ("provnet/tools/membership/compute.py", "restrict_network"): "draws new weights for a network of few samples",
 }
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +41,19 @@ def value_of(one: Leaf) -> Any:
     return CHOSEN.get(one.name, found) if one.name != "size" or one.hint is Any else found
 
 
-def parsed(kind: type[Options], argv: list[str]) -> Any:
+@cache
+def command_of(kind: type[Options]) -> tuple[Callable[..., Any], list[Any]]:
+    """The command of a class, and the list of what it was asked."""
     seen: list[Any] = []
     app = typer.Typer()
     app.command()(callback(kind, seen.append))
-    typer.main.get_command(app)(argv, standalone_mode=False)
-    return seen[0]
+    return typer.main.get_command(app), seen
+
+
+def parsed(kind: type[Options], argv: list[str]) -> Any:
+    command, seen = command_of(kind)
+    command(argv, standalone_mode=False)
+    return seen.pop()
 
 
 def needed(kind: type[Options]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_a_map_whose_data_are_not_whole_says_so(opened: Open) -> None:
     for broken in (whole.replace('"places":', '"place":'), whole.replace('"xy":"', '"xy":"!')):
         assert "The map could not be drawn" in opened(broken).locator("#state").inner_text()
     cut = opened(whole[: whole.index('<script type="application/json"')])
-    assert "the file is not whole" in cut.locator("#state").inner_text()
+    assert "the file is incomplete" in cut.locator("#state").inner_text()
 
 
 def test_names_on_the_map_do_not_lie_on_each_other_or_leave_it(opened: Open) -> None:

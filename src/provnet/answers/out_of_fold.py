@@ -170,6 +170,7 @@ def vote_scores(row: Tensor, cosine: Tensor, labels: Tensor, classes: int, weigh
 
 
 MOST = 0.75  # share of wrong labels that is thinkable
+FEW_BY_CHANCE, MANY_CONFUSED = (0.09, 0.5), (0.3, 0.98)  # share of wrong labels, and how far they follow confusions
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,12 +182,14 @@ class NoiseModel:
         rate: share of wrong labels.
         mixed: how far wrong labels follow the classes' confusions (1) and not chance (0).
         flips: (C, C) probability of each label given the true class.
+        confused: (C, C) shares of the other classes that each class is confused with.
     """
 
     sharp: Tensor
     rate: float
     mixed: float
     flips: Tensor
+    confused: Tensor
 
 
 def standardised(scores: Tensor, like: Tensor | None = None) -> Tensor:
@@ -217,16 +220,27 @@ def noise_model(
     (True, [0, 1])
     """
     classes, device = scores[0].shape[1], scores[0].device
-    s = torch.stack([standardised(each.double()) for each in scores])
-    w, eye = weight.double(), torch.eye(classes, dtype=torch.float64, device=device)
-    uniform = (1 - eye) / max(classes - 1, 1)
-    confused = uniform
-    if start is None:
-        first = torch.tensor([0.5] * len(s) + [-2.0, 0.0], dtype=torch.float64, device=device)
-    else:
-        ends = torch.tensor([_logit(start.rate / MOST), _logit(start.mixed)], dtype=torch.float64, device=device)
-        first = torch.cat([start.sharp.to(device).clamp_min(1e-3).log(), ends])
-    p = first.clone().requires_grad_(True)
+    s, w = torch.stack([standardised(each.double()) for each in scores]), weight.double()
+    off = (1 - torch.eye(classes, dtype=torch.float64, device=device)) / max(classes - 1, 1)
+    if start is not None:
+        begun = [(start.sharp.to(device).clamp_min(1e-3).log(), start.rate, start.mixed, start.confused.to(device))]
+    else:  # wrong labels that follow the confusions look like soft classes: of both readings the likelier is taken
+        equal = torch.full((len(s),), 0.5, dtype=torch.float64, device=device)
+        confused = confusions(torch.softmax(equal.exp()[0] * s.sum(0), 1), w)
+        begun = [(equal, *FEW_BY_CHANCE, off), (equal, *MANY_CONFUSED, confused)]
+    found = [_fitted(s, labels, w, *each, rounds=rounds) for each in begun]
+    return min(found, key=lambda each: each[0])[1:]
+
+
+def _fitted(
+    s: Tensor, labels: Tensor, w: Tensor, sharp: Tensor, rate: float, mixed: float, confused: Tensor, *, rounds: int
+) -> tuple[float, NoiseModel, Tensor]:
+    """The loss, the model and the probabilities that one start leads to."""
+    classes = s.shape[2]
+    eye = torch.eye(classes, dtype=torch.float64, device=s.device)
+    uniform, last = (1 - eye) / max(classes - 1, 1), float("inf")
+    ends = torch.tensor([_logit(rate / MOST), _logit(mixed)], dtype=torch.float64, device=s.device)
+    p = torch.cat([sharp, ends]).clone().requires_grad_(True)
 
     def clean() -> Tensor:
         return torch.softmax((p[:-2].clamp(-5, 4).exp()[:, None, None] * s).sum(0), 1)
@@ -235,24 +249,30 @@ def noise_model(
         rate, mixed = MOST * torch.sigmoid(p[-2]), torch.sigmoid(p[-1])
         return (1 - rate) * eye + rate * ((1 - mixed) * uniform + mixed * confused)
 
+    def values() -> tuple[Tensor, float, float]:
+        return p[:-2].clamp(-5, 4).exp().clone(), float(MOST * torch.sigmoid(p[-2])), float(torch.sigmoid(p[-1]))
+
+    def loss() -> Tensor:
+        seen = (clean() * flips()[:, labels].T).sum(1)
+        weak = 0.01 * p[:-2].square().sum() + 0.05 * p[-1].square() - 0.05 * torch.sigmoid(p[-2]).log()
+        return (weak - (w * seen.clamp_min(1e-12).log()).sum()) / w.sum()
+
     for _ in range(rounds):
         step = torch.optim.LBFGS([p], max_iter=40, line_search_fn="strong_wolfe", tolerance_grad=1e-6)
 
-        def loss(step: torch.optim.LBFGS = step) -> Tensor:
+        def closure(step: torch.optim.LBFGS = step) -> Tensor:
             step.zero_grad()
-            seen = (clean() * flips()[:, labels].T).sum(1)
-            weak = 0.01 * p[:-2].square().sum() + 0.05 * p[-1].square() - 0.05 * torch.sigmoid(p[-2]).log()
-            found = (weak - (w * seen.clamp_min(1e-12).log()).sum()) / w.sum()
+            found = loss()
             found.backward()  # type: ignore[no-untyped-call]
             return found
 
         with torch.enable_grad():
-            step.step(loss)  # type: ignore[no-untyped-call]
+            step.step(closure)  # type: ignore[no-untyped-call]
         with torch.no_grad():
+            last, made = float(loss()), NoiseModel(*values(), flips(), confused)
             confused = confusions(clean(), w)
     with torch.no_grad():
-        sharp, rate, mixed = p[:-2].clamp(-5, 4).exp(), MOST * torch.sigmoid(p[-2]), torch.sigmoid(p[-1])
-        return NoiseModel(sharp.clone(), float(rate), float(mixed), flips()), clean()
+        return last, made, clean()
 
 
 def posterior(clean: Tensor, labels: Tensor, flips: Tensor) -> Tensor:

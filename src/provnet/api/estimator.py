@@ -281,22 +281,23 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     `image_shape`; as arrays, tensors, lists or data frames. `fit` also takes a Dataset, which has its own labels.
 
     Parameters:
-        network: `single`, `class-independent`, `class-conditional` or `class-conditional-heads`.
+        network: `auto` (class-conditional, but class-independent behind a pretrained backbone), `single`,
+            `class-independent`, `class-conditional` or `class-conditional-heads`.
         backbone: a name in BACKBONES or SHARING, `auto`, or an `nn.Module` (a copy of it is trained).
         preset: `default`, `fast`, `paper` or `robust`; `epochs`, `batch_size`, `lr` and `augment` replace its values
-            where they are not None.
+            unless they are None.
         head: `plain` (the paper's output layer), `exemplar` or `exemplar-trained` (keys), `auto` by preset.
         alpha: label mixing, the probability that the index target is another sample of the class.
         conditional: whether the index branch of `class-conditional` sees the class.
-        image_shape: shape of one picture where X holds flattened ones: (H, W), (H, W, C) or (C, H, W).
+        image_shape: shape of one picture if X holds flattened pictures: (H, W), (H, W, C) or (C, H, W).
         device: `auto`, `cpu` or `cuda`; the trained network is kept on the CPU.
-        random_state: a whole number for the same result every time, None, or a RandomState.
+        random_state: a whole number for a reproducible result, None, or a RandomState.
         verbose: show a progress bar.
 
     Attributes:
         classes_: the labels, in the order of the columns of `predict_proba`, of the type that y had; for a Dataset
-            its class names, text: `predict` gives those, where the data's own `labels` are positions among them.
-        n_features_in_, feature_names_in_: values of one sample, and their names where X was a data frame.
+            its class names as text: `predict` returns these, while the data's own `labels` are positions in them.
+        n_features_in_, feature_names_in_: number of values of a sample, and their names if X was a data frame.
         run_: the Run: network, sample table, settings, per-sample losses. The functions that take a run (`debug`,
             `audit`, `credit`, ...) take this.
 
@@ -314,7 +315,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def __init__(
         self,
-        network: str = "class-conditional",
+        network: str = "auto",
         backbone: str | nn.Module = "auto",
         preset: str = "default",
         epochs: int | None = None,
@@ -361,7 +362,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return self._take(fit(data, self._train_config(), where))
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """(N,) the most probable label of each sample, one of `classes_`: names where a Dataset was fitted."""
+        """(N,) the most probable label of each sample, one of `classes_` (names if a Dataset was fitted)."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -379,7 +380,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return float(super().score(X, answers_of(y, self.classes_), sample_weight))
 
     def explain(self, X: Any, k: int = 5, weights: str = "plain") -> Explanation:  # noqa: N803
-        """Predictions with the k training samples behind each, `weights` plain or joint; iterate for single ones.
+        """Predictions with the k training samples behind each; `weights` are plain or joint. Iterate for single inputs.
 
         Of a run on pictures X may be a single one, an array or of PIL.
         """
@@ -493,12 +494,12 @@ def load(
     transform: Transform | None = None,
     modality: Modality | None = None,
 ) -> ProvenanceClassifier | Run:
-    """What a run folder holds: the Run of a model that was attached or indexed, else a fitted classifier.
+    """Read a run folder: the Run of a model that was attached or indexed, else a fitted classifier.
 
     The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take either; the classifier's Run is
     `.run_`. Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A
-    run whose backbone was given as object needs it again; a run that was attached to a model needs that `model`, with
-    the weights of then, and what among `at`, `pool`, `transform` and `modality` is a function or holds a tokenizer.
+    run whose backbone was given as an object needs it again. A run of an attached model needs that `model` with the
+    same weights, and those of `at`, `pool`, `transform` and `modality` that are functions or hold a tokenizer.
     """
     if model is not None:
         if backbone is not None:

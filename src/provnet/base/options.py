@@ -192,8 +192,11 @@ def _device() -> Any:
 
 def _weights() -> Any:
     """--weights."""
-    words = "plain: the index branch's own shares. joint: P(class) times the share within the class."
-    return option(words, "plain", metavar="plain|joint")
+    words = (
+        "plain: shares of the index branch. joint: P(class) times the share within the class. influence: how much the "
+        "answer depends on each sample; needs provnet influence RUN."
+    )
+    return option(words, "plain", metavar="plain|joint|influence")
 
 
 def _json() -> Any:
@@ -359,7 +362,10 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, or "
+        "class-independent with a pretrained backbone.",
+        "auto",
+        metavar="NAME",
     )
     backbone: Any = option(
         "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
@@ -456,6 +462,9 @@ class RunOptions(Options):
     )
     overwrite: bool = option("Replace the run that is in RUN.", default=False)
     resume: bool = option("Continue the run in RUN with the same settings.", default=False)
+    snapshots: bool | None = option(
+        "Keep the weights of some epochs, for influence. Default: if they take at most 200 MB.", rare=True
+    )
     out: Path | str | None = None  # the command line gives its own
     progress: bool = False
     recorded: bool = True
@@ -468,7 +477,7 @@ class RunOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Options):
-    """Train a network on DATA and write a run folder. --resume continues a training that was stopped or killed."""
+    """Train a network on DATA and write a run folder; --resume continues a stopped training."""
 
     data: str = argument(
         "A name (embedded, digits, mnist, fashion-mnist, cifar10, cifar100, lfw, stanford-dogs) or a path: "
@@ -557,7 +566,7 @@ class Generate(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolate(Options):
-    """Interpolate between two pictures in the latents of a run that generates, and show how the sources change.
+    """Interpolate between two pictures in the latents of a generator; show how the sources change.
 
     Writes report.html, sheet.png (one row per step), path.gif (there and back) and path.json.
     """
@@ -622,13 +631,13 @@ class Fix(Options):
     )
     certainty: float = option(
         "Without --decisions: correct a label if the suggested label is right with at least this probability.",
-        default=0.9,
+        default=0.8,
         metavar="P",
         check=check_chance,
     )
     leave_out: bool = option(
-        "Without --decisions: leave out flagged samples without a certain suggestion, and samples of no class.",
-        default=False,
+        "Without --decisions: leave out flagged samples without a clear suggestion, and samples of no class.",
+        default=True,
     )
     undo: bool = option("Say which run a run of fix came from and what was changed, and how to go back.", default=False)
     data_dir: str | None = _data_dir()
@@ -669,10 +678,12 @@ class Audit(Options):
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
 
     Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
-    With --shadow or --scores, attacks with shadow models instead (LiRA, RMIA, Attack-P), of any model.
+    --shadow and --scores attack with shadow models instead (LiRA, RMIA, Attack-P); --scores takes those of any model.
     """
 
-    run: Path | None = argument("A run folder, as train wrote it; none with --scores.", metavar="RUN", default=None)
+    run: Path | None = argument(
+        "A run folder that train wrote; leave it out with --scores.", metavar="RUN", default=None
+    )
     out: Path = _out("Folder of the report.")
     members: str | None = option(
         "Pictures that were trained on (their train split). Default: the run's own.", metavar="DATA"
@@ -684,9 +695,9 @@ class Audit(Options):
         "A run that saw neither. Default: the same network with new random weights.", metavar="RUN"
     )
     shadow: list[Path] | None = option(
-        "A run trained like this one on other samples; can be given several times.", metavar="RUN"
+        "A run trained in the same way on other samples; may be repeated.", metavar="RUN"
     )
-    scores: Path | None = option("Scores of any model and its shadows: .csv or .npz, see the manual.", metavar="FILE")
+    scores: Path | None = option("Scores of any model and its shadows, .csv or .npz, in place of RUN.", metavar="FILE")
     limit: int = option(
         "At most this many pictures of each, drawn at random.", default=10000, metavar="N", check=at_least(2)
     )
@@ -743,7 +754,7 @@ class Robustness(Options):
     out: Path = _out("Folder of the report.")
     data: str | None = option("Test data, name or path. Default: the first run's own test split.", metavar="DATA")
     data_dir: str | None = _data_dir()
-    conditions: str | None = option("Only these, such as blur-1,occlusion-4. Default: all 15.", metavar="NAME,NAME")
+    conditions: str | None = option("Only these, such as blur,occlusion-4. Default: all 15.", metavar="NAME,NAME")
     attacks: str = option("Extra rows: fgsm, pgd, or none.", default="fgsm,pgd", metavar="NAME,NAME")
     how: RobustnessOptions = field(default_factory=RobustnessOptions)
     limit: int | None = option("Use at most this many test samples, evenly spread.", metavar="N", check=at_least(1))
@@ -796,6 +807,75 @@ class Map(Options):
     json: bool = _json()
 
     example: ClassVar[str] = "provnet map runs/mnist --out map"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfluenceOptions(ToolOptions):
+    """How influence keys are made.
+
+    Attributes:
+        ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
+        sketch: numbers that a layer's gradient is cut to.
+        whole: also keep the solved sketches of all samples.
+    """
+
+    width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
+    ridge: float = 1.0
+    sketch: int = 4096
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Influence(Options):
+    """Compute how much answers depend on each training sample, and keep in the run what that is computed from.
+
+    Afterwards every command with --weights takes influence. It reads the training data once for each snapshot.
+    """
+
+    run: Path = _run()
+    data: str | None = _training_data()
+    data_dir: str | None = _data_dir()
+    how: InfluenceOptions = field(default_factory=InfluenceOptions)
+    device: str | None = _device()
+    json: bool = _json()
+
+    example: ClassVar[str] = "provnet influence runs/mnist"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Without(Options):
+    """Foretell what the answers to some queries would be without some training samples.
+
+    With --retrain the network is trained again with and without them, and what was foretold stands beside what was
+    found. Needs provnet influence RUN.
+    """
+
+    run: Path = _run()
+    queries: list[str] = argument(
+        "Data (name, folder, .npz), pictures (files or a folder), .npy arrays, test:0..99 (the test split).",
+        metavar="QUERIES",
+    )
+    ids: list[str] | None = option("A sample id; may be repeated.", name="--id", metavar="ID")
+    sources: list[str] | None = option(
+        "All samples from this contributor; may be repeated.", name="--source", metavar="NAME"
+    )
+    retrain: int = option(
+        "Train this many times with and without the samples.", default=0, metavar="N", check=at_least(0)
+    )
+    keep: bool = option("Keep the unit that --retrain finds in the run.", default=False)
+    data: str | None = _training_data()
+    data_dir: str | None = _data_dir()
+    device: str | None = _device()
+    json: bool = _json()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.retrain == 1:
+            raise UsageError("--retrain must be 2 or more, as one training says nothing of how far trainings differ")
+        if self.keep and not self.retrain:
+            raise UsageError("--keep keeps what --retrain N finds; give both")
+
+    example: ClassVar[str] = "provnet without runs/mnist test:0..9 --id train/12 --id train/40"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -858,7 +938,7 @@ class CopyOptions(InputOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Options):
-    """Trace images from any generator to training samples, or abstain; flag near-copies of one training image.
+    """Trace images of any generator to training samples, or abstain; flag near-copies.
 
     Real pictures that are not copies set the threshold for near-copies, at a stated rate of false alarms.
     """
@@ -917,9 +997,10 @@ class Check(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Add(Options):
-    """Add samples to a run with an exemplar head, without training: each gets the key that the network computes for it.
+    """Add samples to a run with an exemplar head, without training.
 
-    Pictures are read as the training data were. Shape, range and classes must be those of the run.
+    Each sample gets the key that the network computes for it. Pictures are read as the training data were. Shape, range
+    and classes must be those of the run.
     """
 
     run: Path = _run()
@@ -937,9 +1018,10 @@ class Add(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Withhold(Options):
-    """Withhold samples of a run with an exemplar head: explanations no longer name them, and others take their share.
+    """Withhold samples of a run with an exemplar head: explanations no longer name them.
 
-    They stay in the files and can be restored, unless erased. What the network learned from them stays in its weights.
+    Other samples take their share. Withheld samples stay in the files and can be restored, unless erased. What the
+    network learned from them stays in its weights.
     """
 
     run: Path = _run()
@@ -961,10 +1043,10 @@ class Withhold(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Options):
-    """Check every hash of a run, and say whether its training data are the same, re-ordered, moved, edited, decoded
-    differently or other data.
+    """Check every hash of a run, and whether its training data have changed; or the chain of a decision log (.jsonl).
 
-    Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
+    The data are the same, re-ordered, moved, edited, decoded differently or other data. Exit code 0 if all is well, 6
+    if not, 7 if a file is unsafe to open.
     """
 
     run: Path = _run()

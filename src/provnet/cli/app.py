@@ -48,7 +48,9 @@ def _provnet(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; can be given anywhere.")
+    ] = False,
 ) -> None:
     pass
 
@@ -222,6 +224,8 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "robustness": (options.Robustness, "provnet.cli.robustness"),
     "map": (options.Map, "provnet.cli.map"),
     "credit": (options.Credit, "provnet.cli.credit"),
+    "influence": (options.Influence, "provnet.cli.influence"),
+    "without": (options.Without, "provnet.cli.influence"),
     "attribute": (options.Attribute, "provnet.cli.attribute"),
     "check": (options.Check, "provnet.cli.check"),
     "add": (options.Add, "provnet.cli.bank"),
@@ -242,6 +246,11 @@ def _command(module: str, name: str) -> Callable[[options.Options], None]:
     return run
 
 
+def paragraphs(text: str) -> str:
+    """A docstring whose paragraphs are one line each, which a terminal wraps at its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
 for _name, (_kind, _module) in COMMANDS.items():
     _example = f"Example: [bold]{_kind.example}[/bold]"
-    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _command(_module, _name)))
+    app.command(_name, help=paragraphs(_kind.__doc__ or ""), epilog=_example)(callback(_kind, _command(_module, _name)))

@@ -127,7 +127,7 @@ def _show(result: Debugging, summary: dict[str, Any], asked: Debug, files: Debug
         value, ends, n = interval_cells(summary["flagged"])
         flagged += f" ({value}, 95 %: {ends}, n = {n})"
         low, high = result.expected_interval or (result.expected, result.expected)
-        ends = f"95 %: {low:,.0f} to {high:,.0f}, more where people erred on hard pictures"
+        ends = f"95 %: {low:,.0f} to {high:,.0f}"
         expected = f"about {result.expected:,.0f} ({ends}), at most about {result.most_wrong:,}"
     rows = [
         ("labels flagged", flagged),

@@ -90,7 +90,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
             [
                 ("data", data_words(data)),
                 ("test", f"{len(test):,} others"),
-                ("network", network_words(data, config)),
+                ("network", network_words(data, config)[1]),
             ]
         )
     )

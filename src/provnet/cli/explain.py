@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
+from provnet.answers.attributor import INFLUENCE
 from provnet.answers.attributor import explain as explain_images
 from provnet.answers.explanation import Explained, Explanation
 from provnet.answers.queries import Query, exemplar_evidence, explanation_cards, read_queries
@@ -34,7 +36,7 @@ from provnet.report.records import percent
 from provnet.report.sheet import explanation_png
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
-from provnet.samples.identity import duplicate_words
+from provnet.samples.identity import Exemplar, duplicate_words
 from provnet.tools.generate.compute import rebuilt_queries
 
 PLACES = "--html or --png"
@@ -74,9 +76,11 @@ def explain(asked: Explain) -> None:
         emit_json(records)
     elif is_first_process():
         for place, (query, one) in enumerate(zip(queries, explanation, strict=True)):
-            _show(query, one)
+            _show(query, one, influence=asked.weights == INFLUENCE)
             if rebuilt:
                 say(f"  rebuilt from its latents with a mean square error of {rebuilt[place].error:.5f} a pixel")
+        if asked.weights == INFLUENCE and not explanation.in_log_odds:
+            note("what the answers depend on is in order, but has no unit yet: provnet without --retrain N --keep")
         for path in files:
             note(f"written: {path}")
 
@@ -87,7 +91,7 @@ def _explain(run: Run, queries: list[Query], k: int, weights: str) -> Explanatio
     images = np.stack([query.image for query in queries])
     found = explain_images(run, images, k=min(k, active), weights=weights, warn=False)  # inputs were looked at
     fewest = int((found.index >= 0).sum(1).min())
-    if fewest < min(k, active):
+    if fewest < min(k, active) and weights != INFLUENCE:
         words = f"where that has fewer samples, all of them are named ({fewest:,} at the fewest)"
         note(f"-k {k:,}: this network looks within the predicted class; {words}")
     elif k > active:
@@ -130,7 +134,7 @@ def _draw(
     if html is not None:
         config = run.config.network
         subtitle = f"{run.folder}: {config.network} network, {len(run.samples):,} training samples"
-        page = explanation_html(cards, title="Because of these training samples", subtitle=subtitle)
+        page = explanation_html(cards, title="The training samples behind these answers", subtitle=subtitle)
         files[html] = page.encode("utf-8", "backslashreplace")
     if png is not None:
         buffer = io.BytesIO()
@@ -158,8 +162,11 @@ def _append(
     )
 
 
-def _show(query: Query, one: Explained) -> None:
+NONE_LEFT = "No exemplar: all samples of this class are withheld"
 
+
+def _show(query: Query, one: Explained, *, influence: bool) -> None:
+    """An answer and its exemplars; with influence those that are recognised above those that it depends on."""
     out = console()
     head = Text.assemble(
         (shown(query.name), "dim"), "  ", (brief(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
@@ -171,13 +178,34 @@ def _show(query: Query, one: Explained) -> None:
         below = ": those below are nearest, but not evidence" if one.exemplars else ""
         head.append(f"\n  No supporting sample{below}", "yellow")
     out.print(head, soft_wrap=True)
-    if not one.exemplars:
-        out.print(Text("  No exemplar: all samples of this class are withheld", "yellow"), soft_wrap=True)
-    labels = [brief(item.label) for item in one.exemplars]
-    names = [shown(item.sample_id) for item in one.exemplars]
-    for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):
-        line = Text("  ").append(weight_bar(item.weight), style="blue" if one.supported else "dim")
-        line.append(f" {percent(item.weight):>10}  {label}  {name}  ").append(f"sha256 {item.sha256[:12]}", "dim")
+    columns = [("", one.exemplars)]
+    if influence:
+        columns = [("recognised by", one.recognised), ("depends on", one.depends_on)]
+    for title, exemplars in columns:
+        _show_exemplars(title, exemplars, one)
+
+
+def _show_exemplars(title: str, exemplars: Sequence[Exemplar], one: Explained) -> None:
+    """A line for each, under its title."""
+    out = console()
+    if title:
+        out.print(Text(f"  {title}", "bold"), soft_wrap=True)
+    if not exemplars:
+        none = "No sample: none is surely above chance" if title == "depends on" else NONE_LEFT
+        out.print(Text(f"  {none}", "yellow"), soft_wrap=True)
+    labels = [brief(item.label) for item in exemplars]
+    names = [shown(item.sample_id) for item in exemplars]
+    share = title != "depends on"
+    for item, label, name in zip(exemplars, _padded(labels), _padded(names), strict=True):
+        line = Text("  ").append(
+            weight_bar(item.weight if share else item.weight / exemplars[0].weight),
+            style="blue" if one.supported else "dim",
+        )
+        line.append(f" {percent(item.weight) if share else f'{item.weight:+.2f}':>10}  {label}  {name}  ").append(
+            f"sha256 {item.sha256[:12]}", "dim"
+        )
+        if item.interval is not None:
+            line.append("  {:+.2f} to {:+.2f}".format(*item.interval), "dim")
         if item.duplicate_count:
             line.append(f"  {duplicate_words(item)}", "dim")
         out.print(line, soft_wrap=True)

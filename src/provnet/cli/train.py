@@ -71,10 +71,10 @@ def train(asked: Train) -> None:
     chosen = found if split.apply is None else apply_file(found, split.apply)
     samples, test, test_words = find_test(chosen, split.holdout, split.test, data_dir, out, given=found)
     subset = chosen_subset(samples, asked.subset, config, where)
+    network, words = network_words(samples if subset is None else samples.select(subset.rows), config)
     if not asked.json:
-        words = network_words(samples if subset is None else samples.select(subset.rows), config)
         show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
-    for warning in data_warnings(samples, config.wanted.network):
+    for warning in data_warnings(samples, network):
         note(warning, "warning")
     if config.wanted.backbone == "auto" and config.preset == "default" and pretrained_is_missing(samples.shape):
         note(f"pretrained features do better on photographs, in less time: {INSTALL}")
@@ -131,7 +131,7 @@ def draw_course(folder: Path, *, quiet: bool = False) -> None:
 def check_early(asked: Train) -> None:
     """Refuse what is wrong whatever the data are, before hours of reading pictures."""
     check_environment(several=asked.where.devices > 1 or world_size() > 1)
-    one_of("network", asked.network.network, tuple(NETWORKS))
+    one_of("network", asked.network.network, ("auto", *NETWORKS))
     if not is_folder(asked.network.backbone):
         one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
     one_of("device", asked.where.device, DEVICES)
@@ -260,8 +260,8 @@ def pretrained_is_missing(shape: tuple[int, ...]) -> bool:
     return takes_pretrained(shape) and not installed()
 
 
-def network_words(data: ImageData, asked: TrainConfig) -> str:
-    """The network that will be trained, with its parameter count."""
+def network_words(data: ImageData, asked: TrainConfig) -> tuple[str, str]:
+    """The network that will be trained, its name, and in words with its parameter count."""
     config, index_map = plan(data, asked.wanted, asked.preset)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))
@@ -269,7 +269,8 @@ def network_words(data: ImageData, asked: TrainConfig) -> str:
     body = config.backbone
     if body in PRETRAINED:
         body += " (pretrained, trained further)" if asked.finetune else " (pretrained, frozen)"
-    return f"{config.network}{keys}, backbone {body}, {count:,} parameters, preset {asked.preset}"
+    words = f"{config.network}{keys}, backbone {body}, {count:,} parameters, preset {asked.preset}"
+    return config.network, words
 
 
 def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from provnet.cli.output import console, emit_json, is_first_process
 from provnet.cli.rundata import backbone_for
 from provnet.data.compare import compare, decoding_advice
 from provnet.runs.data import find_data
+from provnet.runs.log import verify_chain
 from provnet.runs.run import read_samples
 from provnet.runs.verify import Verification
 from provnet.runs.verify import verify as check
@@ -25,6 +26,9 @@ def verify(asked: Verify) -> None:
     """Check every hash of a run, and whether its training data are the same, re-ordered, moved, decoded differently,
     edited or others.
     """
+    if asked.run.suffix == ".jsonl" and asked.run.is_file():
+        _log(asked)
+        return
     result = check(asked.run)
     module = None if result.exit_code else backbone_for(asked.run)
     if module is not None:
@@ -52,6 +56,15 @@ def verify(asked: Verify) -> None:
         _show(result, None if asked.no_data else left, code)
     if code:
         raise typer.Exit(code)
+
+
+def _log(asked: Verify) -> None:
+    """Check the chain of a log of decisions; a broken one is refused with its line."""
+    count = verify_chain(asked.run)
+    if asked.json:
+        emit_json({"log": str(asked.run), "ok": True, "decisions": count})
+    else:
+        console().print(Text(f"{count:,} decisions, each with the hash of the one before: verified", "bold green"))
 
 
 def _record(result: Verification, left: str | None, code: int) -> dict[str, Any]:

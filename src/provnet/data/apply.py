@@ -31,7 +31,7 @@ PIECE = 60_000 // PACKED * PACKED  # characters of a text in it
 
 
 def apply_decisions(data: Dataset, decisions: Sequence[Decision]) -> Dataset:
-    """Relabel and drop samples as decided; a row that names no sample, or one of other content, is an error.
+    """Relabel and drop samples. A decision about a missing sample, or one with other content, is an error.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=20)

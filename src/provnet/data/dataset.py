@@ -109,17 +109,17 @@ class Dataset:
     """A data set with the identity of every sample.
 
     Attributes:
-        inputs: what a network receives, row i belongs to sample i. Pictures are uint8 (N, C, H, W) with C = 1 or 3, or
-            float32 (N, C, H, W); vectors float32 (N, F); several tensors are `Fields`. They may lie in a file that is
-            mapped into memory: nothing copies them as a whole.
+        inputs: what a network receives; row i belongs to sample i. Pictures are uint8 (N, C, H, W) with C = 1 or 3, or
+            float32 (N, C, H, W); vectors float32 (N, F); several tensors are `Fields`. They may be
+            mapped from a file, so nothing copies them as a whole.
         samples: the sample table.
         spec: how to open it again.
         skipped: `name: reason` of each file that was left out (`skip_bad`).
         items: the samples as people see them, such as texts and rows of a table, which then name them by their
             content; None where the inputs are the samples.
         modality: what the samples are.
-        originals: where inputs are views of pictures, how to read the whole pictures, which name them; else None.
-        notes: what was done to the samples on their way, one line each, to be said.
+        originals: if inputs are views of pictures, how to read the whole pictures, which identify samples; else None.
+        notes: what was done to the samples while they were read, one line each, to be shown.
     """
 
     inputs: Inputs
@@ -182,7 +182,7 @@ class Dataset:
 
     @property
     def labels(self) -> Tensor:
-        """(N,) int64 labels, a copy: whoever writes to it changes no sample."""
+        """(N,) int64 labels, a copy: writing to it does not change the samples."""
         return torch.from_numpy(self.samples.labels.copy())
 
     @property
@@ -208,7 +208,7 @@ class Dataset:
         return Batch(self.inputs[index], None if grouping is None else torch.tensor(grouping.of[index.numpy()]), index)
 
     def select(self, indices: np.ndarray | Tensor, samples: SampleTable | None = None) -> Dataset:
-        """Some samples, in the order given, with their identities; or those that a bool mask marks.
+        """The samples at some positions, in the order given, or where a bool mask is True, with their identities.
 
         `samples` is their table where it is not a part of this one: a row that stands for two has two ids there.
 
@@ -229,7 +229,7 @@ class Dataset:
         return hash_inputs(self.inputs[rows])
 
     def changed(self, rows: Tensor) -> np.ndarray:
-        """(n,) bool: which of some samples are no longer what they were when they were opened."""
+        """(n,) bool: which of some samples have changed since they were opened."""
         opened = self.samples.pixel_sha256 if self.originals is None else self.originals.views
         found = (self.hashes(rows) != opened[rows.numpy()]).any(1)
         if self.items is not None:  # what a network receives is made of them

@@ -71,18 +71,18 @@ def open_data(
             a path (image folder, CSV manifest, parquet, webdataset tar, Dataset saved by Hugging Face, .npz, folder of
             idx or CIFAR files), an array, tensor or list of pictures with `labels`, a Dataset or DatasetDict of Hugging
             Face, a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
-        labels: one per sample, where `source` is an array or a list; None where the samples have none.
+        labels: one per sample if `source` is an array or a list; None if the samples have none.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
-        ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
-        sources: of arrays and Datasets, who contributed each sample: text, or None.
-        modality: what the samples in a list are, where they are neither pictures nor rows of a table.
+        ids: for arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
+        sources: for arrays and Datasets, who contributed each sample: text or None.
+        modality: what the samples of a list are, if they are neither pictures nor rows of a table.
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
-            `data_dir`, the folder that names resolve under; `size` of what the network sees of a picture; `fit`,
+            `data_dir`, the folder in which names are looked up; `size` of the network's view of a picture; `fit`,
             `stretch`, `pad` or `crop`; `mode`, `grey` or `rgb`; `columns` of a table of files; `background`; `frame`;
             `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
 
-    Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
+    For a DataFrame (pandas, polars), `labels`, `ids` and `sources` may name columns.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]

@@ -31,12 +31,12 @@ def check_fraction(fraction: float) -> None:
 def holdout(data: Dataset, fraction: float, *, given: Dataset | None = None) -> tuple[Dataset, Dataset]:
     """Split data into (train, test), class by class; about `fraction` of each class is for testing.
 
-    Equal pictures always go to the same side, whatever their labels, and every class keeps at least one sample for
+    Equal pictures always go to the same side, whatever their labels. Every class keeps at least one sample for
     training.
     Each side's DataSpec remembers the split, so that it opens again as it was.
 
-    `given` are the data before decisions changed them (`apply_decisions`): they are split then, and decisions change no
-    sample's side. Else a sample that a network learned from could be one to test the next network on.
+    `given` are the data before `apply_decisions` changed them: the split is then made on these, so decisions do not
+    move a sample to the other side. Otherwise the next network could be tested on samples that this one was trained on.
 
     >>> import provnet
     >>> train, test = holdout(provnet.open_data("embedded"), 0.1)

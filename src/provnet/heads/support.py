@@ -25,7 +25,7 @@ from torch import Tensor, nn
 RANK = 128
 FLOOR = 1e-3  # of the mean variance: directions without spread must not divide by zero
 ALONE = 1e-9  # of the mean square: one sample, or equal ones, have no spread at all
-STRANGE, STEEP = 4.0, 3.0  # robust standard deviations of distance beyond which a sample is of no class; how sharply
+STRANGE, STEEP = 2.5, 2.0  # robust standard deviations of distance beyond which a sample is of no class; how sharply
 LOOKS = 3  # brightness, contrast, detail
 DIM = 1e-3  # of the variance of all training pixels: contrast below this is no contrast
 FOLDS, FEWER, MANY = 10, 4, 2_000  # parts held out in turn; fewer of them from so many samples on
@@ -101,15 +101,16 @@ class Support(nn.Module):
     def forward(self, features: Tensor, classes: Tensor, looks: Tensor | None = None) -> Tensor:
         """(B, D), the claimed classes (B,) -> (B,) support: minus the distance, 0 at the class mean.
 
-        With `evidence` it is how often such answers are right, 0 to 1; else, with the looks (B, 3) of the pictures,
-        minus the larger of the two distances.
+        With `evidence` it is how often such answers are right, 0 to 1, and all is measured on prepared features; else,
+        with the looks (B, 3) of the pictures, minus the larger of the two distances.
         """
-        away = features.float() - self.mean[classes]
+        features = features.float() if self.evidence is None else normalise_features(features)
+        away = features - self.mean[classes]
         along = away @ self.basis
         beside = (away.square().sum(1) - along.square().sum(1)).clamp_min(0)
         support = -((along.square() / self.spread).sum(1) + beside / self.rest).sqrt()
         if self.evidence is not None:
-            found: Tensor = self.evidence(normalise_features(features), classes, -support)
+            found: Tensor = self.evidence(features, classes, -support)
             return found
         if self.looks is None or looks is None:
             return support

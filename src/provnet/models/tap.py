@@ -472,10 +472,12 @@ def _taken(model: nn.Module, inputs: Any) -> Iterator[None]:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, AttributeError) as error:
         first = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"the model does not take {_shown(inputs)} ({first}); say with transform= how a stored "
-            "sample becomes its input"
-        ) from error
+        way = "say with transform= how a stored sample becomes its input"
+        if isinstance(inputs, Mapping):
+            way = (
+                f"its forward must have parameters of these names, {', '.join(inputs)}, even where it does not use them"
+            )
+        raise UsageError(f"the model does not take {_shown(inputs)} ({first}); {way}") from error
 
 
 def _check(tap: Tap, inputs: Any) -> None:

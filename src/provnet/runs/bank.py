@@ -8,7 +8,7 @@ it learned from an erased one stays in its weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -122,7 +122,7 @@ HINTED = 20_000  # ids that an unknown one is compared with: that takes time
 
 
 def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
-    """These samples are no longer named; their keys stay in the run, and `restore` undoes it.
+    """Withhold samples: explanations no longer name them. Their keys stay in the run, and `restore` undoes it.
 
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
@@ -137,15 +137,15 @@ def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
 
 
 def restore(run: Run | Fitted, ids: Iterable[str]) -> Run:
-    """These samples may be named again."""
+    """Let explanations name these samples again."""
     run = run_of(run)
     return _flagged(run, ids, withheld=False)
 
 
 def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
-    """These samples are taken out: key, id, hashes, label, path, source and losses. What the weights learned stays.
+    """Remove samples: key, id, hashes, label, path, source and losses. What the weights learned stays.
 
-    A class that loses its last sample keeps its place, but is never predicted.
+    A class that loses its last sample keeps its position, but is never predicted.
     """
     run = run_of(run)
     head = exemplar_head(run.network)
@@ -161,15 +161,16 @@ def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
         config=config,
         samples=samples,
         history=None if run.history is None else np.ascontiguousarray(run.history[:, kept]),
+        influence=_of_rows(run, lambda one: one[torch.from_numpy(kept)].clone()),
     )
 
 
 def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress: bool = False) -> Run:
-    """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
+    """Add samples of the run's shape, range and classes, each with the key that the network computes for it.
 
-    Pixels that are in the bank already are refused by name, or left out with `skip_known`; known bytes that were
-    decoded to other pixels are refused. An id that is taken gets
-    the name of the data in front. The losses of an added sample are -1: it was in no epoch.
+    Samples whose pixels are in the run already are refused by name, or left out with `skip_known`; known bytes that
+    were decoded to other pixels are refused. If an id is in use, the new sample gets the name of its data in front. The
+    losses of an added sample are -1: it was in no epoch.
 
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
@@ -201,7 +202,15 @@ def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress:
         config=replace(run.config, evaluation=None, added=specs),
         samples=samples,
         history=history,
+        influence=_of_rows(run, lambda one: torch.cat([one, one.new_zeros(len(new), *one.shape[1:])])),
     )
+
+
+def _of_rows(run: Run, changed: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, torch.Tensor] | None:
+    """What a run keeps for influence, where there is one row for each sample changed; an added one taught nothing."""
+    if run.influence is None:
+        return None
+    return {name: changed(one) if name in ("keys", "course") else one for name, one in run.influence.items()}
 
 
 def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:

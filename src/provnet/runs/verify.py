@@ -67,9 +67,9 @@ class Verification:
 def verify(
     folder: str | Path, data: Dataset | None = None, *, backbone: nn.Module | Given | None = None
 ) -> Verification:
-    """Check every hash of a run, that it can be read, and (with `data`) that the data are those of training time.
+    """Check every hash of a run, that it can be read, and (with `data`) that the data are those of training.
 
-    The weights of a run whose backbone was given as an object are looked at only where that is given again.
+    If the backbone was given as an object, the weights are checked only if it is given again.
 
     >>> import tempfile, provnet
     >>> from provnet.base.options import RunOptions

@@ -25,10 +25,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import attribute
 from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
-from provnet.base.errors import UsageError
+from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.heads.support import (
@@ -84,13 +83,17 @@ def calibrate(
     copiers = [perturbed[name] for name in names]
     if not copiers:
         raise UsageError(f"samples of modality {modality.name} have no perturbed copies to calibrate support on")
-    total = (0 if known else len(chosen)) + len(copiers) * len(distorted)
+    classes = len(net.support.mean)
+    by_evidence = net.fixed_features and classes > 1 and len(chosen) >= FEWEST
+    total = (0 if known else len(chosen)) + (0 if by_evidence else len(copiers) * len(distorted))
     net.eval()
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
         net.support.looks = net.support.evidence = None
         features, *looks = known or passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
+        if by_evidence:
+            return _by_evidence(net.support, features, own)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(fold(seed, 6))
             net.support.fit(features.clone(), own)
@@ -99,14 +102,11 @@ def calibrate(
             parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
             seen, claimed, copies, *copied = (torch.cat(column) for column in zip(*parts, strict=True))
             of = every.repeat(len(copiers)).to(device)
-            unseen, measured = measure_held_out(features, own, copies, claimed, of, len(net.support.mean))
+            unseen, measured = measure_held_out(features, own, copies, claimed, of, classes)
             rows = measured if bool(measured.any()) else None
             support = seen if rows is None else unseen[rows]
             if looks:
                 support = _with_looks(net.support, support, looks[0], copied[0], of, rows, level)
-        classes = len(net.support.mean)
-        if net.fixed_features and classes > 1 and len(own) >= FEWEST:
-            return _by_evidence(net.support, features, own)
     support = support.cpu()
     kinds = "noisy training samples" if names == ["noise"] else f"distorted training samples ({', '.join(names)})"
     kinds = "training samples with noise on their features" if of_features else kinds
@@ -122,12 +122,13 @@ def calibrate(
 
 def _by_evidence(support: Support, features: Tensor, labels: Tensor) -> dict[str, Any]:
     """Of frozen features: how often held-out answers are right, and from where on an answer counts as supported."""
-    every, classes = torch.arange(len(labels), device=labels.device), len(support.mean)
+    every, classes, z = torch.arange(len(labels), device=labels.device), len(support.mean), normalise_features(features)
     with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
         torch.manual_seed(0)
-        distance = -measure_held_out(features, labels, features, labels, every, classes)[0]
+        support.fit(z.clone(), labels)
+        distance = -measure_held_out(z, labels, z, labels, every, classes)[0]
     with torch.inference_mode(False):
-        support.evidence, right = evidence_of(features.clone(), labels.clone(), classes, distance.clone())
+        support.evidence, right = evidence_of(z.clone(), labels.clone(), classes, distance.clone())
     return {
         "statistic": "how often held-out answers with such evidence are right, 0 for what looks like nothing known",
         "threshold": RIGHT,
@@ -164,7 +165,10 @@ def _features(output: ProvenanceOutput) -> Columns:
 
 def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
     """Support by the features, predicted class, and what is measured; what is not finite is refused."""
-    return attribute(net, output, 1).support, output.classes, *_features(output)
+    support = net.support(output.support_features, output.classes, output.looks)
+    if not bool((torch.isfinite(support) & torch.isfinite(output.logits).all(1)).all()):
+        raise NonFiniteError("what the network says of some distorted samples is not finite; check its weights")
+    return support, output.classes, *_features(output)
 
 
 def _with_looks(
@@ -210,11 +214,10 @@ TRUST = 0.01
 MOST_WRONG = 0.6
 
 
-def evidence_of(features: Tensor, labels: Tensor, classes: int, distance: Tensor) -> tuple[Evidence, Tensor]:
-    """The evidence of training features (n, D) with labels (n,), and (n,) how often held-out answers like theirs are
-    right; `distance` (n,) is that of each from its own class, measured without it.
+def evidence_of(z: Tensor, labels: Tensor, classes: int, distance: Tensor) -> tuple[Evidence, Tensor]:
+    """The evidence of prepared training features (n, D) with labels (n,), and (n,) how often held-out answers like
+    theirs are right; `distance` (n,) is that of each from its own class, measured without it.
     """
-    z = normalise_features(features)
     weight = torch.ones(len(z), dtype=torch.float64, device=z.device)
     for _ in range(2):
         linear = ridge(z, labels, classes, weight)

@@ -146,7 +146,7 @@ def _refuse_channels_last(shape: tuple[int, ...]) -> None:
     raise DataError(
         f"pictures of shape {shape} look like {three} channels last, (N, H, W, C), which is read where C is 1 or 3; "
         f"give channels first, (N, {three}, {one}, {two}): .transpose(0, 3, 1, 2), for a tensor .permute(0, 3, 1, 2). "
-        f"If there are {one} channels of {two} x {three}, turn the pictures: .transpose(0, 1, 3, 2)"
+        f"If there are {one} channels of {two} x {three}, transpose the pictures: .transpose(0, 1, 3, 2)"
     )
 
 

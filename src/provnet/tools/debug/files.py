@@ -389,10 +389,10 @@ def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
     if result.flagged(threshold).any() or not odd or preset == "robust":
         return ""
     what = "1 sample is odd" if odd == 1 else f"{odd:,} samples are odd"
-    return (
-        f"{what}, and a network can memorise wrong labels: look at the odd ones, or debug a run that was trained with "
-        "--network class-independent --preset robust --epochs 12"
-    )
+    way = "one that was trained with --network class-independent --preset robust --epochs 12"
+    if run.config.network.attached is not None:
+        way = "one of the model as it was after fewer epochs"
+    return f"{what}, and a network can memorise wrong labels: look at the odd ones, or debug a run, {way}"
 
 
 def _command(

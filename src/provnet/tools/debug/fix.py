@@ -32,13 +32,14 @@ from provnet.runs.files import CUSTOM
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run, read_run
 from provnet.samples.decisions import Decision
-from provnet.tools.debug.compute import CERTAINTY, FLAGGED, Debugging, debug
+from provnet.tools.debug.compute import FLAGGED, Debugging, debug
 from provnet.tools.debug.files import decisions_for_flags
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit as train_again
 from provnet.training.session import has_begun
 
 FIXED = "fixed.json"
+CLEAR = 0.8  # probability from which on a suggestion is taken; chosen on planted flips and votes of CIFAR-10H
 LARGEST = 1 << 26
 Z = 1.959964
 
@@ -102,8 +103,8 @@ def fix(
     out: str | Path | None = None,
     *,
     decisions: Sequence[Decision] | None = None,
-    certainty: float = CERTAINTY,
-    leave_out: bool = False,
+    certainty: float = CLEAR,
+    leave_out: bool = True,
     found: Debugging | None = None,
     device: str = "auto",
     progress: bool = False,
@@ -111,8 +112,8 @@ def fix(
     """Apply decisions, or suggestions that are right with the `certainty`, and train again with the same recipe.
 
     Without `decisions` the labels are looked at first; `found` holds what was found before. With `leave_out` flagged
-    samples whose suggestion is not certain, and those of no class, are dropped. With `out` the new run is
-    written there, with `fixed.json` beside its files; killed before its end, the same call goes on.
+    samples whose right label is not clear, and those of no class, are dropped. With `out` the new run is written there,
+    with `fixed.json` beside its files; killed before its end, the same call goes on.
     """
     run = run_of(run)
     config = _recipe_of(run)
@@ -127,7 +128,7 @@ def fix(
     chosen = [one for one in decisions if one.kind != "keep"]
     if not chosen:
         raise UsageError(
-            "there is nothing to change: no decision relabels or drops, no suggestion is as certain as asked"
+            "nothing to change: no decision relabels or drops a sample, and no suggestion is certain enough"
         )
     data, test, labels = _changed_data(run, chosen, progress=progress)
     where = RunOptions(out=None if out is None else Path(out), device=device, progress=progress, resume=going_on)
@@ -157,7 +158,9 @@ def is_unfinished(folder: str | Path) -> bool:
 
 
 def _doubtful(found: Debugging, decisions: Sequence[Decision]) -> list[Decision]:
-    """A drop for each flagged label, and each sample of no class, that no decision changes."""
+    """A drop for each flagged label, and each sample of no class, that no decision changes; none if it cannot tell."""
+    if found.mislabels.cannot_tell:
+        return []
     changed = {one.sample_id for one in decisions if one.kind != "keep"}
     names, suspicious = found.samples.sample_ids, found.flagged() | (found.anomalies.score >= FLAGGED)
     rows = [row for row in np.flatnonzero(suspicious).tolist() if names[row] not in changed]
@@ -178,7 +181,7 @@ def undo(folder: str | Path) -> tuple[Path, Mapping[str, Any]]:
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{place} is damaged or names no run; the run before is where you had it") from None
     if not old.is_dir():
-        raise DataError(f"the run before is not at {old} any more; without its folder there is nothing to go back to")
+        raise DataError(f"the run before is not at {old} any more; without that folder there is no way back")
     if read_run(old).samples.fingerprint != fingerprint:
         raise DataError(f"{old} is another run now than the one that {folder} was made from")
     return old, about

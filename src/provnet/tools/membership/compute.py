@@ -112,7 +112,7 @@ def scores_by(
     """`member_scores` of a network, whoever made it."""
     queries = raw_tensor(images)
     if 0 in queries.shape:
-        raise UsageError("there is nothing to score: no pictures were given")
+        raise UsageError("no pictures were given; give at least one")
     most = BATCH[ask.device.type]
     few = ask.at_once(queries.shape[1:], batch_size, most)
     size = few if copy is None else most  # what is drawn must not depend on how many the network takes at a time
@@ -122,7 +122,7 @@ def scores_by(
         done = 0
         for batch in split(queries, size):
             if not all_finite(batch):
-                raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
+                raise NonFiniteError("the input holds NaN or infinite values; fill them in, or leave such samples out")
             drawn = batch if copy is None else copy(batch, fold(seed, first + done))
             yield from ((some, None) for some in split(drawn, few))
             done += len(batch)

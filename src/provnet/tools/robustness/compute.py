@@ -93,13 +93,17 @@ def distort(
 
 
 def conditions_by_name(names: Sequence[str] | None = None) -> list[Condition]:
-    """The conditions of these names, each once, the clean one always first; None means all.
+    """The conditions of these names, each once, the clean one always first; None means all, `noise` every noise.
 
-    >>> [one.name for one in conditions_by_name(["occlusion-4"])]
-    ['clean', 'occlusion-4']
+    >>> [one.name for one in conditions_by_name(["occlusion"])]
+    ['clean', 'occlusion-4', 'occlusion-6']
     """
-    wanted = choose_all("condition", CONDITIONS if names is None else names, CONDITIONS)
-    return list(dict.fromkeys([CONDITIONS["clean"], *wanted]))
+    if names is None or isinstance(names, str):
+        given = list(CONDITIONS) if names is None else names
+    else:
+        of_kind = [[one for one in CONDITIONS if one.rsplit("-", 1)[0] == name] or [name] for name in names]
+        given = [one for several in of_kind for one in several]
+    return list(dict.fromkeys([CONDITIONS["clean"], *choose_all("condition", given, CONDITIONS)]))
 
 
 def _pixels(strength: float, values: Tensor, least: int = 1) -> int:
