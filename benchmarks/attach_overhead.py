@@ -1,11 +1,11 @@
 """What attach costs: `prov.loss` beside a step with 1.2 million keys of 128, and the index of 50,000 pictures.
 
-    python benchmarks/attach_overhead.py OUT [--data-dir DIR] [--seconds 60] [--tiny]
+    python benchmarks/attach_overhead.py OUT [--data FOLDER] [--seconds 60] [--tiny]
 
 ResNet-50 (224 px, batch 256, channels last) and BERT-base (128 tokens, batch 128), bfloat16 autocast. Steps with and
 without `prov.loss` take turns in one run, and ratios compare neighbours. A ResNet-50 for small pictures (first layer
-3 x 3, no pooling), that is indexed, is asked about the same pictures alone; they are those of CIFAR-10, and where there
-are fewer than 50,000, shifted copies of them. Needs a GPU but for `--tiny`.
+3 x 3, no pooling), that is indexed, is asked about the same pictures alone; they are those of CIFAR-10, where FOLDER is
+given, and where these are fewer than 50,000, shifted copies of them. Needs a GPU but for `--tiny`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import provnet
+from provnet.attached.provenance import AT_ONCE
 from provnet.base.batches import at_once
 from provnet.data.dataset import Dataset
 
@@ -84,7 +86,7 @@ def texts_step(device: str, tiny: bool) -> tuple[provnet.Provenance, Steps, int]
     """Steps of BERT-base."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    n, batch, length, words, classes = (5000, 4, 16, 100, 10) if tiny else (1_200_000, 128, 128, 30_000, 10)
+    n, batch, length, words, classes = (5000, 4, 16, 100, 10) if tiny else (1_200_000, 128, 128, 30_000, 1000)
     sizes = {"hidden_size": 192, "num_hidden_layers": 1, "num_attention_heads": 2} if tiny else {}
     model = BertForSequenceClassification(BertConfig(num_labels=classes, **sizes)).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), 1e-5)
@@ -100,6 +102,7 @@ def texts_step(device: str, tiny: bool) -> tuple[provnet.Provenance, Steps, int]
     return prov, stepping(prov, optimizer, lambda: F.cross_entropy(model(**x).logits, y), batch, device), batch
 
 
+@cache
 def rows_of(n: int, classes: int) -> Dataset:
     """Samples that take no room: what the model is fed stands for them."""
     rows = torch.arange(n, dtype=torch.float32).unsqueeze(1)
@@ -166,21 +169,21 @@ def quartiles(ratios: list[float]) -> dict[str, float]:
     return {"median": middle, "quarter": low, "three_quarters": high, "least": min(ratios), "most": max(ratios)}
 
 
-def small_pictures(n: int, data_dir: Path | None) -> tuple[Tensor, Tensor]:
-    """CIFAR-10 (n, 3, 32, 32) and labels; missing ones are shifted copies, and without a folder all are noise."""
-    if data_dir is None:
+def small_pictures(n: int, source: str | None) -> tuple[Tensor, Tensor]:
+    """(n, 3, 32, 32) of a source, and labels; missing ones are shifted copies, without a source all are noise."""
+    if source is None:
         return torch.randint(0, 256, (n, 3, 32, 32), dtype=torch.uint8), torch.arange(n) % 10
-    data = provnet.open_data("cifar10", data_dir=data_dir)
+    data = provnet.open_data(source)
     parts = [data.images.roll(shift, 3) for shift in range(-(-n // len(data)))]
     return torch.cat(parts)[:n], data.labels.repeat(len(parts))[:n]
 
 
-def indexing(device: str, tiny: bool, data_dir: Path | None) -> dict[str, Any]:
+def indexing(device: str, tiny: bool, source: str | None) -> dict[str, Any]:
     """`index` beside the forward pass of the same model alone, over the same pictures."""
-    images, labels = small_pictures(500 if tiny else 50_000, data_dir)
+    images, labels = small_pictures(80 if tiny else 50_000, source)
     data = provnet.open_data(images.numpy(), labels.numpy())
     model = resnet50(10, tiny, small_pictures=True).to(device)
-    size = at_once(data.shape, device)
+    size = at_once(data.shape, device, AT_ONCE)
     with torch.no_grad():  # statistics of BatchNorm
         for part in torch.split(images[: 20 * size], size):
             model.train()(part.to(device).float() / 255)
@@ -194,14 +197,14 @@ def indexing(device: str, tiny: bool, data_dir: Path | None) -> dict[str, Any]:
         return wait(device) - start, torch.cat(said).cpu()
 
     alone()
-    provnet.index(model, data.select(range(200)))  # libraries are loaded
+    provnet.index(model, data.select(range(40)))  # libraries are loaded
     rounds = []
     for _ in range(3):
         forward, said = alone()
         start = wait(device)
         run = provnet.index(model, data)
         rounds.append((wait(device) - start, forward))
-    agree = (torch.from_numpy(run.explain(data, k=1).predicted) == said).float().mean()
+    agree = (torch.from_numpy(provnet.explain(run, data, k=1, batch_size=size).predicted) == said).float().mean()
     return {
         "samples": len(data),
         "classes_said": len(said.unique()),
@@ -216,7 +219,7 @@ def main() -> None:
     """Measure everything, and write after each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
-    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--data")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--tiny", action="store_true")
     asked = parser.parse_args()
@@ -228,7 +231,7 @@ def main() -> None:
     parts: dict[str, Callable[[], dict[str, Any]]] = {
         "resnet-50": lambda: training(pictures_step(device, asked.tiny), device, asked.seconds),
         "bert-base": lambda: training(texts_step(device, asked.tiny), device, asked.seconds),
-        "index": lambda: indexing(device, asked.tiny, asked.data_dir),
+        "index": lambda: indexing(device, asked.tiny, asked.data),
     }
     for what, measure in parts.items():
         found[what] = measure()

@@ -1,16 +1,19 @@
-"""LiRA, RMIA and Attack-P on CIFAR-10 with 16 shadow networks, and the index score of a network of ours beside them.
+"""LiRA, RMIA and Attack-P on CIFAR-10 with shadow networks, and the index score of a network of ours beside them.
 
-    python benchmarks/lira.py shadows --data-dir DIR --out scores.npz [--models 16] [--epochs 40] [--jobs 8]
+    python benchmarks/lira.py shadows --data-dir DIR --out SCORES [--models 16] [--epochs 40] [--jobs 4]
         [--device cuda] [--limit N]
-    python benchmarks/lira.py ours --data-dir DIR --scores scores.npz --out ours.npz [--device cuda]
-    python benchmarks/lira.py audit scores.npz [--ours ours.npz] [--out benchmarks/results/lira.json]
+    python benchmarks/lira.py ours --data-dir DIR --out SCORES [--device cuda]
+    python benchmarks/lira.py audit --out SCORES [--result benchmarks/results/lira.json]
+    python benchmarks/lira.py coverage [--result benchmarks/results/audit-coverage.json] [--draws 200]
 
-shadows  small residual networks, each trained on a random half of the 50,000 training pictures (shifts and mirror
-         images). They come in pairs: what one of a pair trains on, the other has never seen. Every network is asked
-         for the scaled confidence of the true label, log(p / (1 - p)), of each picture and of its mirror image.
-ours     a class-conditional network with an index branch, trained on what the first shadow was trained on.
-audit    each network in turn is the target, and the other 15 are its shadows; on a CPU. RMIA takes four networks that
-         did not see the picture (of eight in pairs), or two that did and two that did not.
+shadows   small residual networks, each trained on a random half of the 50,000 training pictures (shifts and mirror
+          images). They come in pairs: what one of a pair trains on, the other has never seen. Every network is asked
+          for the scaled confidence of the true label, log(p / (1 - p)), of each picture and of its mirror image. The
+          folder SCORES keeps each network's; those that it has are not trained again.
+ours      a class-conditional network with an index branch, trained on what the first shadow was trained on.
+audit     each network in turn is the target, and all others are its shadows; on a CPU. Beside them RMIA with four
+          references: the first two pairs that the target is not of, of which each picture is in two.
+coverage  how often the intervals of simulated audits hold the truth, which 200,000 further samples tell.
 """
 
 from __future__ import annotations
@@ -24,19 +27,26 @@ from contextlib import nullcontext
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from machine import machine
 from torch import Tensor, nn
 
 from provnet import open_data
 from provnet.base.options import RunOptions
+from provnet.base.stats import Interval, wilson
 from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.shadows import ShadowScores, attacks, audit_shadows, simulated
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
 BATCH, PEAK, RISE, DECAY, SHIFT = 500, 0.2, 0.2, 5e-4, 4
+RESULTS = Path(__file__).parent / "results"
+RESULT = {"audit": "lira.json", "coverage": "audit-coverage.json"}
+OURS = ("index_confidence", "similarity", "contrast", "class_confidence")
 WARM = 5  # steps before one is recorded
 
 
@@ -145,14 +155,13 @@ def opened(data_dir: str, limit: int | None, device: str) -> tuple[Tensor, Tenso
     return ((images - mean) / std).contiguous(memory_format=torch.channels_last), labels
 
 
-def some_shadows(given: argparse.Namespace, mine: list[int]) -> list[tuple[int, np.ndarray, dict[str, float]]]:
-    """The scores of some of the networks, one after the other."""
+def some_shadows(given: argparse.Namespace, mine: list[int]) -> None:
+    """Train some of the networks, one after the other, and keep the scores of each."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     torch.set_num_threads(1)
     images, labels = opened(given.data_dir, given.limit, given.device)
     member = halves(given.models, len(images))
-    found: list[tuple[int, np.ndarray, dict[str, float]]] = []
     for model in mine:
         began = time.perf_counter()
         own = torch.from_numpy(member[model]).to(images.device)
@@ -165,26 +174,20 @@ def some_shadows(given: argparse.Namespace, mine: list[int]) -> list[tuple[int, 
             "sure_others": float(right[~member[model]].mean()),
         }
         print(model, told, flush=True)
-        np.savez(given.out.with_name(f"{given.out.stem}-{model}.npz"), scores=score, told=json.dumps(told))
-        found.append((model, score, told))
-    return found
+        told |= {"epochs": given.epochs, "device": _device(given.device)}
+        np.savez(given.out / f"shadow-{model}.npz", scores=score, told=json.dumps(told))
 
 
 def shadows(given: argparse.Namespace) -> None:
-    """Train all networks, several at a time, and keep their scores and what each was trained on."""
-    parts = [list(range(job, given.models, given.jobs)) for job in range(given.jobs)]
-    parts = [part for part in parts if part]
-    if len(parts) == 1:
-        found = some_shadows(given, parts[0])
-    else:
-        with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
-            found = [one for some in pool.map(partial(some_shadows, given), parts) for one in some]
-    found.sort(key=lambda one: one[0])
-    scores = np.stack([score for _, score, _ in found])
-    told = {"epochs": given.epochs, "device": _device(given.device), "networks": [one for *_, one in found]}
-    np.savez_compressed(
-        given.out, scores=scores, member=np.packbits(halves(given.models, scores.shape[1]), 1), told=json.dumps(told)
-    )
+    """Train the networks that the folder lacks, several at a time."""
+    given.out.mkdir(parents=True, exist_ok=True)
+    left = [model for model in range(given.models) if not (given.out / f"shadow-{model}.npz").exists()]
+    parts = [left[job :: given.jobs] for job in range(given.jobs) if left[job :: given.jobs]]
+    if len(parts) < 2:
+        some_shadows(given, left)
+        return
+    with ProcessPoolExecutor(len(parts), mp_context=get_context("spawn")) as pool:
+        list(pool.map(partial(some_shadows, given), parts))
 
 
 def _device(name: str) -> str:
@@ -193,10 +196,8 @@ def _device(name: str) -> str:
 
 def ours(given: argparse.Namespace) -> None:
     """Train a network with an index branch on what the first shadow was trained on; keep its scores of all pictures."""
-    with np.load(given.scores) as kept:
-        n = kept["scores"].shape[1]
-        member = np.unpackbits(kept["member"][0], count=n).astype(np.bool_)
     data = open_data("cifar10", data_dir=given.data_dir, limit=given.limit)
+    member = halves(2, len(data))[0]
     config = train_config(given.preset, network="class-conditional", epochs=given.epochs)
     began = time.perf_counter()
     run = fit(data.select(np.flatnonzero(member)), config, RunOptions(device=given.device))
@@ -204,25 +205,134 @@ def ours(given: argparse.Namespace) -> None:
     run.network.to(given.device)
     found = member_scores(run, data.images)
     right = float((found.predicted == data.samples.labels)[~member].mean())
-    np.savez_compressed(given.out, member=member, told=json.dumps({**told, "class_accuracy": right}), **found.values)
+    given.out.mkdir(parents=True, exist_ok=True)
+    np.savez(given.out / "ours.npz", told=json.dumps({**told, "class_accuracy": right}), **found.values)
+
+
+def kept_scores(folder: Path) -> tuple[np.ndarray, np.ndarray, list[dict[str, Any]], dict[str, np.ndarray]]:
+    """(k, n, v) scores of the networks of a folder, (k, n) who was trained on what, what is told, and our scores."""
+    told, scores, models = [], [], []
+    while (path := folder / f"shadow-{len(models)}.npz").exists():
+        with np.load(path) as kept:
+            scores.append(kept["scores"].astype(np.float64))
+            told.append(json.loads(str(kept["told"])))
+        models.append(len(models))
+    own: dict[str, np.ndarray] = {}
+    if (folder / "ours.npz").exists():
+        with np.load(folder / "ours.npz") as kept:
+            own = {name: kept[name].astype(np.float64) for name in OURS}
+            told.append(json.loads(str(kept["told"])))
+    whole = len(models) // 2 * 2
+    return np.stack(scores[:whole]), halves(whole, scores[0].shape[0]), told, own
+
+
+def table_of(
+    scores: np.ndarray, member: np.ndarray, target: int, shadows: list[int], own: dict[str, np.ndarray]
+) -> ShadowScores:
+    """One network as the target, some others as its shadows."""
+    ids = [str(row) for row in range(member.shape[1])]
+    inside = member[target].astype(np.int8)
+    return ShadowScores(ids, inside, scores[target], scores[shadows].transpose(1, 0, 2), member[shadows].T, own)
+
+
+def audit(given: argparse.Namespace) -> None:
+    """Each network in turn is the target; ours stands beside the first, which was trained on the same pictures."""
+    scores, member, told, own = kept_scores(given.out)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for target in range(len(scores)):
+        rest = [model for model in range(len(scores)) if model != target]
+        four = [model for model in rest if model // 2 != target // 2][:4]
+        beside = own if target == 0 else {}
+        for references, some in ((len(rest), rest), (4, four)):
+            found = audit_shadows(table_of(scores, member, target, some, beside if some == rest else {}))
+            for name, one in found.found.items():
+                rows.setdefault(f"{name}, {references} shadows", []).append(
+                    {key: value for key, value in one.to_json().items() if key in ("auc", "tpr_at_fpr")}
+                )
+            print(target, references, found.decides, f"{found.found[found.decides].auc.value:.4f}", flush=True)
+    result = {
+        "machine": machine(rates=False),
+        "data": "CIFAR-10, 50,000 training pictures, halves",
+        "networks": told,
+        "attacks": {name: {**means(each), "targets": each} for name, each in rows.items()},
+    }
+    written(given.result, result)
+    for name, one in result["attacks"].items():
+        print(f"{name:34} AUC {one['auc']['mean']:.4f}  " + "  ".join(f"{r} {v}" for r, v in one["found"].items()))
+
+
+def means(each: list[dict[str, Any]]) -> dict[str, Any]:
+    """Mean, least and most over the targets."""
+
+    def of(values: list[float]) -> dict[str, float]:
+        return {"mean": round(float(np.mean(values)), 5), "least": min(values), "most": max(values)}
+
+    found = {}
+    for rate in each[0]["tpr_at_fpr"]:
+        values = [one["tpr_at_fpr"][rate]["tpr"]["value"] for one in each]
+        found[rate] = "too few others" if values[0] is None else of(values)
+    return {"auc": of([one["auc"]["value"] for one in each]), "found": found}
+
+
+def coverage(given: argparse.Namespace) -> None:
+    """How often the intervals of simulated audits hold the truth."""
+    held: dict[str, list[bool]] = {}
+    truth = {}
+    many, _ = simulated(200_000, 8, seed=10**9)
+    for name, score in attacks(many).items():
+        inside, outside = (np.sort(score[many.member == kind]) for kind in (1, 0))
+        truth[name] = inside, outside, float(np.searchsorted(outside, inside).mean() / len(outside))
+    for seed in range(given.draws):
+        for used in (0.0, 0.1, 0.5, 0.9):
+            made, trained_on = simulated(4_000, 8, seed=seed, used=used, candidates=400)
+            found = audit_shadows(made)
+            share = found.used
+            assert share is not None, "there are candidates"
+            held.setdefault(f"share used, {used:.0%}", []).append(within(share, float(trained_on[4_000:].mean())))
+            for name, one in found.found.items() if used == 0.5 else ():
+                inside, outside, area = truth[name]
+                held.setdefault(f"AUC, {name}", []).append(within(one.auc, area))
+                cut = one.at[0.01].threshold
+                assert cut is not None, "2,000 others are enough for 1 %"
+                for kind, rate, of in (("found", one.at[0.01].tpr, inside), ("false", one.at[0.01].fpr, outside)):
+                    exact = 1 - float(np.searchsorted(of, cut)) / len(of)
+                    held.setdefault(f"{kind} at 1 %, {name}", []).append(within(rate, exact))
+    rates = {name: wilson(sum(each), len(each)).to_json() for name, each in held.items()}
+    written(given.result, {"machine": machine(rates=False), "draws": given.draws, "held": rates})
+    for name, one in rates.items():
+        print(f"{name:30} {one['value']:.3f} ({one['low']:.3f} to {one['high']:.3f})")
+
+
+def within(interval: Interval, value: float) -> bool:
+    """Whether an interval holds a value."""
+    return interval.low is not None and interval.high is not None and interval.low <= value <= interval.high
+
+
+def written(path: Path, values: dict[str, Any]) -> None:
+    """A result as JSON."""
+    path.write_text(json.dumps(values, indent=1) + "\n", "utf-8")
 
 
 def main() -> None:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
-    for name, run in (("shadows", shadows), ("ours", ours)):
+    for name, run in (("shadows", shadows), ("ours", ours), ("audit", audit), ("coverage", coverage)):
         part = parts.add_parser(name)
         part.set_defaults(run=run)
-        part.add_argument("--data-dir", required=True)
-        part.add_argument("--out", type=Path, required=True)
-        part.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-        part.add_argument("--limit", type=int)
-        part.add_argument("--epochs", type=int, default=40 if name == "shadows" else None)
+        if name != "coverage":
+            part.add_argument("--out", type=Path, required=True)
+        if name in ("shadows", "ours"):
+            part.add_argument("--data-dir", required=True)
+            part.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+            part.add_argument("--limit", type=int)
+            part.add_argument("--epochs", type=int, default=40 if name == "shadows" else None)
+        else:
+            part.add_argument("--result", type=Path, default=RESULTS / RESULT[name])
     parts.choices["shadows"].add_argument("--models", type=int, default=16)
-    parts.choices["shadows"].add_argument("--jobs", type=int, default=8)
-    parts.choices["ours"].add_argument("--scores", type=Path, required=True)
+    parts.choices["shadows"].add_argument("--jobs", type=int, default=4)
     parts.choices["ours"].add_argument("--preset", default="default")
+    parts.choices["coverage"].add_argument("--draws", type=int, default=200)
     given = parser.parse_args()
     given.run(given)
 

@@ -20,7 +20,7 @@ from label_baselines import answers, out_of_fold, softmax_regression
 from machine import machine
 
 from provnet.answers.metrics import roc
-from provnet.heads.support import Support, held_out
+from provnet.heads.support import Support, measure_held_out
 from provnet.training.calibration import RIGHT, evidence_of
 
 BOOTSTRAP = 200
@@ -47,7 +47,7 @@ def one(cache: Path, name: str, seed: int) -> dict[str, Any]:
     torch.manual_seed(seed)
     support = Support(classes, given.shape[1])
     support.fit(given, labels)
-    distance = -held_out(given, labels, given, labels, torch.arange(len(labels)), classes)[0]
+    distance = -measure_held_out(given, labels, given, labels, torch.arange(len(labels)), classes)[0]
     support.evidence, _ = evidence_of(given, labels, classes, distance)
     ours, strange = support(test, p.argmax(1)).numpy(), support(other, far.argmax(1)).numpy()
     right, confidence = p.argmax(1).numpy() == truth, p.amax(1).numpy()

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import provnet
-from provnet.attached.provenance import attach, index
+from provnet.attached.provenance import index
 from provnet.attached.steps import spread_of
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.models.attached import weights_sha256
-from tests.attached.made import cnn, loader, mlp, steps, train, training, vectors
+from tests.attached.made import attach, cnn, loader, mlp, steps, train, training, vectors
 
 
 def test_a_network_for_pictures() -> None:
@@ -48,10 +48,10 @@ def test_an_mlp_over_vectors_names_equal_samples_alike() -> None:
     assert found.weight[5, 0] == found.weight[5, 1]
 
 
-def test_with_weight_zero_the_training_is_the_users_own() -> None:
+def test_by_default_the_training_is_the_users_own() -> None:
     data = training()
     with_prov, without = cnn(), cnn()
-    prov = attach(with_prov, data, weight=0)
+    prov = provnet.attach(with_prov, data)
     recorded = train(with_prov, prov)
     other = attach(without, data)  # its dataset alone
     other._tap.unhook()
@@ -92,7 +92,7 @@ def test_the_index_loss_pulls_on_the_model() -> None:
 
 def test_the_first_features_are_taken_whole_and_later_ones_by_half() -> None:
     data, model = vectors(), mlp()
-    prov = attach(model, data, weight=0)
+    prov = attach(model, data)
     rows = torch.tensor([3, 1])
     seen = []
     for factor in (1.0, 2.0):
@@ -100,7 +100,7 @@ def test_the_first_features_are_taken_whole_and_later_ones_by_half() -> None:
         seen.append(out.detach())
         model(data.images[rows] * factor)
         prov._check.steps = 9  # other input on purpose
-        prov.loss(rows)
+        prov.loss(rows).backward()  # type: ignore[no-untyped-call]
     prov.bank.settle(all_of_them=True)
     keys = prov.bank.keys[prov.bank.rows[rows]]
     mean, spread = seen[0].mean(0), spread_of(seen[0].var(0, correction=0))

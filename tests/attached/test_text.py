@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.answers.evaluation import evaluate
-from provnet.attached.provenance import attach, index
+from provnet.attached.provenance import index
 from provnet.base.errors import DataError, UsageError
 from provnet.data.compare import compare
 from provnet.data.dataset import Dataset
 from provnet.data.evidence import evidence
 from provnet.data.modalities.text import Text, trimmed
 from provnet.tools.debug.compute import debug
-from tests.attached.made import loader
+from tests.attached.made import attach, loader
 
 WORDS = ("red", "green", "blue", "cold", "warm", "dry", "wet", "new", "old")
 

@@ -174,7 +174,7 @@ def test_class_names_for_numbers() -> None:
 
 def test_arrays_may_have_no_labels_and_cannot_be_reopened() -> None:
     assert open_data(FLOATS).samples.grouping is None
-    with pytest.raises(UsageError, match="pass them once more"):
+    with pytest.raises(UsageError, match="pass them again"):
         open_data(open_data(FLOATS, LABELS).spec)
 
 

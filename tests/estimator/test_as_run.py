@@ -215,13 +215,13 @@ def test_a_loaded_generator_is_as_good_as_its_run(
 def test_what_is_no_run_is_refused_as_such(name: str, given: Any) -> None:
     parameters = inspect.signature(OF_A_RUN[name]).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    words = r"a run or a fitted classifier is wanted, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
+    words = r"expected a run or a fitted classifier, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
     with pytest.raises(UsageError, match=words):
         OF_A_RUN[name](**{**dict.fromkeys(required), "run": given})
 
 
 def test_a_classifier_is_written_by_itself(model: ProvenanceClassifier, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"a run is wanted, got ProvenanceClassifier; .* its save\(folder\)"):
+    with pytest.raises(UsageError, match=r"expected a run, got ProvenanceClassifier; .* its save\(folder\)"):
         write_run(model, tmp_path / "run")  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 

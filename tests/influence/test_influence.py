@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import provnet
-from provnet.base.errors import NonFiniteError, ProvnetError, UsageError
+from provnet.base.errors import DiskError, NonFiniteError, ProvnetError, UsageError
 from provnet.base.files import DataWarning
 from provnet.base.options import InfluenceOptions, RunOptions
 from provnet.data.dataset import Dataset
@@ -68,10 +69,24 @@ def test_scores_are_those_of_the_formula(n: int) -> None:
     assert torch.allclose(found.scores(queries), found.by_part(queries).mean(0), atol=1e-4)
 
 
-def test_sketches_in_files_give_the_same(tmp_path: Path) -> None:
+def test_sketches_in_files_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, x, y = small()
     plain, filed = (influence_of(Subject(model), x, y, folder=folder) for folder in (None, tmp_path / "sketches"))
-    assert torch.equal(plain.keys, filed.keys)
+    monkeypatch.setattr("provnet.influence.keys.HELD", 0)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    large = influence_of(Subject(model), x, y)
+    assert torch.equal(plain.keys, filed.keys) and torch.equal(plain.keys, large.keys)
+    assert [path.name for path in tmp_path.iterdir()] == ["sketches"]
+
+
+def test_a_full_disk_while_sketching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    model, x, y = small()
+    with pytest.raises(DiskError):
+        influence_of(Subject(model), x, y, folder=tmp_path)
 
 
 class Nothing(nn.Module):
@@ -186,7 +201,9 @@ def test_withheld_samples_are_never_named(asked: Run) -> None:
     assert less.scores(queries(1), weights="influence")[0, before.depends_on[0].index] == 0
     erased = erase(asked, [gone])
     assert erased.influence is not None and len(erased.influence["keys"]) == N
-    assert gone not in {x.sample_id for x in provnet.explain(erased, queries(1), k=3, weights="influence").one(0).depends_on}
+    assert gone not in {
+        x.sample_id for x in provnet.explain(erased, queries(1), k=3, weights="influence").one(0).depends_on
+    }
 
 
 def test_chance_names_nothing(asked: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,6 +231,48 @@ def test_a_run_without_keys_or_snapshots(run: Run, tmp_path: Path) -> None:
     single = fit(data, train_config("fast", epochs=1, network="single"))
     with pytest.raises(UsageError, match="class branch"):
         prepare_influence(single, data)
+
+
+def test_an_attached_model_keeps_snapshots_of_its_own_loop(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    data = training()
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Linear(16, 10))
+    prov = provnet.attach(model, data, weight=0).keep_snapshots()
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
+    for epoch in range(3):
+        if epoch == 2:  # killed and gone on with
+            state = prov.state_dict()
+            prov = provnet.attach(model, data, weight=0)
+            prov.load_state_dict(state)
+        for x, y, index in torch.utils.data.DataLoader(prov.dataset(), batch_size=20, shuffle=True):
+            optimizer.zero_grad()
+            (nn.functional.cross_entropy(model(x), y) + prov.loss(index)).backward()
+            optimizer.step()
+    weights = {name: one.clone() for name, one in model.state_dict().items()}
+    run = prepare_influence(prov.finish(), data)
+    assert sorted(run.snapshots) == [1, 2]
+    found = run.scores(queries(), weights="influence")
+    assert all(torch.equal(one, weights[name]) for name, one in model.state_dict().items())
+    again = read_run(run.save(tmp_path / "attached"), model)
+    assert np.array_equal(again.scores(queries(), weights="influence"), found)
+    assert provnet.explain(again, queries(1), weights="influence").one(0).predicted
+    once = prepare_influence(provnet.index(model, data), data)
+    assert len(influence(once).parts) == 1 and once.scores(queries(), weights="influence").shape == found.shape
+
+
+def test_resumed_training_has_the_same_snapshots(run: Run, tmp_path: Path) -> None:
+    def stop(row: Mapping[str, float]) -> None:
+        if row["epoch"] == EPOCHS:
+            raise KeyboardInterrupt
+
+    config = train_config("fast", epochs=EPOCHS, head="exemplar")
+    where = RunOptions(out=tmp_path / "run", checkpoint_seconds=0.0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(training(), config, where, on_epoch=stop)
+    resumed = fit(training(), config, RunOptions(out=tmp_path / "run", resume=True))
+    assert resumed.snapshots.keys() == run.snapshots.keys()
+    for epoch, state in run.snapshots.items():
+        assert all(torch.equal(one, resumed.snapshots[epoch][name]) for name, one in state.items())
 
 
 def test_a_full_disk_leaves_the_old_run(asked: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,7 @@ from provnet.models.pretrained import (
     FeatureMemory,
     Pretrained,
     load_published,
+    memory_of,
 )
 from provnet.runs.run import Run, read_run
 from provnet.training.config import train_config
@@ -155,6 +156,7 @@ def test_features_are_made_once_for_each_picture_and_each_weights() -> None:
     first = made(x[:4])
     assert torch.equal(made(x)[:4], first) and body.seen == 6
     made.memory.save()
+    memory_of.cache_clear()
     other = Pretrained(Counting()).eval()
     assert torch.equal(other(x), made(x))
     counted: Any = other.body

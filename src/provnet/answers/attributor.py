@@ -27,7 +27,7 @@ from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
 from provnet.influence.keys import Influence
 from provnet.influence.of_run import influence as influence_of_run
-from provnet.models.keys import restricted
+from provnet.models.keys import restrict_network
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole_number
 from provnet.runs.run import Run
@@ -127,11 +127,11 @@ class Answered:
 
 @final
 class Attributor:
-    """Asks a run, or a network that belongs to none: such a one names samples by its own positions.
+    """Asks a run, or a network without a run, which names samples by position.
 
     `weights` are the index branch's own shares; or `joint`: P(class) times the share within the sample's class; or
-    `influence`: how much the answer depends on a sample, of either sign (`provnet.influence`). `samples`, of a network
-    alone, say which samples are equal.
+    `influence`: how much the answer depends on a sample, of either sign (`provnet.influence`). For a network without a
+    run, `samples` says which samples are equal.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -178,7 +178,7 @@ class Attributor:
 
     @property
     def equal(self) -> Equal | None:
-        """The slots of equal samples, looked for once."""
+        """The slots of equal samples, computed once."""
         if self.weights not in self._equal:
             joint = self.weights == "joint" and self.network.task_head is not None
             known = None if self._samples is None else self.network.index_head.equal(self._samples, joint=joint)
@@ -199,16 +199,18 @@ class Attributor:
         classes: Tensor | None = None,
         batch_size: int | None = None,
         shape: Sequence[int] | None = None,
+        update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> Explanation:
         """Explain raw inputs (B, ...) by k samples each; the arguments as in `each`."""
         assert self._run is not None, "a network alone has no table of samples"
         k = whole_number("k", k)
-        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "how": how}
-        found = self.each(inputs, lambda answered: _columns(answered.best(k)), **given)
+        given: dict[str, Any] = {"classes": classes, "batch_size": batch_size, "shape": shape, "update": update}
+        found = self.each(inputs, lambda answered: vars(answered.best(k)), how=how, **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
         supported = columns["support"] >= self._run.config.threshold
-        return Explanation(**columns, supported=supported, samples=self._run.samples)
+        unit = self.weights == INFLUENCE and self.influence.unit is not None
+        return Explanation(**columns, supported=supported, samples=self._run.samples, in_log_odds=unit)
 
     def each(
         self,
@@ -222,7 +224,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """Ask about raw inputs (B, ...), a few at a time, and join the columns that `read` makes of each batch.
+        """Ask about raw inputs (B, ...) in batches, and concatenate the columns that `read` makes of each batch.
 
         `classes` (B,) are what the index branch is conditioned on. `batch_size` inputs go through the network at a
         time; None chooses by their `shape`, `most` where they are small. `how` is the pass through the network.
@@ -241,7 +243,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """The same for batches that somebody else makes: inputs with classes or None."""
+        """The same for batches of the caller: inputs with classes or None."""
         self.network.eval()
         parts, done, device = [], 0, self.device
         for inputs, classes in batches:
@@ -291,10 +293,9 @@ class Attributor:
         weight, index = best.values[:, :k], best.indices[:, :k]
         there = weight > -torch.inf
         low, high = self.influence.interval(asked, index)
-        return replace(
-            found,
-            index=index.where(there, -1),
-            weight=weight.where(there, 0.0),
+        named = {"index": index.where(there, -1), "weight": weight.where(there, 0.0)}
+        return Dependence(
+            **{**vars(found), **named},
             low=low.where(there, 0.0),
             high=high.where(there, 0.0),
             recognised_index=found.index,
@@ -332,7 +333,7 @@ def _active(run: Run) -> tuple[ProvenanceNet, Tensor | None]:
         raise UsageError(
             "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
         )
-    return restricted(run.network, kept), kept
+    return restrict_network(run.network, kept), kept
 
 
 def explain(
@@ -400,7 +401,7 @@ def _queries(run: Run, images: Any) -> Any:
     if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if 0 in queries.shape:
-        raise UsageError("there is nothing to explain: the input is empty")
+        raise UsageError("no inputs were given; give at least one")
     return queries
 
 
@@ -408,9 +409,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     """The classes asked for; those that the index branch cannot be conditioned on are refused."""
     classes: Tensor = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
-        raise UsageError(
-            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
-        )
+        raise UsageError(f'classes= is for class-conditional networks; this one is "{run.config.network.network}"')
     if classes.shape != (n,) or classes.dtype != torch.int64:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
@@ -434,8 +433,6 @@ class Attribution:
             the share within the sample's class; a head that looks within the predicted class alone leaves P(class) out.
         support: (B,) minus the distance from the training samples of the predicted class, of pictures also by their
             looks, see `models.support`; compared with a calibrated threshold.
-        low, high, recognised_index, recognised_weight: (B, K) of influence alone: ends of the intervals of its weights,
-            and the samples that are recognised, with their shares.
     """
 
     predicted: Tensor
@@ -443,14 +440,21 @@ class Attribution:
     index: Tensor
     weight: Tensor
     support: Tensor
-    low: Tensor | None = None
-    high: Tensor | None = None
-    recognised_index: Tensor | None = None
-    recognised_weight: Tensor | None = None
 
 
-def _columns(found: Attribution) -> Columns:
-    return {name: one for name, one in vars(found).items() if one is not None}
+@dataclass(frozen=True)
+class Dependence(Attribution):
+    """What the answers of a batch depend on: index -1 and weight 0 where no more samples are surely above chance.
+
+    Attributes:
+        low, high: (B, K) ends of the 95 % intervals of the weights; infinite where there is one snapshot alone.
+        recognised_index, recognised_weight: (B, K) the samples that are recognised, with their shares.
+    """
+
+    low: Tensor
+    high: Tensor
+    recognised_index: Tensor
+    recognised_weight: Tensor
 
 
 def attribute(

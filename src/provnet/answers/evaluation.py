@@ -7,8 +7,9 @@ training set: does a sample find itself, exactly and under noise, shift and JPEG
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,18 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import explain
+from provnet.answers.attributor import Attributor
 from provnet.answers.explanation import Explanation
 from provnet.answers.metrics import any_at_k, group_hit, index_hit, majority_at_k
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import DataWarning
-from provnet.base.progress import progress_bar
+from provnet.base.progress import forecast, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import Dataset, image_data
-from provnet.data.modalities.augment import of_photographs
+from provnet.data.modalities.augment import photograph_copies
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
+from provnet.models.pretrained import keep_features
 from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, positions, range_problem, run_of
 from provnet.runs.run import Run
@@ -142,12 +144,16 @@ def evaluate_on(
     if run.samples.withheld.any():
         active = np.flatnonzero(~run.samples.withheld[own])
         own, train = own[active], None if train is None else train.select(active)
-    with progress_bar("evaluating", 8, progress) as update:
-        update(0, "test")
-        on_test = _on_test(run, test)
-        update(1, "training samples")
-        on_train = _on_train(run, train, own, seed, update)
-        update(8, "done")
+    total = _count(run, test, train)
+    if test is not None or train is not None:
+        one = train if test is None or len(test) == 0 else test
+        forecast(f"asking about {total:,} samples", _seconds(run, one, total), progress)
+    with progress_bar("evaluating", total, progress) as update:
+        ask = _Questions(Attributor(run), update)
+        on_test = _on_test(run, test, ask)
+        on_train = _on_train(run, train, own, seed, ask)
+        update(total, "done")
+    keep_features(run.network.backbone)
     return Evaluation(
         class_accuracy=on_test["class"],
         index_accuracy=on_train["index"],
@@ -213,19 +219,60 @@ def _rate(hits: np.ndarray) -> Interval:
     return wilson(int(hits.sum()), len(hits))
 
 
-def _on_test(run: Run, test: Dataset | None) -> dict[str, Any]:
+@dataclass
+class _Questions:
+    """Asks a run about many inputs; `update` is told how many there were in all, and what is asked about."""
+
+    ask: Attributor
+    update: Callable[[int, str], None]
+    done: int = 0
+
+    def __call__(
+        self, what: str, inputs: Any, k: int, *, weights: str = "plain", classes: Tensor | None = None
+    ) -> Explanation:
+        begun = self.done
+        ask = self.ask if weights == self.ask.weights else self.ask.weighing(weights)
+        found = ask(inputs, k, classes=classes, update=lambda n: self.update(begun + n, what))
+        self.done += len(inputs)
+        return found
+
+
+def _count(run: Run, test: Dataset | None, train: Dataset | None) -> int:
+    """How many inputs are asked about."""
+    joint = run.config.network.network == "class-independent"
+    found = 0 if test is None else len(test) * (1 + joint)
+    if train is not None and len(train):
+        rows = _of_copies(train)
+        copies = len(train) if rows is None else len(rows)
+        twice = joint or run.config.network.network.startswith("class-conditional")
+        found += len(train) * (1 + twice) + copies * len(train.modality.perturbed(train.inputs))
+    return found
+
+
+def _seconds(run: Run, data: Dataset | None, total: int) -> float:
+    """How long asking about so many photographs takes, by a few mirrored ones; others are quick."""
+    if data is None or len(data) < TRIED or not photograph_copies(data.shape):
+        return 0.0
+    ask, some = Attributor(run), data.images[:TRIED].flip(3)
+    ask(some[: TRIED // 2], 1)
+    began = time.perf_counter()
+    ask(some[TRIED // 2 :], 1)
+    return (time.perf_counter() - began) / (TRIED - TRIED // 2) * total
+
+
+def _on_test(run: Run, test: Dataset | None, ask: _Questions) -> dict[str, Any]:
     none = wilson(0, 0)
     nothing = dict.fromkeys(KS, none)
     empty = {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}, "risk": ()}
     if test is None or len(test) == 0:
         return empty
-    found = explain(run, test.inputs, k=max(KS), warn=False)
+    found = ask("test", test.inputs, max(KS))
     if run.samples.grouping is None:
         return {**empty, "supported": _rate(found.supported)}
     truth = test.samples.labels
     extra = {}
     if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
-        joint = explain(run, test.inputs, k=5, weights="joint", warn=False)
+        joint = ask("test, joint weights", test.inputs, 5, weights="joint")
         extra = {f"joint_any_at_{k}": _rate(any_at_k(joint.label, truth, k)) for k in (1, 5)}
     right = found.predicted == truth
     extra["accuracy_if_supported"] = _rate(right[found.supported])
@@ -251,44 +298,45 @@ def risk_coverage(right: np.ndarray, support: np.ndarray, points: int = 20) -> t
     return tuple((round(float(n / len(right)), 6), round(float(wrong[n - 1] / n), 6)) for n in counts)
 
 
-def _on_train(run: Run, train: Dataset | None, own: np.ndarray, seed: int, update: Any) -> dict[str, Any]:
+def _on_train(run: Run, train: Dataset | None, own: np.ndarray, seed: int, ask: _Questions) -> dict[str, Any]:
     none = wilson(0, 0)
     if train is None or len(train) == 0:
         return {"index": none, "index_at_5": none, "perturbed": {}, "supported": none, "extra": {}}
-    found = explain(run, train.inputs, k=5, warn=False)
+    found = ask("training samples", train.inputs, 5)
     perturbed = {}
     rows = _of_copies(train)
-    for number, (name, copied) in enumerate(train.modality.perturbed(train.inputs).items()):
-        update(2 + number, name)
+    for name, copied in train.modality.perturbed(train.inputs).items():
         copies = copied(train.inputs if rows is None else train.inputs[rows], seed)
         truth = own if rows is None else own[rows.numpy()]
-        perturbed[name] = _rate(index_hit(explain(run, copies, k=1, warn=False).index, truth))
-    update(7, "stages")
+        perturbed[name] = _rate(index_hit(ask(name, copies, 1).index, truth))
     return {
         "index": _rate(index_hit(found.index, own)),
         "index_at_5": _rate(index_hit(found.index, own, 5)),
         "perturbed": perturbed,
         "supported": _rate(found.supported),
-        "extra": _extra(run, train, own, found, seed),
+        "extra": _extra(run, train, own, found, seed, ask),
     }
 
 
-COPIES = 2_000  # photographs of which changed copies are asked about
+COPIES = 500  # photographs of which changed copies are asked about
+TRIED = 16  # of them that tell how long it will take
 
 
 def _of_copies(train: Dataset) -> Tensor | None:
     """The samples whose copies are asked about: photographs take long, so some of them serve; None means all."""
-    if len(train) <= COPIES or not of_photographs(train.shape):
+    if len(train) <= COPIES or not photograph_copies(train.shape):
         return None
     return torch.arange(0, len(train), -(-len(train) // COPIES))
 
 
-def _extra(run: Run, train: Dataset, own: np.ndarray, found: Explanation, seed: int) -> dict[str, Interval]:
+def _extra(
+    run: Run, train: Dataset, own: np.ndarray, found: Explanation, seed: int, ask: _Questions
+) -> dict[str, Interval]:
     """Figures that only some networks have; names as in the reading of the paper's appendix."""
     config, grouping = run.config.network, train.samples.grouping
     extra = {} if grouping is None else {"class_accuracy_train": _rate(found.predicted == grouping.of)}
     if config.network.startswith("class-conditional"):
-        given = explain(run, train.inputs, k=1, classes=torch.tensor(train.samples.labels), warn=False)
+        given = ask("its class given", train.inputs, 1, classes=torch.tensor(train.samples.labels))
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
@@ -296,7 +344,7 @@ def _extra(run: Run, train: Dataset, own: np.ndarray, found: Explanation, seed: 
     if learned is not None:  # exact index accuracy is 100 % by construction: what did the keys learn?
         extra["index_accuracy_learned"] = wilson(*learned)
     if config.network == "class-independent" and grouping is not None:
-        joint = explain(run, train.inputs, k=1, weights="joint", warn=False)
+        joint = ask("training samples, joint weights", train.inputs, 1, weights="joint")
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:
         drawn = TargetSampler(run.network.index_map, config.alpha).draw(seed, NEVER).numpy()[own]

@@ -20,7 +20,7 @@ from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
 from provnet.report.pictures import pictures_of
 from provnet.report.records import ExemplarCard, ExplanationCard
-from provnet.report.sheet import Shown, cards_html, left_out
+from provnet.report.sheet import Shown, cards_html, omission_notes
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
 MOST_INPUTS, MOST_EXEMPLARS = 10, 12  # that a notebook is given to draw
@@ -47,19 +47,20 @@ class Explained:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Explanations of many inputs as arrays; iterate or index for single ones.
+    """Explanations of many inputs as arrays; iterate or index for single inputs.
 
     Attributes:
         predicted: (B,) int64 class.
         confidence: (B,) probability of that class.
         index: (B, K) int64 exemplars, best first, -1 where a class has fewer than K samples.
         weight: (B, K) share of the index branch.
-        support: (B,) score that is compared with the run's threshold.
+        support: (B,) the value that is compared with the run's threshold.
         supported: (B,) bool; False means that no training sample supports the answer.
         samples: the table that names the exemplars.
-        images: (B, ...) a copy of the inputs, for `show`; None where they are more than 64 MB.
+        images: (B, ...) a copy of the inputs, for `show`; None if they are larger than 64 MB.
         low, high, recognised_index, recognised_weight: (B, K), where influence was asked for: ends of the intervals of
             its weights, and what is recognised beside it.
+        in_log_odds: whether influence is in log-odds; if not, weights order samples and have no unit.
     """
 
     predicted: np.ndarray
@@ -74,6 +75,7 @@ class Explanation:
     high: np.ndarray | None = None
     recognised_index: np.ndarray | None = None
     recognised_weight: np.ndarray | None = None
+    in_log_odds: bool = False
 
     def __len__(self) -> int:
         return len(self.predicted)
@@ -178,7 +180,7 @@ class Explanation:
         found = [Evidence(None)] * len(wanted) if data is None else pictures_of(self.samples, data, wanted)
         pictures = dict(zip(wanted.tolist(), found, strict=True))
         more = int(((shown.index >= 0) & ~withheld)[:, MOST_EXEMPLARS:].sum())
-        notes = left_out(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
+        notes = omission_notes(len(self) - len(shown), more, len(np.unique(shown.index[withheld])))
         notes += [] if data is not None else ["show(data), the training data given, adds the pictures of the exemplars"]
         return Shown(cards_html([shown._card(row, pictures) for row in range(len(shown))], notes))
 
@@ -186,14 +188,24 @@ class Explanation:
         """One input for `show`, with those exemplars that have an entry in `pictures`."""
         one = self.one(row)
         exemplars = tuple(
-            exemplar_card(x, pictures[x.index]) for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures
+            exemplar_card(x, pictures[x.index], one.depends_on[0].weight if one.depends_on else 0.0)
+            for x in one.exemplars[:MOST_EXEMPLARS]
+            if x.index in pictures
         )
         query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
         return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
 
 
-def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
-    """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
+def exemplar_card(sample: Exemplar, seen: Evidence, largest: float = 0.0) -> ExemplarCard:
+    """A sample for a page, with its picture or why there is none, and the samples that are the same picture.
+
+    With the `largest` weight of an answer weights are influence: an amount, drawn as a part of the largest.
+    """
+    if largest > 0:
+        between = "" if sample.interval is None else "95 %: {:+.2f} to {:+.2f}".format(*sample.interval)
+        note = "; ".join(part for part in (between, seen.words, duplicate_words(sample)) if part)
+        share, amount = sample.weight / largest, f"{sample.weight:+.2f}"
+        return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, share, note, amount)
     note = "; ".join(part for part in (seen.words, duplicate_words(sample)) if part)
     return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 
@@ -204,7 +216,7 @@ def _rows(rows: Any, n: int) -> np.ndarray:
     if not is_column(given) or (given.size and given.dtype.kind not in "iub"):
         raise UsageError(f"inputs are chosen by position, a slice or a bool mask; got {given.dtype} {given.shape}")
     if given.dtype.kind == "b" and len(given) != n:
-        raise UsageError(f"a bool mask must have one value an input, {n}; got {len(given)}")
+        raise UsageError(f"a bool mask must have one value per input, {n}; got {len(given)}")
     if given.dtype.kind in "iu" and given.size and not -n <= given.min() <= given.max() < n:
         raise IndexError(f"there are {n} explanations, numbered from 0; got {given.min()}..{given.max()}")
     return given if given.size else given.astype(np.int64)

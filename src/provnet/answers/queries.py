@@ -256,7 +256,10 @@ LARGEST = 2 * 2**30  # bytes of an array file
 
 def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
     """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
-    wanted = np.unique(explanation.index[explanation.index >= 0])
+    index = explanation.index
+    if explanation.recognised_index is not None:
+        index = np.concatenate([index, explanation.recognised_index], 1)
+    wanted = np.unique(index[index >= 0])
     return dict(zip(wanted.tolist(), pictures_of(explanation.samples, data, wanted), strict=True))
 
 
@@ -266,7 +269,9 @@ def explanation_cards(
     """One card an input."""
     cards = []
     for query, one in zip(queries, explanation, strict=True):
-        exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
+        exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.recognised)
+        largest = one.depends_on[0].weight if one.depends_on else 0.0
+        depends_on = tuple(exemplar_card(item, pictures[item.index], largest) for item in one.depends_on)
         cards.append(
             ExplanationCard(
                 query=None if query.shown is None else no_larger(query.shown),
@@ -276,6 +281,8 @@ def explanation_cards(
                 supported=one.supported,
                 exemplars=exemplars,
                 truth=query.truth,
+                depends_on=None if explanation.low is None else depends_on,
+                in_log_odds=explanation.in_log_odds,
             )
         )
     return cards

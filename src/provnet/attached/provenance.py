@@ -26,8 +26,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from provnet.attached.samples import Augment, IndexedSamples, refuse_others
-from provnet.attached.steps import MOST, Bank, StepCheck
+from provnet.attached.steps import MOST, Bank, StepCheck, sent
 from provnet.base import __version__
+from provnet.base.batches import MOST as MOST_AT_ONCE
 from provnet.base.batches import at_once
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.base.files import shown
@@ -35,6 +36,7 @@ from provnet.base.progress import progress_bar
 from provnet.data.dataset import Dataset, DataSpec, image_data
 from provnet.data.open import has_split
 from provnet.heads.index_map import IndexMap
+from provnet.influence.of_run import Along
 from provnet.models.attached import AttachedNet, Prepare, Transform, described, moved
 from provnet.models.backbones import only_asked
 from provnet.models.keys import share_keys
@@ -43,13 +45,14 @@ from provnet.models.tap import Reader, Tap, locate, unwrapped
 from provnet.runs.run import Run, RunConfig
 from provnet.training.calibration import calibrate, measured_rows
 
-WEIGHT = 0.03  # of the index loss beside the user's own: see docs/your-model.md
+WEIGHT = 0.0  # of the index loss beside the user's own: see docs/your-model.md
 NAMED = 5  # samples in an error
 FIRST = 2  # samples that the model is asked about when it is attached
 BYTES = 255.0
 HELD = 2**27  # numbers of features that are kept until their statistics are known
 MEASURED = 16_384  # samples for these otherwise
 PIECE = 1024  # samples whose keys are set at a time
+AT_ONCE = 1024  # samples that a GPU is asked about, where they are small
 HELD_KEYS = 262_144  # keys of training that samples look for themselves among
 ASKED_TWICE = 4  # samples that transform is held against itself on
 SEED = 0  # of the samples that support is measured on
@@ -67,19 +70,19 @@ def attach(
     groups: str | None = None,
     negatives: int | None = None,
 ) -> Provenance:
-    """Attach provenance to a model that you train in a loop of your own.
+    """Attach provenance to a model that you train in your own loop.
 
     Args:
         model: gives class scores: a tensor (B, C), something with `.logits`, or a tuple that holds them.
         data: the training samples, from `provnet.open_data`.
-        at: where its features are read: "auto" (what the last linear layer is given), the dotted name of a module, a
+        at: where its features are read: "auto" (the input of the last linear layer), the dotted name of a module, a
             module, or a function of the model's output.
         pool: how a sequence of features becomes one row for each sample: "mean" (without padding), "cls", "last", or
             a function.
         transform: from a stored sample to the model's input, deterministic; default: pictures in 0..1, all else as is.
-        weight: of the index loss; with 0 `loss` only records.
+        weight: of the index loss; with 0, the default, `loss` only records, and the training is your own, bit for bit.
         groups: "class" looks for samples among those of the predicted class; default: among all.
-        negatives: tell a sample from so many keys, another part of them in each step; None: from all, up to 262,144.
+        negatives: how many keys a sample is compared with in a step, drawn each time; None: all, up to 262,144.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=40)
@@ -112,7 +115,7 @@ def index(
     transform: Transform | None = None,
     groups: str | None = None,
 ) -> Run:
-    """A run of a finished model: its samples are indexed, nothing is trained, its answers stay equal bit for bit.
+    """A run of a trained model: its samples are indexed, nothing is trained, and its answers do not change by a bit.
 
     The arguments are those of `attach`.
 
@@ -129,13 +132,14 @@ def index(
 
 @final
 class Provenance:
-    """What `attach` gives: the samples to train on, the index loss of a step, and at the end the run."""
+    """What `attach` returns: the samples to train on, the index loss of a step, and at the end the run."""
 
     def __init__(self, net: AttachedNet, data: Dataset, weight: float, negatives: int) -> None:
         self.data, self.weight, self.negatives, self.finished = data, weight, negatives, False
         self.model = net.tap.model
-        self.bank = Bank(net)
+        self.bank = Bank(net, pulls=weight > 0)
         self._net = net
+        self._along: Along | None = None
         self._labels = None if data.samples.grouping is None else torch.tensor(data.samples.labels)
         self._tap = Tap(self.model, net.tap.place, function=net.tap.function, pool=net.tap.pool)
         self._check = StepCheck(net, data, trained=weight > 0)
@@ -171,6 +175,14 @@ class Provenance:
 
         return ProvenanceCallback(self)
 
+    def keep_snapshots(self) -> Provenance:
+        """Keep weights along the training, so that the run's influence comes from all of it; call it before the loop.
+
+        They take as much memory as half of the model, seven times or less; `finish` puts them into the run.
+        """
+        self._along = self._along or Along(self._net, len(self.data))
+        return self
+
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def loss(self, index: Any) -> Tensor:
         """The index loss of the batch that the model has just seen, times `weight`: one number, where the model lies.
@@ -184,26 +196,34 @@ class Provenance:
         if not self._check.step(numbers, taken):
             self.bank.waiting.clear()
             self._check.refuse_not_finite(taken.features.dtype)
+        if self._along is not None:
+            self._along.note(len(numbers))
+        self.bank.settle()
+        labels, own = self._own_losses(taken.logits, numbers)
+        if not self.bank.pulls:
+            self.bank.note(numbers, None, own, None)
+            return taken.features.new_zeros((), dtype=torch.float32)
         features = taken.features if taken.features.dtype == torch.float64 else taken.features.float()
         self.bank.to(features)
-        self.bank.settle()
         reduced = self.bank.reduced(features, learn=True)
-        if self._labels is None:
-            labels, own = torch.zeros_like(numbers), reduced.new_full((len(numbers),), torch.nan)
-        else:
-            labels = self._labels[numbers]
-            with torch.no_grad():
-                own = F.cross_entropy(taken.logits.float(), labels.to(taken.logits.device), reduction="none")
-        if self.weight == 0:
-            self.bank.note(numbers, reduced, own, None)
-            return reduced.new_zeros(())
         loss = self.bank.loss(reduced, numbers, labels, self.negatives) * self.weight
         self.bank.note(numbers, reduced, own, loss)
         return loss if loss.dtype == torch.float64 else loss.float()
 
+    @torch.no_grad()
+    def _own_losses(self, logits: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) labels and each sample's own loss, where the model lies; NaN without labels."""
+        there = sent(numbers, logits.device)
+        if self._labels is None:
+            return torch.zeros_like(there), logits.new_full((len(numbers),), torch.nan, dtype=torch.float32)
+        self._labels = self._labels.to(logits.device)
+        labels = self._labels[there]
+        return labels, F.cross_entropy(logits.float(), labels, reduction="none")
+
     def state_dict(self) -> dict[str, Any]:
         """Keys, who was seen, counts and losses: beside the user's own checkpoint, to go on from after a kill."""
-        return {**self.bank.state(), "fingerprint": self.data.samples.fingerprint, "at": self.at}
+        along = {} if self._along is None else {"along": self._along.state()}
+        return {**self.bank.state(), **along, "fingerprint": self.data.samples.fingerprint, "at": self.at}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state_dict`; a state of other data or another layer is refused."""
@@ -217,7 +237,9 @@ class Provenance:
             )
         if state["at"] != self.at:
             raise UsageError(f"the state was made at {state['at']}, this model is attached at {self.at}")
-        self.bank.load(state)
+        if "along" in state:
+            self._along = Along(self._net, len(self.data), state["along"])
+        self.bank.load({name: value for name, value in state.items() if name != "along"})
 
     def finish(self) -> Run:
         """All keys in one pass, support calibrated, every hash checked again; the run that explains.
@@ -238,6 +260,7 @@ class Provenance:
             )
         how = {"index_weight": self.weight, "steps": self._check.steps, "epochs": len(self.bank.epochs)}
         run = make_run(self._net, self.data, self.bank, how=how, test=self._test)
+        run = run if self._along is None else replace(run, snapshots=self._along.finished())
         self.finished = True
         self._tap.unhook()
         return run
@@ -347,38 +370,46 @@ def _set_keys(net: AttachedNet, data: Dataset, bank: Bank | None) -> tuple[Tenso
     few = n * features <= HELD
     looked = torch.arange(n) if few else torch.arange(0, n, -(-n // MEASURED))
     held = [torch.cat(column) for column in zip(*(given for _, given in _asked(net, data, looked)), strict=True)]
+    _refuse_not_finite(held[0])
     net.space.measure(held[0])
     head.open_keys(trained=False)
     measured = measured_rows(net.index_map.labels, SEED)
     place = torch.full((n,), -1).index_copy_(0, measured, torch.arange(len(measured)))
     known = tuple(column.new_empty(len(measured), column.shape[1]) for column in held)
+    learned = bank if bank is not None and bank.pulls else None
     parts = zip(torch.split(looked, PIECE), zip(*(torch.split(one, PIECE) for one in held), strict=True), strict=True)
     hits = 0
     for rows, given in parts if few else _asked(net, data, torch.arange(n)):
+        if not few:
+            _refuse_not_finite(given[0])
         there = rows.to(net.index_map.labels.device)
         head.set_keys(there, net.space(given[0]))
-        hits += 0 if bank is None else _found(bank, given[0], there)
+        hits += 0 if learned is None else _found(learned, given[0], there)
         own = place[rows] >= 0
         for column, part in zip(known, given, strict=True):
             column[place[rows][own].to(column.device)] = part[own.to(part.device)]
-    head.learned.copy_(torch.tensor([hits, 0 if bank is None else n]))
+    head.learned.copy_(torch.tensor([hits, n if learned else 0]))
     share_keys(head, data.samples.groups)
     head.close_keys()
     return known
 
 
 def _asked(net: AttachedNet, data: Dataset, looked: Tensor) -> Iterator[tuple[Tensor, tuple[Tensor, ...]]]:
-    """(rows, features and looks) of some samples; while a GPU is asked, the samples' hashes are looked at."""
+    """(rows, features and looks) of some samples; nobody waits for a GPU here, and hashes are made meanwhile."""
     device = next(net.tap.model.parameters()).device
+    most = AT_ONCE if device.type == "cuda" else MOST_AT_ONCE
     with progress_bar("keys", len(looked), False) as update:
-        for rows in torch.split(looked, at_once(data.shape, device.type)):
+        for rows in torch.split(looked, at_once(data.shape, device.type, most)):
             with torch.inference_mode():
                 seen = net.see(data.inputs[rows].to(device))
             refuse_others(data, rows)
-            if not bool(torch.isfinite(seen.features).all()):
-                raise NonFiniteError("the features of some training samples hold NaN or infinity; check the weights")
             yield rows, tuple(one.clone() for one in (seen.features, seen.looks) if one is not None)
             update(len(rows), "")
+
+
+def _refuse_not_finite(features: Tensor) -> None:
+    if not bool(torch.isfinite(features).all()):
+        raise NonFiniteError("the features of some training samples hold NaN or infinity; check the weights")
 
 
 def _found(bank: Bank, features: Tensor, index: Tensor) -> int:

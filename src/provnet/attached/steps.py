@@ -1,8 +1,9 @@
 """Steps of somebody else's loop: what is refused of one, and what is noted of it.
 
-A key is the moving average of its sample's features. It moves when the next batch comes, never before the backward pass
-of its own: the loss keeps the keys that it was made with. Features are standardised by moving statistics that carry no
-gradient, and projected. Where several processes train, all move the same keys and statistics.
+Where the index loss has a weight there are keys: the moving average of each sample's features. A key moves when the
+next batch comes, never before the backward pass of its own: the loss keeps the keys that it was made with. Features are
+standardised by moving statistics that carry no gradient, and projected. Where several processes train, all move the
+same keys and statistics. Nothing here waits for a GPU.
 
 Letters: B batch, N samples, D features, K numbers of a key.
 """
@@ -175,25 +176,31 @@ def _difference(given: Tensor, due: Tensor) -> str:
 class Noted:
     """What a batch has shown, until the keys may move."""
 
-    index: Tensor  # (B,)
-    features: Tensor  # (B, D) of length one
+    index: Tensor  # (B,) on the CPU
+    features: Tensor | None  # (B, K) of length one, where there are keys
     losses: Tensor  # (B,)
     used: list[bool] = field(default_factory=list)  # holds something once the backward pass has begun
 
 
-class Bank:
-    """Keys (N, D) in the rows that `rows` gives for each index; `count` says how often each sample was seen.
+def sent(values: Tensor, device: torch.device) -> Tensor:
+    """Values of the CPU on a device; nobody waits for the work that is queued there."""
+    return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 
-    Rows are in an order of chance, so that any part of the keys stands for all; within classes they are by class.
+
+class Bank:
+    """Who was seen, and how often; each sample's own loss; and where the index loss has a weight (`pulls`), the keys.
+
+    Keys (N, K) lie in the rows that `rows` gives for each index, in an order of chance, so that any part of the keys
+    stands for all; within classes they are by class.
     """
 
-    def __init__(self, net: AttachedNet) -> None:
+    def __init__(self, net: AttachedNet, *, pulls: bool) -> None:
         head, n, features = net.index_head, net.index_map.n, int(net.support.mean.shape[1])
         width = min(features, NARROW_KEY)  # every step looks at all keys
-        self.conditional = head.conditional
+        self.conditional, self.pulls = head.conditional, pulls
         self.rows = head.rows.cpu() if head.conditional else torch.randperm(n, generator=keyed_generator(n, 9))
         self.starts, self.sizes = head.starts.cpu(), head.index_map.sizes.cpu()
-        self.keys = torch.zeros(n, width)
+        self.keys = torch.zeros(n if pulls else 0, width)
         self.directions = directions(features, width)
         self.mean, self.variance, self.batches = torch.zeros(features), torch.ones(features), 0
         self.last = torch.full((n,), torch.nan)  # latest loss of each sample, beside the keys
@@ -208,7 +215,7 @@ class Bank:
         return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
     def to(self, like: Tensor) -> None:
-        """Keep everything beside these features, and as exactly as they are made."""
+        """Keep everything beside these values, and as exactly as they are made."""
         dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
         if self.keys.device != like.device or self.keys.dtype != dtype:
             for name in ("keys", "directions", "mean", "variance"):
@@ -226,7 +233,7 @@ class Bank:
     @torch.no_grad()
     def _learn(self, features: Tensor) -> None:
         """Move mean and variance towards those of a batch, which all processes share."""
-        sums = torch.cat([features.sum(0), features.square().sum(0), features.new_tensor([float(len(features))])])
+        sums = torch.cat([features.sum(0), features.square().sum(0), features.new_full((1,), len(features))])
         if self.processes > 1:
             dist.all_reduce(sums)
         width, count = len(self.mean), sums[-1]
@@ -238,25 +245,28 @@ class Bank:
         self.batches += 1
 
     def loss(self, features: Tensor, index: Tensor, classes: Tensor, most: int) -> Tensor:
-        """() mean cross-entropy over all keys, or over a part of `most`; samples seen for the first time count 0."""
+        """() mean cross-entropy over all keys, or over a part of `most`; samples seen for the first time count 0.
+
+        `index` lies on the CPU, features and `classes` where the model does.
+        """
         device, n = features.device, len(self.keys)
-        known = torch.from_numpy(self.count[index.numpy()] > 0).to(device)
-        own, queries, chunk = self.rows[index.to(device)], SCALE * features, CHUNK[features.device.type]
+        if n < 2:  # there is no other to be told from
+            return 0 * features.sum()
+        known = sent(torch.from_numpy(self.count[index.numpy()] > 0), device)
+        own, queries, chunk = self.rows[sent(index, device)], SCALE * features, CHUNK[device.type]
         with torch.autocast(device.type, enabled=False):
             if self.conditional:
-                first = self.starts[classes.to(device)]
-                span = first, first + self.sizes[classes.to(device)]
+                span = self.starts[classes], self.starts[classes] + self.sizes[classes]
                 each = index_cross_entropy(queries, self.keys, own, span=span, chunk=chunk).loss
-            elif n <= most:
-                each = index_cross_entropy(queries, self.keys, own, chunk=chunk).loss
             else:
-                start = int(torch.randint(n - most + 1, (), generator=keyed_generator(n, self.batches, 10)))
-                each = block_cross_entropy(queries, self.keys, own, (start, start + most), chunk=chunk)
+                block = min(most, n)
+                start = int(torch.randint(n - block + 1, (), generator=keyed_generator(n, self.batches, 10)))
+                each = block_cross_entropy(queries, self.keys, own, (start, start + block), chunk=chunk)
         return (each * known).sum() / len(index)
 
-    def note(self, index: Tensor, features: Tensor, losses: Tensor, loss: Tensor | None) -> None:
+    def note(self, index: Tensor, features: Tensor | None, losses: Tensor, loss: Tensor | None) -> None:
         """Keep what a batch has shown; its backward pass begins with `loss`, or there is none (None)."""
-        noted = Noted(index, features.detach(), losses.detach())
+        noted = Noted(index, None if features is None else features.detach(), losses.detach())
         if loss is None or not loss.requires_grad:
             noted.used.append(True)
         else:
@@ -271,27 +281,28 @@ class Bank:
     @torch.no_grad()
     def _apply(self, noted: Noted) -> None:
         index, features, losses = noted.index, noted.features, noted.losses
+        device, n = losses.device, len(self.last)
         if self.processes > 1:
-            shard = Shard(0, len(self.keys), len(self.keys), dist.get_rank(), self.processes)
-            shares = shares_of(len(index), shard, features.device)
-            index, features, losses = (gather(part.to(features.device), shares) for part in (index, features, losses))
-            index = index.cpu()
+            shares = shares_of(len(index), Shard(0, n, n, dist.get_rank(), self.processes), device)
+            index, losses = gather(index.to(device), shares).cpu(), gather(losses, shares)
+            features = None if features is None else gather(features, shares)
         seen = len(index)
         different, from_end = np.unique(index.numpy()[::-1], return_index=True)
         if len(different) < seen:  # a sample that was drawn twice counts as it was last
             keep = torch.from_numpy(seen - 1 - from_end)
-            index, features, losses = index[keep], features[keep.to(features.device)], losses[keep.to(losses.device)]
-        self.to(features)
-        there, numbers = index.to(self.keys.device), index.numpy()
-        rows = self.rows[there]
-        first = torch.from_numpy(self.count[numbers] == 0).to(self.keys.device).unsqueeze(1)
-        mixed = F.normalize(MOMENTUM * self.keys[rows] + (1 - MOMENTUM) * features, dim=1)
-        self.keys[rows] = torch.where(first, features, mixed)
-        self.last[there] = losses.float().to(self.last.device)
+            index, losses = index[keep], losses[sent(keep, device)]
+            features = None if features is None else features[sent(keep, device)]
+        self.to(losses if features is None else features)
+        there, numbers = sent(index, device), index.numpy()
+        if features is not None:
+            rows, first = self.rows[there], sent(torch.from_numpy(self.count[numbers] == 0), device).unsqueeze(1)
+            mixed = F.normalize(MOMENTUM * self.keys[rows] + (1 - MOMENTUM) * features, dim=1)
+            self.keys[rows] = torch.where(first, features, mixed)
+        self.last[there] = losses.float()
         self.count[numbers] += 1
         self.since += seen
-        if self.since >= len(self.keys):
-            self.since -= len(self.keys)
+        if self.since >= n:
+            self.since -= n
             self.epochs.append(self.last.cpu().numpy().copy())
 
     def history(self) -> np.ndarray | None:
@@ -313,7 +324,7 @@ class Bank:
         twin.settle(all_of_them=True)
         n = len(twin.last)
         return {
-            "keys": twin.keys[twin.rows].cpu(),
+            "keys": (twin.keys[twin.rows] if twin.pulls else twin.keys).cpu(),
             "mean": twin.mean.cpu(),
             "variance": twin.variance.cpu(),
             "batches": torch.tensor(twin.batches),
@@ -332,10 +343,10 @@ class Bank:
             if state[name].shape != getattr(self, name).shape:
                 raise IntegrityError(
                     f"the state has {name} of shape {tuple(state[name].shape)}, this model and data need "
-                    f"{tuple(getattr(self, name).shape)}; attach the same model to the same data"
+                    f"{tuple(getattr(self, name).shape)}; attach the same model to the same data, with the same weight"
                 )
         self.to(state["keys"])
-        self.keys[self.rows] = state["keys"]
+        self.keys[self.rows if self.pulls else slice(0)] = state["keys"]
         self.mean, self.variance = state["mean"].clone(), state["variance"].clone()
         self.count, self.last = state["count"].numpy().copy(), state["last"].clone()
         self.epochs = [row.copy() for row in state["epochs"].numpy()]

@@ -104,7 +104,7 @@ def _others(run: Run, source: str | None, data_dir: str | None) -> ImageData | N
     except ProvnetError as error:
         if source is not None:
             raise
-        note(f"there are no held-out pictures, training pictures set the threshold: {error}")
+        note(f"there are no held-out pictures, so training pictures set the threshold: {error}")
         return None
 
 
@@ -116,11 +116,9 @@ def _notes(found: Traced) -> list[str]:
     if found.heldout_trained:
         lines.append(f"{found.heldout_trained:,} held-out pictures are training samples and were left out")
     if found.missing:
-        lines.append(
-            f"{found.missing:,} training samples were not compared with: they are gone, or decoded differently"
-        )
+        lines.append(f"{found.missing:,} training samples were not compared: they are missing, or decoded differently")
     if found.withheld:
-        lines.append(f"{found.withheld:,} withheld samples are neither named nor compared with")
+        lines.append(f"{found.withheld:,} withheld samples are neither named nor compared")
     return lines
 
 
@@ -137,4 +135,4 @@ def _show(found: Traced, queries: list[Query], most: int = 10) -> None:
         of = f"{shown(copies[row].sample_id)} (sha256 {copies[row].sha256[:12]})"
         say(f"near-copy: {shown(queries[row].name)} of {of}: {words}")
     if len(flagged) > most:
-        say(f"and {len(flagged) - most:,} near-copies more")
+        say(f"and {len(flagged) - most:,} more near-copies")

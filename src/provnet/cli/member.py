@@ -51,7 +51,7 @@ def member(asked: Member) -> None:
     hashes = [query.sha256 for query in queries]
     pixels = [query.pixel_sha256 for query in queries]
     found = memberships(loaded, images, hashes, pixel_sha256=pixels, heldout=heldout, warn=False)
-    found = _looked_at(loaded, asked, images, [query.picture for query in queries], found)
+    found = _compare_pictures(loaded, asked, images, [query.picture for query in queries], found)
     withheld = int(loaded.samples.withheld.sum())
     if withheld:
         note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
@@ -62,7 +62,7 @@ def member(asked: Member) -> None:
             _show(query.name, one)
 
 
-def _looked_at(
+def _compare_pictures(
     run: Run, asked: Member, images: np.ndarray, pictures: Sequence[np.ndarray | None], found: list[Membership]
 ) -> list[Membership]:
     """The verdicts after whole pictures were compared with those of training, where they can be opened."""
@@ -87,7 +87,7 @@ def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, d
     seen = {row.tobytes() for row in run.samples.pixel_sha256}
     fresh = [i for i, row in enumerate(others.samples.pixel_sha256) if row.tobytes() not in seen]
     if not fresh:
-        note("every picture given as held out is a training sample, so none can be compared with", "warning")
+        note("every held-out picture is a training sample, so there is none to compare with", "warning")
         return None
     chosen = draw_samples(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
     score = decides(run.network)

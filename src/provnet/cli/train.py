@@ -71,16 +71,16 @@ def train(asked: Train) -> None:
     chosen = found if split.apply is None else apply_file(found, split.apply)
     samples, test, test_words = find_test(chosen, split.holdout, split.test, data_dir, out, given=found)
     subset = chosen_subset(samples, asked.subset, config, where)
+    network, words = network_words(samples if subset is None else samples.select(subset.rows), config)
     if not asked.json:
-        words = network_words(samples if subset is None else samples.select(subset.rows), config)
         show(facts([("data", data_words(samples)), ("test", test_words), ("network", words)]))
-    for warning in data_warnings(samples, config.wanted.network):
+    for warning in data_warnings(samples, network):
         note(warning, "warning")
     if config.wanted.backbone == "auto" and config.preset == "default" and pretrained_is_missing(samples.shape):
         note(f"pretrained features do better on photographs, in less time: {INSTALL}")
     done, begun = where.resume and run_folder.finished(out), where.resume and run_folder.has_begun(out)
     began = time.perf_counter()
-    with kept_is_told(out, resume_command(asked)):
+    with say_what_is_kept(out, resume_command(asked)):
         run = fit(samples, config, where, test=test, index_subset=subset)
     if not is_first_process():
         return
@@ -92,7 +92,7 @@ def train(asked: Train) -> None:
     if asked.json:
         emit_json(result)
     elif done:
-        say(f"{out}: this run is finished already, nothing to do")
+        say(f"{out}: this run is already finished; there is nothing to do")
     else:
         if subset is not None:
             show_subset(result["subset"])
@@ -176,7 +176,7 @@ def find_test(
         if len(held) == 0:
             raise UsageError(f"--holdout {fraction} holds out no sample: every class keeps one; give a larger fraction")
         if len(kept) == 0:
-            raise UsageError("the decisions drop every sample that is not held out; there is nothing left to train on")
+            raise UsageError("the decisions drop every sample that is not held out; keep at least one to train on")
         return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
     if has_split(data.spec, "test"):
         options = {name: value for name, value in data.spec.options.items() if name != DECISIONS}
@@ -260,8 +260,8 @@ def pretrained_is_missing(shape: tuple[int, ...]) -> bool:
     return takes_pretrained(shape) and not installed()
 
 
-def network_words(data: ImageData, asked: TrainConfig) -> str:
-    """The network that will be trained, with its parameter count."""
+def network_words(data: ImageData, asked: TrainConfig) -> tuple[str, str]:
+    """The network that will be trained, its name, and in words with its parameter count."""
     config, index_map = plan(data, asked.wanted, asked.preset)
     with torch.device("meta"):
         count = parameter_count(build(config, index_map))
@@ -269,7 +269,8 @@ def network_words(data: ImageData, asked: TrainConfig) -> str:
     body = config.backbone
     if body in PRETRAINED:
         body += " (pretrained, trained further)" if asked.finetune else " (pretrained, frozen)"
-    return f"{config.network}{keys}, backbone {body}, {count:,} parameters, preset {asked.preset}"
+    words = f"{config.network}{keys}, backbone {body}, {count:,} parameters, preset {asked.preset}"
+    return config.network, words
 
 
 def run_result(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
@@ -382,19 +383,19 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
     refuse_file(out)
     refuse_unwritable(out / "manifest.json")
     if resume and not run_folder.has_begun(out):
-        note(f"there is nothing to go on with in {out}: training starts from the beginning")
+        note(f"there is no checkpoint in {out}: training starts from the beginning")
     if out.is_dir() and not resume and not overwrite:
         run_folder.check_before(out, resume=False, overwrite=False)
 
 
 @contextmanager
-def kept_is_told(out: Path, again: str) -> Iterator[None]:
+def say_what_is_kept(out: Path, again: str) -> Iterator[None]:
     """Say what is kept where training stops or fails: a checkpoint, with the command `again`, and a replaced run."""
     try:
         yield
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and (out / checkpoint.FOLDER).is_dir():
-            note(f"stopped; a checkpoint is kept in {out}; to go on: {again}")
+            note(f"stopped; a checkpoint is kept in {out}; to continue: {again}")
         if run_folder.is_there(out):
             before = out / run_folder.REPLACED
             note(f"the run that was there before is whole in {before}; it goes when the new one is whole")

@@ -71,18 +71,18 @@ def open_data(
             a path (image folder, CSV manifest, parquet, webdataset tar, Dataset saved by Hugging Face, .npz, folder of
             idx or CIFAR files), an array, tensor or list of pictures with `labels`, a Dataset or DatasetDict of Hugging
             Face, a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
-        labels: one per sample, where `source` is an array or a list; None where the samples have none.
+        labels: one per sample if `source` is an array or a list; None if the samples have none.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
-        ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
-        sources: of arrays and Datasets, who contributed each sample: text, or None.
-        modality: what the samples in a list are, where they are neither pictures nor rows of a table.
+        ids: for arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
+        sources: for arrays and Datasets, who contributed each sample: text or None.
+        modality: what the samples of a list are, if they are neither pictures nor rows of a table.
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
-            `data_dir`, the folder that names resolve under; `size` of what the network sees of a picture; `fit`,
+            `data_dir`, the folder in which names are looked up; `size` of the network's view of a picture; `fit`,
             `stretch`, `pad` or `crop`; `mode`, `grey` or `rgb`; `columns` of a table of files; `background`; `frame`;
             `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
 
-    Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
+    For a DataFrame (pandas, polars), `labels`, `ids` and `sources` may name columns.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]
@@ -141,7 +141,7 @@ def _refuse_choices(source: Dataset | DataSpec, labels: Any, split: str, asked: 
     ignored = [name for name, value in given.items() if value is not None and value is not False]
     if ignored:
         way = "select from them" if isinstance(source, Dataset) else "change its options"
-        raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
+        raise UsageError(f"{type(source).__name__} already describes its data: leave {ignored[0]} out, or {way}")
 
 
 def reopen(
@@ -159,24 +159,24 @@ def reopen(
     >>> len(reopen(open_data("embedded", limit=20).spec))
     20
     """
-    spec = relocated(spec, source, data_dir)
+    spec = relocate(spec, source, data_dir)
     if spec.kind == "arrays":
         raise UsageError(
-            "the data were given as arrays or objects, which a file cannot open again; pass them once more, on the "
+            "the data were given as arrays or objects, which cannot be opened again from disk; pass them again, on the "
             "command line as an .npz file"
         )
     plain = {name: value for name, value in spec.options.items() if name not in AFTER_READING}
     return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
 
 
-def relocated(
+def relocate(
     spec: DataSpec,
     source: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> DataSpec:
     """The same rules for data at another place, with the reader that those need; without a place the spec as it is.
 
-    >>> relocated(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
+    >>> relocate(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
     DataSpec(source='embedded', kind='embedded', split='train', data_dir=None, options={'size': [8, 8]})
     """
     if source is not None:
@@ -237,7 +237,7 @@ def detect(path: Path) -> tuple[str, Path]:
     is_text = b"\x00" not in start and sniff(start) is None
     if path.suffix.lower() == ".csv" or (is_text and path.suffix.lower() in (".txt", "")):
         return "csv", path
-    what = "one picture is no data set" if sniff(start) else "not a data set that can be opened"
+    what = "a single picture is not a data set" if sniff(start) else "not a data set that can be opened"
     raise UsageError(
         f"{name}: {what}; give an image folder, a CSV manifest, parquet or tar "
         "files, an .npz, or a folder of idx or CIFAR files"
@@ -284,7 +284,7 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
         if spec.split == "test" and not _HAS_TEST[spec.kind](place):
             raise UsageError(
                 f"{shown(spec.source)}: no test split found under {shown(str(place))}; "
-                "give data with one, or use split train or all"
+                "give data that have one, or use split train or all"
             )
         split = "train" if spec.split == "all" and not _HAS_TEST[spec.kind](place) else spec.split
         named = NAMES[spec.source].class_names if spec.source in NAMES else None

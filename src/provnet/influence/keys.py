@@ -9,13 +9,18 @@ The whole keys hold the solved sketches of all samples. Compact keys hold `width
 which weighted keys vary most, so that a score is one dot product. The student foretells the compact query from
 features and class scores, without a backward pass.
 
-Letters: N training samples, Q queries, S snapshots, k numbers of a layer's sketch, R directions of a snapshot, W numbers
-of a key.
+Letters: N training samples, Q queries, S snapshots, k numbers of a layer's sketch, R directions of a snapshot,
+W numbers of a key.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import shutil
+import tempfile
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,13 +28,13 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from provnet.base.atomic import explain_disk
 from provnet.base.batches import Fields, Inputs, at_once, keyed_generator, pieces
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.base.options import InfluenceOptions
-from provnet.base.progress import progress_bar
+from provnet.base.progress import forecast, progress_bar
 from provnet.base.stats import t_quantile
 from provnet.influence.layers import Gradients, Maps
 
@@ -39,6 +44,7 @@ LOOKED = 2048  # training samples whose gradients say in which directions a laye
 ROWS = 256  # training samples whose scores give the spread of a kernel and the agreement of compact keys
 RANK = 512  # directions of each snapshot
 TURNS, SPARE = 2, 32  # of the search for the directions of compact keys, and directions beyond those that are kept
+HELD = 4_000_000_000  # bytes of sketches of a snapshot in main memory; more lie in files
 PIECE = 8192  # samples, or columns, that are solved at a time
 SHARE = 0.5  # a layer counts by its number of weights to this power
 SHUFFLED, TAIL, CHANCE = 4096, 0.01, 0.05  # keys of no sample, the part of their scores that is followed, and how far
@@ -152,6 +158,7 @@ class Influence:
     def __init__(self, subject: Subject, parts: Sequence[Part], keys: Tensor, course: Tensor, agreement: float) -> None:
         self.subject, self.parts, self.keys, self.course = subject, list(parts), keys, course
         self.agreement = agreement
+        self.unit: float | None = None  # log-odds in one unit of the scores, where trainings have said it
         self._shuffled: Tensor | None = None
         self._caught: Gradients | None = None
 
@@ -170,7 +177,9 @@ class Influence:
 
     def scores(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(Q, N) what each training sample adds to the answer of each input, or to the targets given."""
-        return self.by_part(inputs, targets, whole=True).mean(0) if whole else self.scored(self.queries(inputs, targets))
+        return (
+            self.by_part(inputs, targets, whole=True).mean(0) if whole else self.scored(self.queries(inputs, targets))
+        )
 
     def by_part(self, inputs: Inputs, targets: Tensor | None = None, *, whole: bool = False) -> Tensor:
         """(S, Q, N) the same, of each snapshot alone."""
@@ -188,9 +197,13 @@ class Influence:
     def queries(self, inputs: Inputs, targets: Tensor | None = None) -> Tensor:
         """(S, Q, W) what is multiplied with the compact keys; a score is the mean over snapshots."""
         targets = self.classes(inputs) if targets is None else targets
-        return torch.stack(
-            [_turned(made, part.turn) @ part.onto.to(self.device).float() for part, made in self._sketched(inputs, targets)]
+        found = torch.stack(
+            [
+                _turned(made, part.turn) @ part.onto.to(self.device).float()
+                for part, made in self._sketched(inputs, targets)
+            ]
         )
+        return found * (self.unit or 1.0)
 
     def scored(self, queries: Tensor) -> Tensor:
         """(S, Q, W) queries -> (Q, N) scores."""
@@ -253,28 +266,30 @@ def influence_of(
 ) -> Influence:
     """Make the keys of all training samples, at the weights of now and at those of snapshots of the same training.
 
-    Without the `course` (N,) of a classifier's samples 1 - p of now stands for it. Sketches that take more than two
-    gigabytes lie in `folder` while they are needed; whole keys stay there.
+    Without the `course` (N,) of a classifier's samples 1 - p of now stands for it. Sketches lie in files of `folder`
+    where it is given, and whole keys stay there; of more than four gigabytes, in a folder that is removed afterwards.
     """
     options = options or InfluenceOptions()
     device = next(subject.model.parameters()).device
     targets = targets.to(device)
     caught = gradients(subject, inputs, targets, device)
-    shares = {name: float(layer.inputs * layer.outputs / layer.groups) ** SHARE for name, layer in caught.layers.items()}
+    shares = {
+        name: float(layer.inputs * layer.outputs / layer.groups) ** SHARE for name, layer in caught.layers.items()
+    }
     states: list[State | None] = [*snapshots, None]
     looked = torch.randperm(len(inputs), generator=keyed_generator(len(inputs), 3))[:LOOKED]
     some = list(torch.split(looked, _at_once(inputs, device)))
     batches = -(-len(inputs) // _at_once(inputs, device))
+    forecast("influence", _seconds(caught, inputs, targets, len(states), options), enabled=progress)
     parts: list[Part] = []
     kept, agreed = course, []
-    with progress_bar("influence", batches * len(states), progress) as update:
+    with progress_bar("influence", batches * len(states), progress) as update, _tf32():
         for number, state in reversed(list(enumerate(states))):  # the weights of now first: 1 - p is theirs
             with subject.at(state):
                 shown = ((inputs[rows].to(device), targets[rows.to(device)]) for rows in some)
                 found = caught.principal_maps(shown, options.sketch, number)
                 maps = {name: (one.bfloat16().float(), two.bfloat16().float()) for name, (one, two) in found.items()}
-                room = _Room(folder, f"snapshot-{number}", len(inputs))
-                values = []
+                room, values = _Room(folder, f"snapshot-{number}", len(inputs)), []
                 for value, sketches in _passes(caught, inputs, targets, maps, device):
                     values.append(value)
                     room.add(sketches)
@@ -290,7 +305,7 @@ def influence_of(
 
 
 class _Room:
-    """Where the sketches of all samples are put: (N, k) of each layer, in memory or in files."""
+    """Where the sketches of all samples are put: (N, k) of each layer in bf16, in memory or in files."""
 
     def __init__(self, folder: Path | None, name: str, n: int) -> None:
         self.folder, self.name, self.n, self.done = folder, name, n, 0
@@ -298,19 +313,27 @@ class _Room:
 
     def add(self, sketches: Mapping[str, Tensor]) -> None:
         """The next few samples."""
+        if not self.held:
+            width = sum(one.shape[1] for one in sketches.values())
+            where = next(iter(sketches.values())).device
+            if self.folder is None and where.type == "cpu" and 2 * self.n * width > HELD:
+                self.folder = Path(tempfile.mkdtemp(prefix="provnet-influence-"))
+                weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            self.held = {name: self._made(name, one.shape[1], where) for name, one in sketches.items()}
         for name, one in sketches.items():
-            if name not in self.held:
-                self.held[name] = self._made(name, one)
             self.held[name][self.done : self.done + len(one)] = one
         self.done += len(one)
 
-    def _made(self, name: str, one: Tensor) -> Tensor:
-        size = self.n, one.shape[1]
+    def _made(self, name: str, width: int, where: torch.device) -> Tensor:
         if self.folder is None:
-            return torch.empty(size, dtype=torch.bfloat16, device=one.device)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = str(self.folder / f"{self.name}-{len(self.held)}.raw")
-        return torch.from_file(path, shared=True, size=size[0] * size[1], dtype=torch.bfloat16).view(size)
+            return torch.empty(self.n, width, dtype=torch.bfloat16, device=where)
+        size = 2 * self.n * width
+        path = self.folder / f"{self.name}-{name}.raw"
+        with explain_disk(self.folder, size):  # room is taken at once: a mapped file cannot say that the disk is full
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with path.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        return torch.from_file(str(path), shared=True, size=self.n * width, dtype=torch.bfloat16).view(self.n, width)
 
 
 def _passes(
@@ -319,6 +342,22 @@ def _passes(
     """Values and sketches, a few samples at a time."""
     for rows in pieces(len(inputs), _at_once(inputs, device)):
         yield caught(_usual(inputs[rows].to(device)), _usual(targets[rows].to(device)), maps)
+
+
+def _seconds(caught: Gradients, inputs: Inputs, targets: Tensor, states: int, options: InfluenceOptions) -> float:
+    """How long the keys will take: by one batch, and by one product of matrices for the solves."""
+    device, n, side = targets.device, len(inputs), math.isqrt(options.sketch)
+    rows = slice(0, _at_once(inputs, device))
+    began = time.perf_counter()
+    float(caught(_usual(inputs[rows].to(device)), _usual(targets[rows]), caught.maps(side, 0))[0].sum())
+    batch = time.perf_counter() - began
+    one = torch.ones(512, 512, device=device)
+    began = time.perf_counter()
+    float((one @ one).sum())
+    product = (time.perf_counter() - began) / 512**3
+    sizes = [min(layer.inputs * layer.outputs, options.sketch) for layer in caught.layers.values()]
+    solves = sum(n * k * (min(n, k) + 8 * min(options.width, RANK, n)) for k in sizes)
+    return states * (batch * (n + LOOKED) / (rows.stop - rows.start) + product * solves)
 
 
 def _usual(given: Any) -> Any:
@@ -408,6 +447,17 @@ class _Checked:
     others: Tensor
 
 
+@contextmanager
+def _tf32() -> Iterator[None]:
+    """Products of sketches, which are bf16, are not made worse by rounding their factors; it is put back."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 def _solve(
     sketches: Mapping[str, Tensor], shares: Mapping[str, float], course: Tensor, part: Part, options: InfluenceOptions
 ) -> _Checked:
@@ -456,9 +506,7 @@ def _shared(parts: Sequence[Part], course: Tensor, width: int, checked: Sequence
     return keys.bfloat16(), float(torch.corrcoef(torch.stack([short[others], whole[others]]))[0, 1])
 
 
-def _subspace(
-    solved: Mapping[str, _Solved], root: Tensor, width: int, key: tuple[int, int]
-) -> tuple[Tensor, Tensor]:
+def _subspace(solved: Mapping[str, _Solved], root: Tensor, width: int, key: tuple[int, int]) -> tuple[Tensor, Tensor]:
     """(N, R) the directions in which the weighted scores of all samples, summed over layers, vary most; how much."""
     n = len(root)
     count = min(width + SPARE, n)

@@ -4,8 +4,8 @@ For a layer with inputs a and gradients d at its outputs, a sample's weight grad
 Hooks catch both and multiply each by a narrow matrix at once, so that G is never made: K = Pₐᵀ G P_d. Where both
 matrices are the identity K is G itself, as autograd would give it sample by sample.
 
-Known are Linear, Conv1d to Conv3d, Embedding, nn.MultiheadAttention and the Conv1D of Hugging Face; the layers of LoRA are
-Linears. Left out are normalisation, recurrent layers and parameters that no such layer owns; layers that are not
+Known are Linear, Conv1d to Conv3d, Embedding, nn.MultiheadAttention and the Conv1D of Hugging Face; the layers of LoRA
+are Linears. Left out are normalisation, recurrent layers and parameters that no such layer owns; layers that are not
 trained, where others are; and layers whose output has no row of its own for each sample (an embedding of positions).
 
 Letters: B batch, T positions, P inputs (with a one for the bias, where there is one), Q outputs of a layer.
@@ -105,13 +105,14 @@ class Layer:
         """(B, k·l) the sketch of one call. A grouped convolution has one block of G for each group."""
         if self.groups == 1:
             return (left.transpose(1, 2) @ right).flatten(1)
-        left, right = (part.unflatten(2, (self.groups, -1)).permute(0, 2, 3, 1) for part in (left, right))
+        left, right = (part.reshape(*part.shape[:2], self.groups, -1).permute(0, 2, 3, 1) for part in (left, right))
         if self.bias:
             left = torch.cat([left, torch.ones_like(left[:, :, :1])], 2)
         blocks = left @ right.transpose(2, 3)  # (B, g, P / g, Q / g): as many numbers as the weight has
-        one, other = (part.unflatten(0, (self.groups, -1)) for part in maps)
+        one, other = (part.view(self.groups, -1, part.shape[1]) for part in maps)
         half = torch.einsum("bgpq,gpi->bigq", blocks, one).flatten(2)
-        return (half @ other.flatten(0, 1)).flatten(1)
+        found: Tensor = (half @ other.flatten(0, 1)).flatten(1)
+        return found
 
 
 class Attention:
@@ -121,7 +122,7 @@ class Attention:
         self.module = module
         width, bias = module.embed_dim, module.in_proj_bias
         parts = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        weights = parts if module.in_proj_weight is None else module.in_proj_weight.detach().split(width)
+        weights = parts if module.in_proj_weight is None else torch.split(module.in_proj_weight.detach(), width)
         own = module.q_proj_weight if module.in_proj_weight is None else module.in_proj_weight
         self.trained = own.requires_grad
         self.linears = []
@@ -150,7 +151,9 @@ class Attention:
             given = [part.transpose(0, 1) for part in given]
         same = torch.eye(own.embed_dim, dtype=given[0].dtype, device=given[0].device)
         made, weights = F.multi_head_attention_forward(
-            *given,
+            given[0],
+            given[1],
+            given[2],
             own.embed_dim,
             own.num_heads,
             None,
@@ -190,7 +193,9 @@ class Gradients:
     def __init__(self, model: nn.Module, ask: Asked, *, half: bool = False) -> None:
         self.model, self.ask, self.half = model, ask, half
         self.left_out: dict[str, str] = {}
-        self.attentions = [Attention(one) for one in model.modules() if isinstance(one, nn.MultiheadAttention) and _plain(one)]
+        self.attentions = [
+            Attention(one) for one in model.modules() if isinstance(one, nn.MultiheadAttention) and _plain(one)
+        ]
         names = {id(module): name for name, module in model.named_modules()}
         found = {name: layer for name, module in model.named_modules() if (layer := _known(module))}
         for one in self.attentions:
@@ -209,10 +214,11 @@ class Gradients:
     def maps(self, side: int, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
         """Fixed Gaussian matrices with `side` columns; a side that is narrower stays whole."""
         device = next(self.model.parameters()).device
-        return {
-            name: tuple(_gaussian(size, side, (seed, number, place)).to(device) for place, size in enumerate(_sizes(one)))
-            for number, (name, one) in enumerate(self.layers.items())
-        }  # type: ignore[misc]
+        found = {}
+        for number, (name, layer) in enumerate(self.layers.items()):
+            pair = [_gaussian(size, side, (seed, number, place)) for place, size in enumerate(_sizes(layer))]
+            found[name] = pair[0].to(device), pair[1].to(device)
+        return found
 
     def principal_maps(self, parts: Iterable[tuple[Any, Tensor]], numbers: int, seed: int) -> dict[str, Any]:
         """Matrices of the directions that inputs, and gradients, of each layer have most of, `numbers` = k·l in all.
@@ -231,7 +237,8 @@ class Gradients:
             moments[name] = [a + b for a, b in zip(moments[name], new, strict=True)] if name in moments else new
 
         device = next(self.model.parameters()).device
-        whole = {name: tuple(torch.eye(size, device=device) for size in _sizes(self.layers[name])) for name in looked}
+        sizes = {name: _sizes(self.layers[name]) for name in looked}
+        whole = {k: (torch.eye(p, device=device), torch.eye(q, device=device)) for k, (p, q) in sizes.items()}
         for inputs, targets in parts:
             self(inputs, targets, whole, see=add)
         return {name: _principal(moments[name], numbers) if name in moments else one for name, one in maps.items()}
@@ -239,12 +246,7 @@ class Gradients:
     def probe(self, inputs: Inputs, targets: Tensor) -> None:
         """Two small passes: which layers are called, where their samples are, and whether samples stay apart."""
         few, fewer = min(3, len(inputs)), min(2, len(inputs))
-        shapes: list[dict[str, list[tuple[int, ...]]]] = []
-        for count in (few, fewer):
-            seen: dict[str, list[tuple[int, ...]]] = {}
-            with self._watched(lambda name, layer, given, out: seen.setdefault(name, []).append(tuple(out.shape))):
-                self.ask(inputs[:count], targets[:count])
-            shapes.append(seen)
+        shapes = [self._shapes(inputs[:count], targets[:count]) for count in (few, fewer)]
         for name, layer in list(self.layers.items()):
             if why := _placed(layer, [seen.get(name, []) for seen in shapes], (few, fewer)):
                 self._leave(name, why)
@@ -263,6 +265,13 @@ class Gradients:
             some = "; ".join(f"{name}: {why}" for name, why in list(self.left_out.items())[:4])
             raise UsageError(f"no layer of this model has a gradient for each sample ({some}); is it under no_grad?")
 
+    def _shapes(self, inputs: Any, targets: Tensor) -> dict[str, list[tuple[int, ...]]]:
+        """Those of the outputs of each layer, call by call."""
+        seen: dict[str, list[tuple[int, ...]]] = {}
+        with self._watched(lambda name, layer, given, out: seen.setdefault(name, []).append(tuple(out.shape))):
+            self.ask(inputs, targets)
+        return seen
+
     def _leave(self, name: str, why: str) -> None:
         self.left_out[name] = why
         del self.layers[name]
@@ -273,9 +282,11 @@ class Gradients:
         """(B,) the numbers asked for, and the (B, k·l) sketch of each layer; `see` is shown both factors instead."""
         count, leaves = len(inputs), []
         found: dict[str, Tensor] = {}
+        if self.half:
+            maps = {name: (left.bfloat16(), right.bfloat16()) for name, (left, right) in maps.items()}
 
         def keep(name: str, layer: Layer, left: Tensor, graded: Tensor) -> None:
-            with torch.no_grad():
+            with torch.no_grad(), torch.autocast(graded.device.type, enabled=False):
                 right = layer.right(graded, maps[name][1], count)
                 if see is not None:
                     see(name, left, right)
@@ -292,7 +303,7 @@ class Gradients:
             if new is not None:  # the first of its branch: parameters have no gradients in this pass
                 leaves.append(new)
                 out = new.clone()  # what follows may change it in place
-            out.register_hook(partial(keep, name, layer, left))
+            out.register_hook(partial(keep, name, layer, left))  # type: ignore[no-untyped-call]
             return None if new is None else out
 
         with self._watched(look, graded=True):
@@ -329,7 +340,7 @@ class Gradients:
                 parameter.requires_grad_(False)
                 stack.callback(parameter.requires_grad_, True)
             for attention in self.attentions:
-                attention.module.forward = attention  # type: ignore[method-assign, assignment]
+                attention.module.forward = attention  # type: ignore[method-assign]
                 stack.callback(vars(attention.module).pop, "forward")
             for name, layer in self.layers.items():
                 made = layer.module.register_forward_hook(partial(hook, name, layer), with_kwargs=True)
@@ -374,10 +385,13 @@ def _principal(moments: Sequence[Tensor], numbers: int) -> tuple[Tensor, Tensor]
     if sizes[0] * sizes[1] <= numbers:
         return torch.eye(sizes[0]).to(moments[0]), torch.eye(sizes[1]).to(moments[1])
     found = [_directions(one, min(len(one), numbers // 4, MOST)) for one in moments]
-    kept = [length.cumsum(0) / one.diagonal().sum().clamp_min(1e-30) for (length, _), one in zip(found, moments, strict=True)]
+    kept = [
+        (length.cumsum(0) / one.diagonal().sum().clamp_min(1e-30)).tolist()
+        for (length, _), one in zip(found, moments, strict=True)
+    ]
     best = max(
         ((k, min(numbers // k, len(kept[1]))) for k in range(1, len(kept[0]) + 1) if k <= numbers),
-        key=lambda pair: float(kept[0][pair[0] - 1] * kept[1][pair[1] - 1]),
+        key=lambda pair: kept[0][pair[0] - 1] * kept[1][pair[1] - 1],
     )
     return found[0][1][:, : best[0]].contiguous(), found[1][1][:, : best[1]].contiguous()
 

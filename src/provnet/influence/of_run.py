@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.base.options import InfluenceOptions, with_changes
-from provnet.base.progress import forecast
 from provnet.data.dataset import Dataset
 from provnet.influence.keys import Influence, Part, Subject, course_of, influence_of
 from provnet.models.attached import AttachedNet
@@ -63,18 +62,45 @@ def _moving(net: ProvenanceNet) -> dict[str, Tensor]:
     return moving if net.task_head is not None else {}
 
 
-def thinned(snapshots: dict[int, Any], epoch: int) -> None:
-    """Drop the snapshots that a training of this many epochs, and maybe more, has too many of.
+class Along:
+    """Snapshots in a loop of somebody else, where an epoch is N samples seen and nobody says how many there will be.
 
-    >>> kept = dict.fromkeys(range(1, 13))
-    >>> thinned(kept, 12)
-    >>> sorted(kept)
+    >>> kept = {epoch: {} for epoch in range(1, 13)}
+    >>> along = Along(None, 100, {"seen": 1200, "snapshots": kept})
+    >>> along.thin()
+    >>> sorted(along.snapshots)
     [1, 2, 3, 5, 7, 9, 12]
     """
-    wanted = {*epochs_kept(epoch), epoch}
-    if len(snapshots) > 2 * len(ALONG) - 1:
-        for one in sorted(set(snapshots) - wanted):
-            del snapshots[one]
+
+    def __init__(self, net: Any, n: int, state: Mapping[str, Any] | None = None) -> None:
+        self.net, self.n = net, n
+        self.seen = 0 if state is None else int(state["seen"])
+        self.snapshots: dict[int, dict[str, Tensor]] = {} if state is None else dict(state["snapshots"])
+
+    def note(self, count: int) -> None:
+        """So many samples more were seen."""
+        before, self.seen = self.seen // self.n, self.seen + count
+        epoch = self.seen // self.n
+        if epoch > before:
+            self.snapshots[epoch] = snapshot(self.net)
+            if len(self.snapshots) >= 2 * len(ALONG):
+                self.thin()
+
+    def thin(self) -> None:
+        """Drop what a training of as many epochs as there were until now has no use for."""
+        last = max(self.snapshots, default=0)
+        wanted = {min(self.snapshots, key=lambda one: abs(one - epoch)) for epoch in (*epochs_kept(last), last)}
+        self.snapshots = {epoch: one for epoch, one in self.snapshots.items() if epoch in wanted}
+
+    def state(self) -> dict[str, Any]:
+        """What it takes to go on."""
+        return {"seen": self.seen, "snapshots": dict(self.snapshots)}
+
+    def finished(self) -> dict[int, dict[str, Tensor]]:
+        """Those of the whole training; the last are the model's own weights."""
+        self.thin()
+        last = max(self.snapshots, default=0)
+        return {epoch: one for epoch, one in self.snapshots.items() if epoch < last}
 
 
 class Scores(nn.Module):
@@ -95,7 +121,9 @@ class Scores(nn.Module):
     def forward(self, inputs: Any) -> Tensor:
         """(B, ...) -> (B, C)."""
         given = self.normalise(inputs)
-        found: Tensor = class_scores(ask(self.backbone, given)) if self.attached else self.task_head(self.backbone(given))
+        found: Tensor = (
+            class_scores(ask(self.backbone, given)) if self.attached else self.task_head(self.backbone(given))
+        )
         return found
 
 
@@ -121,6 +149,8 @@ def prepare_influence(
     (3, 60)
     """
     run = run_of(run)
+    if run.samples.grouping is None:
+        raise UsageError("influence is that of classified samples, and those of this run have no labels")
     asked = with_changes(InfluenceOptions, options, changes)
     given = run.data(data, progress=asked.progress)
     if len(given) != len(run.samples):
@@ -142,7 +172,7 @@ def _tensors(found: Influence, epochs: list[int]) -> dict[str, Tensor]:
     """Everything that scores are computed from, in the form that a file holds."""
     about = {"epochs": epochs, "agreement": round(found.agreement, 4)}
     kept = {
-        ABOUT: torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8),
+        ABOUT: _packed(about),
         "keys": found.keys,
         "course": found.course.float(),
         "spread": torch.tensor([part.spread for part in found.parts]),
@@ -185,7 +215,25 @@ def _restored(run: Run, kept: Mapping[str, Tensor], device: torch.device) -> Inf
         part.onto = kept[f"{number}/onto"]
         parts.append(part)
     keys = shared_keys(kept["keys"], run)
-    return Influence(subject_of(run), parts, keys, kept["course"], float(about["agreement"]))
+    made = Influence(subject_of(run), parts, keys, kept["course"], float(about["agreement"]))
+    made.unit = None if about.get("unit") is None else float(about["unit"])
+    return made
+
+
+def with_unit(run: Run, unit: tuple[float, float, float], words: str) -> Run:
+    """The run with the log-odds that one unit of its influence stands for, with their interval and where they are from.
+
+    What was foretold before was in units of `unit` as it was then.
+    """
+    about = about_influence(run)
+    before = about.get("unit") or 1.0
+    about |= dict(zip(("unit", "unit_low", "unit_high"), (before * one for one in unit), strict=True))
+    assert run.influence is not None
+    return replace(run, influence={**run.influence, ABOUT: _packed({**about, "unit_from": words})})
+
+
+def _packed(about: Mapping[str, Any]) -> Tensor:
+    return torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8)
 
 
 def shared_keys(keys: Tensor, run: Run) -> Tensor:
@@ -207,5 +255,7 @@ def about_influence(run: Run) -> dict[str, Any]:
     about = read_json(raw, "influence.safetensors")
     missing = [epoch for epoch in about.get("epochs", [None]) if epoch not in run.snapshots]
     if missing or not isinstance(about.get("agreement"), float):
-        raise IntegrityError("influence.safetensors does not fit the snapshots of this run; make it again: provnet influence")
+        raise IntegrityError(
+            "influence.safetensors does not fit the snapshots of this run; make it again: provnet influence"
+        )
     return about

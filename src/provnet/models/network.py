@@ -210,7 +210,7 @@ class Normalise(nn.Module):
     def forward(self, images: Inputs) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
         if not isinstance(images, Tensor):
-            raise UsageError(f"this network takes one tensor a batch, got {type(images).__name__}")
+            raise UsageError(f"this network takes one tensor per batch, got {type(images).__name__}")
         if tuple(images.shape[1:]) != self.input_shape:
             raise UsageError(shape_words(self.input_shape, tuple(images.shape[1:])))
         values = (images.float() / self.scale - self.mean) / self.std
@@ -276,7 +276,7 @@ class ProvenanceNet(nn.Module):
             index_head.prepare_members()
 
     def with_head(self, index_head: IndexHead, index_map: IndexMap) -> Self:
-        """The same network with another head, and the map of the samples that may be predicted; all else is shared."""
+        """The same network with another head and the map of the samples that may be predicted; all else is shared."""
         made = copy(self)
         made._modules = dict(self._modules)
         made._know_samples(index_head, index_map)
@@ -296,7 +296,7 @@ class ProvenanceNet(nn.Module):
         return made
 
     def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
-        """Raw inputs -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
+        """Raw inputs -> outputs. The index branch is conditioned on `classes`, or else on the predicted classes."""
         seen = self.see(inputs)
         output = self.answer(seen.features, seen.logits, classes)
         return output._replace(looks=seen.looks)
@@ -348,11 +348,11 @@ class ProvenanceNet(nn.Module):
         return torch.zeros(len(logits), dtype=torch.int64, device=logits.device) if group is None else group
 
     def after_epoch(self, samples: ResidentData, seed: int, epoch: int) -> dict[str, float]:
-        """Figures for the log that take passes of their own over the training samples; none here."""
+        """Figures for the log that need passes of their own over the training samples; none here."""
         return {}
 
     def after_training(self, images: Tensor, labels: Tensor) -> None:
-        """What is learned of the training samples once the weights are; nothing here."""
+        """What is learned from the training samples after the weights; nothing here."""
 
     def index_loss(self, output: ProvenanceOutput, index: Tensor, smoothing: float, negatives: int = 0) -> IndexLoss:
         """Cross-entropy of each target index (B,), and whether it was found; see `IndexHead.loss`."""
@@ -462,7 +462,7 @@ def vae_of(net: ProvenanceNet) -> VAE:
     """The generator of a network; one without is refused."""
     if isinstance(net.backbone, VAE):
         return net.backbone
-    raise UsageError("this run makes no pictures; train one that does: provnet train DATA --task generate")
+    raise UsageError("this run does not generate pictures; train one that does: provnet train DATA --task generate")
 
 
 def posterior_of(net: ProvenanceNet, images: Tensor) -> Normal:

@@ -25,6 +25,7 @@ import secrets
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, final
 
@@ -74,7 +75,7 @@ class Pretrained(nn.Module):
             for name, value in self.body.state_dict().items():
                 digest.update(f"{name} {tuple(value.shape)}\n".encode())
                 digest.update(value.detach().contiguous().numpy().data)
-            self._kept = state, FeatureMemory(cache_folder(), digest.hexdigest())
+            self._kept = state, memory_of(cache_folder(), digest.hexdigest())
         return self._kept[1]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -272,8 +273,7 @@ def features_of_all(backbone: nn.Module, normalise: nn.Module, images: Tensor, *
             made.append(backbone(normalise(some.to(device))).cpu())
             done += len(some)
             update(done, "")
-    if device.type == "cpu":
-        backbone.memory.save()
+    keep_features(backbone)
     return torch.cat(made)
 
 
@@ -290,9 +290,22 @@ def _seconds(backbone: Pretrained, normalise: nn.Module, images: Tensor, size: i
     return times[-1] / size * count  # the first one is slower: libraries choose their ways
 
 
+def keep_features(backbone: nn.Module) -> None:
+    """Write what a frozen pretrained backbone made of pictures on the CPU, for the next question about them."""
+    if frozen(backbone) and next(backbone.parameters()).device.type == "cpu":
+        assert isinstance(backbone, Pretrained), "others may change"
+        backbone.memory.save()
+
+
 def own_normalisation(name: str, architecture: str) -> Normalisation:
     """(mean, std, scale) that a pretrained backbone was trained with."""
     return (MEAN, STD, SCALE) if name == LITE0 else folder_normalisation(architecture)
+
+
+@lru_cache(1)
+def memory_of(folder: Path, weights: str) -> FeatureMemory:
+    """One memory for all runs of this process that share their weights."""
+    return FeatureMemory(folder, weights)
 
 
 FORMAT = "provnet features 1"

@@ -44,7 +44,7 @@ def data_uri(picture: Picture, longest: int = 320) -> str:
     """
     image = to_image(picture)
     if max(image.size) > longest:
-        image = fitted(image, longest)
+        image = scale_to_box(image, longest)
     buffer, kind = io.BytesIO(), "PNG" if is_small(picture) else "JPEG"
     image.save(buffer, kind, optimize=True, **({} if kind == "PNG" else {"quality": 82}))
     return f"data:image/{kind.lower()};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
@@ -78,7 +78,7 @@ def no_larger(picture: Picture, longest: int = LONGEST) -> Picture:
     """
     if max(picture.shape[:2]) <= longest:
         return picture
-    return np.asarray(fitted(to_image(picture), longest))
+    return np.asarray(scale_to_box(to_image(picture), longest))
 
 
 def is_small(picture: Picture) -> bool:
@@ -90,10 +90,10 @@ def is_small(picture: Picture) -> bool:
     return max(int(side) for side in picture.shape[:2]) <= SMALL
 
 
-def fitted(image: Image.Image, box: int) -> Image.Image:
+def scale_to_box(image: Image.Image, box: int) -> Image.Image:
     """Scale an image so that its longer side is `box`: few pixels stay crisp squares, many are averaged.
 
-    >>> fitted(Image.new("L", (14, 28)), 56).size
+    >>> scale_to_box(Image.new("L", (14, 28)), 56).size
     (28, 56)
     """
     width, height = image.size

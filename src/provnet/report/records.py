@@ -26,8 +26,9 @@ class ExemplarCard:
         sample_id: the id that names the sample to people.
         sha256: 64 hex digits of its content.
         label: the name of its class.
-        weight: its share of the explanation, 0..1.
+        weight: its share of the explanation, 0..1, or of the largest where there is an amount.
         note: why there is no picture, or any other remark; usually empty.
+        amount: how much the answer depends on it, in words, which then stands in place of a share.
     """
 
     picture: Picture | None
@@ -36,6 +37,12 @@ class ExemplarCard:
     label: str
     weight: float
     note: str = ""
+    amount: str = ""
+
+    @property
+    def words(self) -> str:
+        """Its weight."""
+        return self.amount or percent(self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +59,8 @@ class ExplanationCard:
         truth: the name of the right class where it is known.
         rebuilt: the input as a generator makes it of its own latents, or None.
         over: what stands above the class.
+        depends_on: samples without which the answer would be less likely, if that was asked; None if not.
+        in_log_odds: whether their amounts have a unit, which only trainings without samples can say.
     """
 
     query: Picture | None
@@ -63,6 +72,15 @@ class ExplanationCard:
     truth: str | None = None
     rebuilt: Picture | None = None
     over: str = "Predicted"
+    depends_on: tuple[ExemplarCard, ...] | None = None
+    in_log_odds: bool = False
+
+    @property
+    def depends_words(self) -> str:
+        """What the amounts mean."""
+        if self.in_log_odds:
+            return "Without one of these, the log-odds of the answer would fall by about that much."
+        return "Without them the answer would be less likely. The numbers order them; they have no unit yet."
 
 
 @dataclass(frozen=True)

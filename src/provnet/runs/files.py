@@ -537,7 +537,9 @@ def _check_answer(network: ProvenanceNet, config: NetworkConfig, name: str) -> N
         support = network.support(output.support_features, output.classes)
     best = [] if output.index_scores is None else [output.index_scores.amax(1)]  # slots without a sample have -inf
     if not all(map(all_finite, (output.features, output.logits, output.index_features, support, *best))):
-        raise IntegrityError(f"{name}: by these weights the answer to a usual input is not finite; restore the run")
+        raise IntegrityError(
+            f"{name}: with these weights the answer to an ordinary input is not finite; restore the run"
+        )
 
 
 def own_copy(backbone: nn.Module) -> nn.Module:

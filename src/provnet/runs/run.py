@@ -186,11 +186,9 @@ def prepare_run_folder(folder: str | Path) -> Path:
 
 
 def write_run(run: Run, folder: str | Path) -> Path:
-    """Write a run, or replace the one that is there; killed at any moment it leaves the old one or the new one."""
+    """Write a run, or replace the one that is there. If it is killed, the folder holds the old run or the new one."""
     if not isinstance(run, Run):
-        raise UsageError(
-            f"a run is wanted, got {type(run).__name__}; a fitted classifier is written by its save(folder)"
-        )
+        raise UsageError(f"expected a run, got {type(run).__name__}; save a fitted classifier with its save(folder)")
     where = prepare_run_folder(folder)
     weights = _weights(run.network)
     check_state(run.config.network, run.samples, weights, run.network.backbone)
@@ -222,7 +220,8 @@ def write_run(run: Run, folder: str | Path) -> Path:
 def read_run(folder: str | Path, backbone: nn.Module | Given | None = None) -> Run:
     """Read a run; every file is checked before any is used.
 
-    A `custom` backbone is given again, and copied; so is the model that a run is attached to, which is used as it is.
+    A `custom` backbone must be given again, and is copied. The model of an attached run must be given again, and is
+    used as it is.
     """
     where = as_path("the run's folder", folder)
     _refuse_other_things(where)

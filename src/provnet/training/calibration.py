@@ -25,13 +25,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import attribute
 from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
-from provnet.base.errors import UsageError
+from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.heads.support import LOOKS, Evidence, Support, held_out, odds_of, place_in_class, prepared
+from provnet.heads.support import (
+    LOOKS,
+    Evidence,
+    Support,
+    measure_held_out,
+    normalise_features,
+    odds_of,
+    place_in_class,
+)
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 
 LEVEL = 0.05
@@ -91,7 +98,7 @@ def calibrate(
             parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
             seen, claimed, copies, *copied = (torch.cat(column) for column in zip(*parts, strict=True))
             of = every.repeat(len(copiers)).to(device)
-            unseen, measured = held_out(features, own, copies, claimed, of, len(net.support.mean))
+            unseen, measured = measure_held_out(features, own, copies, claimed, of, len(net.support.mean))
             rows = measured if bool(measured.any()) else None
             support = seen if rows is None else unseen[rows]
             if looks:
@@ -117,7 +124,7 @@ def _by_evidence(support: Support, features: Tensor, labels: Tensor) -> dict[str
     every, classes = torch.arange(len(labels), device=labels.device), len(support.mean)
     with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
         torch.manual_seed(0)
-        distance = -held_out(features, labels, features, labels, every, classes)[0]
+        distance = -measure_held_out(features, labels, features, labels, every, classes)[0]
     with torch.inference_mode(False):
         support.evidence, right = evidence_of(features.clone(), labels.clone(), classes, distance.clone())
     return {
@@ -156,7 +163,10 @@ def _features(output: ProvenanceOutput) -> Columns:
 
 def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
     """Support by the features, predicted class, and what is measured; what is not finite is refused."""
-    return attribute(net, output, 1).support, output.classes, *_features(output)
+    support = net.support(output.support_features, output.classes, output.looks)
+    if not bool((torch.isfinite(support) & torch.isfinite(output.logits).all(1)).all()):
+        raise NonFiniteError("what the network says of some distorted samples is not finite; check its weights")
+    return support, output.classes, *_features(output)
 
 
 def _with_looks(
@@ -173,7 +183,7 @@ def _with_looks(
     fitted.looks.fit(looks.clone(), own)
     by_looks = fitted.looks(copies, claimed)
     if held is not None:
-        by_looks = held_out(looks, own, copies, claimed, of, 1)[0][held]
+        by_looks = measure_held_out(looks, own, copies, claimed, of, 1)[0][held]
     factor = _limit(support, level) / _limit(by_looks, level * BY_LOOKS)
     fitted.looks.stretch(factor)
     return torch.minimum(support, by_looks * factor)
@@ -206,7 +216,7 @@ def evidence_of(features: Tensor, labels: Tensor, classes: int, distance: Tensor
     """The evidence of training features (n, D) with labels (n,), and (n,) how often held-out answers like theirs are
     right; `distance` (n,) is that of each from its own class, measured without it.
     """
-    z = prepared(features)
+    z = normalise_features(features)
     weight = torch.ones(len(z), dtype=torch.float64, device=z.device)
     for _ in range(2):
         linear = ridge(z, labels, classes, weight)

@@ -1,8 +1,8 @@
 """Checkpoints: weights, optimiser and progress as safetensors + JSON, written whole or not at all, hashed.
 
 `checkpoints/step-0000000123/` holds the weights, the optimiser's moments (a file each, so that a network of any size
-that provnet writes can be read back), the record of the epoch, the snapshots so far, state.json and manifest.json. A folder is made under a
-temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
+that provnet writes can be read back), the record of the epoch, the snapshots so far, state.json and manifest.json. A
+folder is made under a temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def save_checkpoint(
     }
     needs = sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
     if path.exists() and not is_step(path):
-        raise UsageError(f"{path} is in the way, which provnet did not write; move it away and go on with --resume")
+        raise UsageError(
+            f"{path} has the name of a checkpoint, but provnet did not write it; move it away, then use --resume"
+        )
     write_files(path, files, needs=needs, replace=True)
     _drop_others(folder, path)
     return path
@@ -83,8 +85,8 @@ def _groups(net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState)
             tensor = value.detach().cpu().contiguous()
             if not all_finite(tensor):
                 raise NonFiniteError(
-                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this is not saved, the last "
-                    "good checkpoint is kept. Lower the learning rate or look at the data"
+                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this state is not saved, the "
+                    "last good checkpoint is kept. Lower the learning rate or look at the data"
                 )
             place = tensor.untyped_storage().data_ptr()
             tensors[name] = tensor.clone() if place in seen else tensor

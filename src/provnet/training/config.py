@@ -20,7 +20,7 @@ LARGEST_BATCH = 1_000_000
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training recipe. Every field changes the result, so every field is compared before a run resumes.
+    """One training recipe. Every field affects the result, so all fields are compared before a run resumes.
 
     Attributes:
         preset: the name it came from.
@@ -31,11 +31,11 @@ class TrainConfig:
         smoothing, task_smoothing: label smoothing of the index loss and of the class loss, over valid slots only.
         task_weight, index_weight: weights of the two losses (two-branch networks).
         precision: `auto` is bf16-mixed on a GPU that has it, else 32-true.
-        negatives: keys that a sample is told from at each step (exemplar heads); 0 means all.
-        finetune: train a pretrained backbone, too, which is frozen else.
+        negatives: keys that a sample is compared with in each step (exemplar heads); 0 means all.
+        finetune: also train a pretrained backbone, which is frozen otherwise.
         augment: a name in POLICIES, or `auto` to choose it by the shape of the samples; the copies keep their index.
         seed: order, targets, dropout and initial weights are functions of it.
-        asked: the fields that were asked for by name, which `for_samples` leaves as they are.
+        asked: the fields that were given by name, which `for_samples` does not change.
         wanted: the network, of which "auto" is resolved by the data.
     """
 
@@ -127,7 +127,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def train_config(preset: str = "default", **changes: Any) -> TrainConfig:
-    """A preset with some fields changed, those of the network among them; None leaves a field as the preset has it.
+    """A preset with some fields changed, also those of the network; None keeps the value of the preset.
 
     >>> train_config("paper", epochs=40, network="single").batch_size
     128

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import bounds, carried, fold
+from provnet.base.batches import bounds, fold, steps_before
 from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
@@ -78,12 +78,11 @@ def fit(
     index_subset: IndexSubset | None = None,
     on_epoch: EpochCallback | None = None,
 ) -> Run:
-    """Train a provenance network on `data` and return the run; with `where.out` it is also written there.
+    """Train a provenance network on `data` and return the run; `where.out` is a folder to write it to.
 
-    `where.recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be:
-    on a CPU, in several processes, with data that do not fit the GPU, with a backbone of your own (a copy of it is
-    trained).
-    With `index_subset` only some samples are indexed, and the run's table holds those alone (`training.subset`).
+    `where.recorded` lets a GPU record a training step once and replay it, which is faster. It has no effect on a CPU,
+    in several processes, with data that do not fit on the GPU, or with your own backbone (a copy of it is trained).
+    With `index_subset` only some samples are indexed, and the run's table holds only those (`training.subset`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -281,7 +280,7 @@ def _restored(
     state = restore(checkpoint, net, optimizer, fabric.device)
     then = checkpoint.meta["settings"]["machine"]["processes"]
     before, now = (bounds(*size, least=2 * processes) for processes in (then, fabric.world_size))
-    state.step = carried(divmod(state.step, len(before)), before, now)
+    state.step = steps_before(divmod(state.step, len(before)), before, now)
     if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
         state.sums.zero_()
         state.record.zero_()

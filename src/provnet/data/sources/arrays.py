@@ -46,7 +46,7 @@ def open_arrays(
     if pictures:
         opened = _loaded(pictures, answers, names, split, options, ids, sources)
     else:
-        opened = _assembled(raw, answers, names, split, options, ids, sources)
+        opened = _assemble_arrays(raw, answers, names, split, options, ids, sources)
     return opened if labels is not None else _without_labels(opened)
 
 
@@ -89,7 +89,7 @@ def _loaded(
 ) -> Opened:
     """Pictures in memory, of one size or of several."""
     if len(pictures) != len(labels):
-        raise DataError(f"{len(pictures)} images but {len(labels)} labels; one label a picture is needed")
+        raise DataError(f"{len(pictures)} images but {len(labels)} labels; give one label per picture")
     named, givers = sample_ids(ids, split, len(pictures)), sample_sources(sources, len(pictures))
     entries = [
         Entry(None, name, name, int(label), source, partial(np.asarray, picture))
@@ -108,7 +108,9 @@ def open_frame(
             beside.append(value)
             given[what] = take(frame, value, what)
     if given["labels"] is None:
-        raise UsageError("a DataFrame needs labels, a column or one a row: open_data(frame, labels='income')")
+        raise UsageError(
+            "a DataFrame needs labels, the name of a column or one label per row: open_data(frame, labels='income')"
+        )
     if any(one is None for one in given["labels"]):
         raise DataError("labels are missing in some rows; leave these rows out")
     table, rows = learn(frame, beside)
@@ -159,10 +161,10 @@ def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None
         raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
     raw = np.stack(pictures)
     check_array(raw)
-    return _assembled(raw, answers, names, split, options, ids, sources)
+    return _assemble_arrays(raw, answers, names, split, options, ids, sources)
 
 
-def _assembled(
+def _assemble_arrays(
     raw: np.ndarray,
     labels: np.ndarray,
     names: tuple[str, ...],
@@ -188,7 +190,7 @@ def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
         return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
     if isinstance(values, Dataset | DataLoader):  # numpy would call its items samples of different shapes
         way = "loader.dataset" if isinstance(values, DataLoader) else "..."
-        raise UsageError(f"arrays are wanted; open a {type(values).__name__} first: provnet.open_data({way})")
+        raise UsageError(f"expected arrays, got {type(values).__name__}; open it first: provnet.open_data({way})")
     if np.ma.is_masked(values):
         count = int(np.ma.getmaskarray(values).sum())
         raise DataError(
@@ -202,7 +204,7 @@ def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise DataError(f"the values do not form an array, all samples must have one shape ({error})") from None
+        raise DataError(f"the values do not form an array: all samples must have the same shape ({error})") from None
 
 
 def check_array(values: np.ndarray) -> None:

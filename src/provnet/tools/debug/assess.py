@@ -29,7 +29,7 @@ from provnet.answers.out_of_fold import (
 )
 from provnet.base.errors import NonFiniteError
 from provnet.heads.retrieval import top_k
-from provnet.heads.support import prepared
+from provnet.heads.support import normalise_features
 from provnet.tools.debug.signals import Mislabels, nearest_others, robust
 
 SCORES = ("ridge", "gaussian", "votes")
@@ -136,7 +136,7 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
         raise NonFiniteError(
             "the features of a sample are not finite; check the pixels and the weights (provnet verify)"
         )
-    z = turned(prepared(features))
+    z = turned(normalise_features(features))
     labels = torch.tensor(given, device=z.device)
     n, rows = len(labels), torch.arange(len(labels), device=z.device)
     near = nearest_others(z, NEIGHBOURS)

@@ -364,7 +364,7 @@ def debug(
     if len(active) < len(own):
         own, data = own[active], data.select(active)
     if len(own) == 0:
-        raise UsageError("there are no samples to look at: all are withheld or missing")
+        raise UsageError("no samples are left to judge: all are withheld or missing")
     samples = run.samples.select(own)
     labels = samples.labels
     signals = sample_signals(run, data.inputs, labels, own, progress=progress)

@@ -273,9 +273,9 @@ def raw_pictures(images: Tensor | np.ndarray) -> Tensor:
     """
     given: Tensor = raw_tensor(images)
     if given.numel() == 0:
-        raise UsageError("there is nothing to look at: no pictures were given")
+        raise UsageError("no pictures were given; give at least one")
     if given.is_floating_point() and not bool(torch.isfinite(given).all()):
-        raise NonFiniteError("the pictures hold NaN or infinite values, of which no latents can be made")
+        raise NonFiniteError("the pictures hold NaN or infinite values, so they have no latents")
     return given
 
 
@@ -384,7 +384,7 @@ def interpolate(
     for each in ends_given:
         if tuple(each.shape) != tuple(run.config.network.input_shape):
             shape = run.config.network.input_shape
-            raise UsageError(f"a path goes from one picture of shape {shape} to another, got {tuple(each.shape)}")
+            raise UsageError(f"both ends must be pictures of shape {shape}, got {tuple(each.shape)}")
     both = torch.stack([each.float() for each in ends_given]).to(device)
     shares = torch.linspace(0, 1, steps)
     with torch.inference_mode():

@@ -15,7 +15,7 @@ Letters: n pictures or samples compared, Q queries, D features.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,11 +32,11 @@ from provnet.base.options import AuditOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import Dataset, ImageData, image_data
-from provnet.data.modalities.augment import Copy, of_all
+from provnet.data.modalities.augment import Copy, fix_copy
 from provnet.heads.index_map import IndexMap
 from provnet.heads.keys import pack, unit
 from provnet.heads.scores import spread_of
-from provnet.models.keys import draw_keys, exemplar_head, features_of, key_head, restricted, with_keys
+from provnet.models.keys import draw_keys, exemplar_head, features_of, key_head, restrict_network, with_keys
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs.inputs import Fitted, as_trained, checked_inputs, inputs_of, raw_tensor, run_of
 from provnet.runs.run import Run
@@ -112,17 +112,17 @@ def scores_by(
     """`member_scores` of a network, whoever made it."""
     queries = raw_tensor(images)
     if 0 in queries.shape:
-        raise UsageError("there is nothing to score: no pictures were given")
+        raise UsageError("no pictures were given; give at least one")
     most = BATCH[ask.device.type]
     few = ask.at_once(queries.shape[1:], batch_size, most)
     size = few if copy is None else most  # what is drawn must not depend on how many the network takes at a time
-    copy = None if copy is None else of_all(copy, queries)
+    copy = None if copy is None else fix_copy(copy, queries)
 
     def batches() -> Iterator[tuple[Inputs, None]]:
         done = 0
         for batch in split(queries, size):
             if not all_finite(batch):
-                raise NonFiniteError("the input holds NaN or infinite values; nothing can be said of it")
+                raise NonFiniteError("the input holds NaN or infinite values; fill them in, or leave such samples out")
             drawn = batch if copy is None else copy(batch, fold(seed, first + done))
             yield from ((some, None) for some in split(drawn, few))
             done += len(batch)
@@ -198,7 +198,7 @@ def cascade(net: ProvenanceNet, chosen: Tensor, seed: int) -> Iterator[Redrawn]:
     it is; those that come are one network, changed further with each step.
     """
     keyed = key_head(net) is not None
-    made = copy.deepcopy(restricted(net, chosen) if keyed else net).eval()
+    made = copy.deepcopy(restrict_network(net, chosen) if keyed else net).eval()
     places = torch.arange(len(chosen)) if keyed else chosen
     device = next(net.parameters()).device
     state = torch.Generator().manual_seed(fold(seed, 62)).get_state()
@@ -422,7 +422,7 @@ class Audit:
         }
 
 
-def audit_scores(members: np.ndarray, nonmembers: np.ndarray) -> ScoreAudit:
+def audit_scores(members: np.ndarray, nonmembers: np.ndarray, rates: Sequence[float] = RATES) -> ScoreAudit:
     """The figures of one score, given for members and for nonmembers.
 
     >>> audit_scores(np.array([0.9, 0.8]), np.array([0.1, 0.8])).auc.value
@@ -434,7 +434,7 @@ def audit_scores(members: np.ndarray, nonmembers: np.ndarray) -> ScoreAudit:
     edges = np.linspace(low, high if high > low else low + 1, BINS + 1)
     return ScoreAudit(
         auc=auc(truth, score),
-        at={rate: tpr_at(truth, score, rate) for rate in RATES},
+        at={rate: tpr_at(truth, score, rate) for rate in rates},
         curve=roc(truth, score),
         edges=edges,
         members=np.histogram(members, edges)[0],
