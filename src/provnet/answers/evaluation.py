@@ -253,7 +253,7 @@ def _seconds(run: Run, data: Dataset | None, total: int) -> float:
     """How long asking about so many photographs takes, by a few mirrored ones; others are quick."""
     if data is None or len(data) < TRIED or not of_photographs(data.shape):
         return 0.0
-    ask, some = Attributor(run), data.inputs[:TRIED].flip(3)
+    ask, some = Attributor(run), data.images[:TRIED].flip(3)
     ask(some[: TRIED // 2], 1)
     began = time.perf_counter()
     ask(some[TRIED // 2 :], 1)
