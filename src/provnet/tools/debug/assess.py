@@ -233,7 +233,7 @@ def _expected(even: tuple[float, float, float], people: float, missed: float) ->
 
     >>> found = _expected((80.0, 60.0, 107.0), 125.0, 225.0)
     >>> round(found.number), found.low, found.high
-    (100, 60.0, 160.0)
+    (100, 60.0, 150.0)
     """
     number, low, high = even
     people = max(people, number)
