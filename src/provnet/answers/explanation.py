@@ -18,8 +18,9 @@ from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset, image_data
 from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
-from provnet.report.pictures import pictures_of
-from provnet.report.records import ExemplarCard, ExplanationCard
+from provnet.data.modalities.text import is_text, spoken
+from provnet.report.pictures import pictures_of, sight
+from provnet.report.records import ExemplarCard, ExplanationCard, Passage, Picture, passage
 from provnet.report.sheet import Shown, cards_html, left_out
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
@@ -153,17 +154,21 @@ class Explanation:
     def _card(self, row: int, pictures: dict[int, Evidence]) -> ExplanationCard:
         """One input for `show`, with those exemplars that have an entry in `pictures`."""
         one = self.one(row)
-        exemplars = tuple(
-            exemplar_card(x, pictures[x.index]) for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures
-        )
-        query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
+        named = [x for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures]
+        said = spoken(self.images[row : row + 1])[0] if self.images is not None and is_text(self.images) else ""
+        exemplars = tuple(exemplar_card(x, pictures[x.index], said) for x in named)
+        query: Picture | Passage | None = None if self.images is None else picture_of(self.images[row].cpu().numpy())
+        query = passage(said, [pictures[x.index].text for x in named]) if said else query
         return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
 
 
-def exemplar_card(sample: Exemplar, seen: Evidence) -> ExemplarCard:
-    """A sample for a page, with its picture or why there is none, and the samples that are the same picture."""
-    note = "; ".join(part for part in (seen.words, duplicate_words(sample)) if part)
-    return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
+def exemplar_card(sample: Exemplar, seen: Evidence, said: str = "") -> ExemplarCard:
+    """A sample for a page, with its picture or why there is none, and the samples that are the same picture.
+
+    `said` is the input where that is a text: the words in common are marked.
+    """
+    note = "; ".join(part for part in (seen.note, duplicate_words(sample)) if part)
+    return ExemplarCard(sight(seen, beside=[said]), sample.sample_id, sample.sha256, sample.label, sample.weight, note)
 
 
 def _rows(rows: Any, n: int) -> np.ndarray:

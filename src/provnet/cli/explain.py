@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +31,7 @@ from provnet.cli.rundata import note_undrawn, open_run, picture_data, with_state
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
 from provnet.data.evidence import NO_PICTURE, Evidence
 from provnet.report.page import explanation_html
-from provnet.report.records import percent
+from provnet.report.records import passage, percent
 from provnet.report.sheet import explanation_png
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
@@ -38,6 +39,7 @@ from provnet.samples.identity import duplicate_words
 from provnet.tools.generate.compute import rebuilt_queries
 
 PLACES = "--html or --png"
+SHOWN = 200  # characters of a text on a terminal
 
 
 def explain(asked: Explain) -> None:
@@ -62,8 +64,11 @@ def explain(asked: Explain) -> None:
         record["reconstruction_mse"] = copy.error
 
     files: dict[Path, bytes] = {}
-    if asked.html or asked.png or asked.strict or asked.data is not None:
+    pictures: dict[int, Evidence] = {}
+    texts = any(query.text for query in queries) and not asked.json
+    if asked.html or asked.png or asked.strict or asked.data is not None or texts:
         pictures = _pictures(loaded, explanation, asked.data, asked.data_dir, asked.strict)
+    if asked.html or asked.png:
         files = _drawn(
             loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt]
         )
@@ -74,7 +79,7 @@ def explain(asked: Explain) -> None:
         emit_json(records)
     elif is_first_process():
         for place, (query, one) in enumerate(zip(queries, explanation, strict=True)):
-            _show(query, one)
+            _show(query, one, pictures)
             if rebuilt:
                 say(f"  rebuilt from its latents with a mean square error of {rebuilt[place].error:.5f} a pixel")
         for path in files:
@@ -158,9 +163,11 @@ def _append(
     )
 
 
-def _show(query: Query, one: Explained) -> None:
+def _show(query: Query, one: Explained, pictures: Mapping[int, Evidence]) -> None:
 
     out = console()
+    if query.text:
+        out.print(Text(brief(query.text), "italic"), soft_wrap=True)
     head = Text.assemble(
         (shown(query.name), "dim"), "  ", (brief(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
     )
@@ -181,6 +188,11 @@ def _show(query: Query, one: Explained) -> None:
         if item.duplicate_count:
             line.append(f"  {duplicate_words(item)}", "dim")
         out.print(line, soft_wrap=True)
+        seen = pictures.get(item.index)
+        if query.text and seen is not None and seen.text:
+            pieces = passage(shown(seen.text)[:SHOWN], [query.text])
+            marked = [(piece, "bold" if is_common else "") for piece, is_common in pieces]
+            out.print(Text.assemble(" " * 26, *marked), soft_wrap=True)
 
 
 def _padded(texts: list[str]) -> list[str]:
