@@ -14,8 +14,10 @@ import json
 import math
 from typing import final
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy import sparse
 from torch import Tensor, nn
 
 from provnet.base.errors import IntegrityError
@@ -106,7 +108,7 @@ class TextEncoder(nn.Module):
         """Which grams there are, how rare each is, and where the mean text of each class lies: there scores begin."""
         self._know(texts[:: -(-len(texts) // LOOKED_AT)])
         sums = torch.zeros(self.bag.weight.numel())
-        for part, own in zip(texts.split(AT_ONCE), labels.split(AT_ONCE), strict=True):
+        for part, own in zip(torch.split(texts, AT_ONCE), torch.split(labels, AT_ONCE), strict=True):
             _, place, weight = self.weighted(part)
             sums.index_add_(0, (place * self.classes + own.unsqueeze(1)).flatten(), weight.flatten())
         means = sums.view(-1, self.classes) / torch.bincount(labels, minlength=self.classes).clamp_min(1)
@@ -117,10 +119,12 @@ class TextEncoder(nn.Module):
     def _know(self, some: Tensor) -> None:
         """Learn grams and how rare each is; the most frequent where they are too many."""
         hashes = counts = torch.zeros(0, dtype=torch.int64)
-        for part in some.split(16 * AT_ONCE):
-            sorted_grams = [grams(texts)[0].sort(1).values for texts in part.split(AT_ONCE)]
-            new, seen = torch.cat([each[_first_of_kind(each)] for each in sorted_grams]).unique(return_counts=True)
-            hashes, place = torch.cat([hashes, new]).unique(return_inverse=True)
+        for part in torch.split(some, 16 * AT_ONCE):
+            sorted_grams = [grams(texts)[0].sort(1).values for texts in torch.split(part, AT_ONCE)]
+            new, seen = torch.unique(
+                torch.cat([each[_first_of_kind(each)] for each in sorted_grams]), return_counts=True
+            )
+            hashes, place = torch.unique(torch.cat([hashes, new]), return_inverse=True)
             counts = torch.zeros_like(hashes).index_add_(0, place, torch.cat([counts, seen]))
         if len(hashes) > len(self.known):
             kept = counts.argsort(descending=True, stable=True)[: len(self.known)].sort().values
@@ -144,6 +148,19 @@ class TextEncoder(nn.Module):
         halves = [weight * pieces, weight * ~pieces]  # words and their pieces count alike
         weight = torch.stack([half / half.norm(dim=1, keepdim=True).clamp_min(1e-6) for half in halves]).sum(0)
         return hashes, place, weight * 2**-0.5
+
+    @torch.no_grad()
+    def sparse(self, texts: Tensor) -> sparse.csr_array:
+        """(N, L) bytes -> (N, V) weights of the known grams."""
+        data, columns, counts = [], [], [0]
+        for part in torch.split(texts, AT_ONCE):
+            _, place, weight = self.weighted(part.to(self.known.device))
+            there = (weight > 0) & (place < len(self.known))
+            data.append(weight[there].cpu())
+            columns.append(place[there].int().cpu())
+            counts += there.sum(1).tolist()
+        made = torch.cat(data).numpy(), torch.cat(columns).numpy(), np.cumsum(counts, dtype=np.int32)
+        return sparse.csr_array(made, shape=(len(texts), len(self.known)))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L) -> (B, width + C)."""

@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -204,19 +205,14 @@ def _read_folder(root: Path, split: str, modality: Text, read: _Read, options: O
     for part, folders in _text_parts(root).items():
         for file in sorted(one for folder in folders if split in ("all", part) for one in folder.glob("*.txt")):
             name = file.relative_to(root).as_posix()
-            _take(
-                read,
-                options,
-                shown(name),
-                lambda file=file, name=name: (_of_file(file, modality), file.parent.name, name, None),
-            )  # type: ignore[misc]
-
-
-def _of_file(file: Path, modality: Text) -> str:
-    return modality.read(read_file(file, LONGEST), file.name)
+            _take(read, options, shown(name), partial(_of_file, file, name, modality))
 
 
 Row = tuple[Any, Any, Any, Any]  # text, label, id, source
+
+
+def _of_file(file: Path, name: str, modality: Text) -> Row:
+    return modality.read(read_file(file, LONGEST), file.name), file.parent.name, name, None
 
 
 def _take(read: _Read, options: OpenOptions, name: str, row: Callable[[], Row]) -> None:
@@ -296,7 +292,7 @@ def _columns(names: Sequence[str], options: OpenOptions, where: str) -> dict[str
 def _json_rows(raw: bytes, name: str, modality: Text) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
     for number, line in enumerate(raw.split(b"\n"), 1):
         if line.strip():
-            yield number, lambda line=line, number=number: _json_row(line, f"{name} row {number}", modality)  # type: ignore[misc]
+            yield number, partial(_json_row, line, f"{name} row {number}", modality)
 
 
 def _json_row(line: bytes, name: str, modality: Text) -> dict[str, Any]:
@@ -317,7 +313,7 @@ def _parquet_rows(file: Path) -> Iterator[tuple[int, Callable[[], dict[str, Any]
     except (ArrowException, OSError) as error:
         raise DataError(f"{shown(file.name)}: cannot be read as parquet ({brief(str(error))})") from error
     for number, row in enumerate(rows, 1):
-        yield number, lambda row=row: row  # type: ignore[misc]
+        yield number, partial(dict[str, Any], row)
 
 
 def _csv_rows(raw: bytes, name: str, modality: Text) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
@@ -341,7 +337,7 @@ def _csv_rows(raw: bytes, name: str, modality: Text) -> Iterator[tuple[int, Call
         )
     for number, cells in enumerate(records[1:], 2):
         if cells:
-            yield number, lambda cells=cells, number=number: _csv_row(header, cells, f"{name} row {number}")  # type: ignore[misc]
+            yield number, partial(_csv_row, header, cells, f"{name} row {number}")
 
 
 def _csv_row(header: Sequence[str], cells: Sequence[str], name: str) -> dict[str, Any]:

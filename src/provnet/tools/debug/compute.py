@@ -23,6 +23,8 @@ from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.decode import are_pictures
+from provnet.data.modalities.text import is_text, overlap
+from provnet.models.text import TextEncoder
 from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
@@ -39,6 +41,7 @@ CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse 
 FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
 CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
 BY_CHANCE = 1.0  # pairs of different pictures, among all samples, that may be as close as a copy
+SHARED = 0.7  # of the shingles of two texts, which then are nearly one
 FEWEST = 20  # samples from which fixed features are judged out of fold
 COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
 SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
@@ -90,6 +93,8 @@ def duplicates(
     pairs = [_chained(exact_group)]
     if are_pictures(images, SMALLEST):
         pairs.append(_near_pairs(samples, images, near, torch.device(device)))
+    elif is_text(images):
+        pairs.append(_near_texts(images, near))
     turned = mirrored_pairs(images) if isinstance(images, Tensor) else pairs[0][:0]
     mirrored = np.isin(np.arange(n), turned)
     pairs.append(turned)
@@ -135,6 +140,16 @@ def _near_pairs(samples: SampleTable, images: Any, near: Neighbours, device: tor
         np.stack([first[rows[chosen]], first[ends[chosen]]], 1),
         lambda one, other: close(one, other, _distance(images, one, other, device)),
     )
+
+
+def _near_texts(texts: Tensor, near: Neighbours) -> np.ndarray:
+    """(P, 2) pairs of texts that have most of their shingles in common."""
+    rows, ends = np.repeat(np.arange(len(texts)), CANDIDATES), near.row[:, :CANDIDATES]
+    rows, ends = rows.reshape(len(texts), -1)[:, : ends.shape[1]].ravel(), ends.ravel()
+    alike = (ends > rows) & (near.cosine[:, :CANDIDATES].ravel() > SHARED / 2)
+    rows, ends = rows[alike], ends[alike]
+    common = overlap(texts[torch.from_numpy(rows)], texts[torch.from_numpy(ends)])
+    return np.stack([rows, ends], 1)[common >= SHARED]
 
 
 def _around_one(pairs: np.ndarray, close: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
@@ -537,6 +552,8 @@ def debug(
     classes = len(samples.class_names)
     fixed = run.network.fixed_features and not _finetuned(run) and classes > 1 and len(own) >= FEWEST
     found = assess(signals.raw, labels, classes) if fixed else None
+    if isinstance(run.network.backbone, TextEncoder) and isinstance(data.inputs, Tensor) and classes > 1:
+        found = assess(signals.features, labels, classes, grams=run.network.backbone.sparse(data.inputs))
     if found is None:
         wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
     else:

@@ -221,6 +221,8 @@ MEANING = {
     "margin": "how far another class scores above the given one at the end",
     "equal": "the same picture under another label",
     "ridge": "a linear model of the features, fitted without the sample",
+    "words": "naive Bayes on words and pieces of words, without the sample",
+    "linear": "a linear model of words and pieces of words, fitted without the sample",
     "gaussian": "the distance to the classes in the features, without the sample",
     "votes": "labels of the nearest other samples by the features, each counted by the trust in it",
     "confusions": "how often such labels are confused, and what other classes say",
