@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import about
+from machine import machine
 
 from provnet.base.stats import wilson
 from provnet.tools.spans import Span, SpanIndex, limit
@@ -53,7 +53,9 @@ def changed(text: str, times: int, dice: random.Random) -> str:
     """With characters changed, put in or left out."""
     for _ in range(times):
         at, letter = dice.randrange(len(text)), dice.choice(LETTERS)
-        text = dice.choice((text[:at] + letter + text[at + 1 :], text[:at] + letter + text[at:], text[:at] + text[at + 1 :]))
+        text = dice.choice(
+            (text[:at] + letter + text[at + 1 :], text[:at] + letter + text[at:], text[:at] + text[at + 1 :])
+        )
     return text
 
 
@@ -113,7 +115,7 @@ def main() -> None:
     seconds = time.process_time() - began
     known = index.by_chance(fresh)
     result = {
-        "about": about(),
+        "machine": machine(rates=False),
         "documents": len(documents),
         "megabytes": len(index.raw) / 1e6,
         "index_seconds": seconds,

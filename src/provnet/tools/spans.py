@@ -17,6 +17,7 @@ import numpy as np
 
 from provnet.base.errors import DataError, UsageError
 from provnet.base.progress import progress_bar
+from provnet.data.dataset import Dataset
 
 RUN = 8  # bytes
 LEAST = 20  # characters of a span that is told
@@ -185,6 +186,66 @@ class SpanIndex:
         return Span(
             begin, begin + length, document, _characters(self.raw, int(self.starts[document]), start + shift), length
         )
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A passage of a text that stands in a training text, or nearly so.
+
+    Attributes:
+        text, start, end: the passage, and its characters in the text that was asked about.
+        sample_id, sha256, at: the training sample, and the character that it stands at there.
+        similarity: the share of its characters that need not be changed; 1 for an exact copy.
+        limit: the similarity that one fresh passage of that length in 1,000 reaches; None for an exact copy.
+    """
+
+    text: str
+    start: int
+    end: int
+    sample_id: str
+    sha256: str
+    at: int
+    similarity: float = 1.0
+    limit: float | None = None
+
+
+def copied_passages(
+    data: Dataset, fresh: Sequence[str], asked: Sequence[str], *, progress: bool = False
+) -> list[list[Copied]]:
+    """For each text asked about the passages that training texts hold: exact ones, and near ones where none is exact.
+
+    Near ones are told where there is enough fresh text to know how similar passages are by chance.
+
+    >>> import provnet
+    >>> data = provnet.open_data(["to be or not to be that is the question", "nothing of the kind"], ["a", "b"])
+    >>> found = copied_passages(data, [], ["he said or not to be that is it"])[0][0]
+    >>> found.text, found.sample_id, found.at
+    (' or not to be that is ', 'train/0', 5)
+    """
+    index, found = SpanIndex([str(item) for item in data.items or ()], progress=progress), []
+    known = index.by_chance(fresh) if fresh else []
+    for text in (unicodedata.normalize("NFC", each) for each in asked):
+        spans = [(span, 1.0, None) for span in index.exact(text)]
+        near = [
+            (span, limit(known, span.end - span.start)) for span in (() if spans or not known else index.near(text))
+        ]
+        spans += [(span, span.score, least) for span, least in near if span.score > least]  # type: ignore[misc]
+        found.append(
+            [
+                Copied(
+                    text[span.start : span.end],
+                    span.start,
+                    span.end,
+                    data.samples.sample_ids[span.document],
+                    data.samples.hex(span.document),
+                    span.at,
+                    similarity,
+                    least,
+                )
+                for span, similarity, least in spans
+            ]
+        )
+    return found
 
 
 def edits(pattern: bytes, text: bytes) -> tuple[int, int]:
