@@ -1,4 +1,4 @@
-"""Exact and changed copies of passages: are they found, where, how fast, and how often is fresh text taken for a copy?
+"""Exact and changed copies of passages: whether they are found, where, how fast, and at how many false alarms.
 
     python benchmarks/text_spans.py --data data        # AG News, CLINC150, SST-2, Shakespeare; fresh: WikiText-2
 
@@ -68,7 +68,7 @@ def timed(asked: Callable[[str], list[Span]], text: str, seconds: list[float]) -
 
 
 def exact(index: SpanIndex, documents: list[str], fresh: list[str], dice: random.Random) -> dict[str, Any]:
-    """200 copies planted into fresh texts: found at the right offsets?"""
+    """200 copies planted into fresh texts: found at the right offsets or not."""
     hits, seconds = 0, []
     for _ in range(200):
         _, _, copied = passage(documents, dice)
@@ -85,7 +85,7 @@ def exact(index: SpanIndex, documents: list[str], fresh: list[str], dice: random
 
 
 def near(index: SpanIndex, documents: list[str], known: list[tuple[int, float]], dice: random.Random) -> dict[str, Any]:
-    """200 copies with 1 to 5 characters changed: found above the limit of one false alarm in 1,000?"""
+    """200 copies with 1 to 5 characters changed: found above the limit of one false alarm in 1,000 or not."""
     rows, seconds = [], []
     for _ in range(200):
         number, _, copied = passage(documents, dice)

@@ -27,51 +27,16 @@ from provnet.training.config import train_config
 from provnet.training.fit import fit
 from tests.cases import cases
 
-WARM = [
-    "the",
-    "sun",
-    "is",
-    "bright",
-    "and",
-    "the",
-    "beach",
-    "is",
-    "hot",
-    "in",
-    "summer",
-    "while",
-    "people",
-    "swim",
-    "in",
-    "the",
-    "sea",
-]
-COLD = [
-    "snow",
-    "falls",
-    "on",
-    "the",
-    "frozen",
-    "lake",
-    "as",
-    "winter",
-    "winds",
-    "blow",
-    "over",
-    "ice",
-    "and",
-    "grey",
-    "clouds",
-    "pass",
-]
+WORDS = {
+    "warm": "the sun is bright and the beach is hot in summer while people swim in the sea",
+    "cold": "snow falls on the frozen lake as winter winds blow over ice and grey clouds pass",
+}
 
 
 def sentences(n: int = 80, seed: int = 0) -> tuple[list[str], list[str]]:
     dice = random.Random(seed)
     labels = [("warm", "cold")[i % 2] for i in range(n)]
-    return [
-        " ".join(dice.choices(WARM if label == "warm" else COLD, k=8)) + f" {i}" for i, label in enumerate(labels)
-    ], labels
+    return [" ".join(dice.choices(WORDS[label].split(), k=8)) + f" {i}" for i, label in enumerate(labels)], labels
 
 
 def lines(*rows: Any) -> bytes:

@@ -278,7 +278,8 @@ def limit(known: Sequence[tuple[int, float]], length: int) -> float:
     >>> limit([(20, 1.0), (40, 0.8)], 30)
     0.9
     """
-    return float(np.interp(length, *zip(*known, strict=True))) if known else float("inf")
+    lengths, scores = [one for one, _ in known], [score for _, score in known]
+    return float(np.interp(length, lengths, scores)) if known else float("inf")
 
 
 def _encoded(text: str) -> bytes:
