@@ -359,8 +359,8 @@ class NetworkOptions(Options):
         "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
     )
     backbone: Any = option(
-        "text, efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of "
-        "app. 7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
+        "text, efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one "
+        "of app. 7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
         "auto",
         metavar="NAME|DIR/",
     )
