@@ -93,7 +93,7 @@ def test_a_text_is_named_by_its_characters() -> None:
     with pytest.raises(DataError, match="not UTF-8"):
         Text(tokens).read(b"\xff", "a.txt")
     with pytest.raises(UsageError, match="texts need the tokenizer"):
-        Text().batch(["a"])
+        Text(named="split").batch(["a"])
 
 
 def test_a_network_of_texts_answers_and_is_trimmed(tmp_path: Path) -> None:
