@@ -264,7 +264,8 @@ def test_the_index_loss_of_accumulated_batches_is_that_of_one_large_batch(tmp_pa
             model, data = bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0), text_data()
             prov = attach(model, data, weight=weight)
             keys = torch.randn(N, 32, generator=torch.Generator().manual_seed(3))
-            prov.bank.keys.copy_(nn.functional.normalize(keys, dim=1))
+            if weight:
+                prov.bank.keys.copy_(nn.functional.normalize(keys, dim=1))
             prov.bank.count += 1
             prov.bank._learn = lambda _: None  # type: ignore[method-assign]  # nor statistics
             prov.bank.settle = lambda **_: None  # type: ignore[method-assign]  # keys move between two parts of a step
@@ -309,13 +310,20 @@ def test_a_data_set_without_the_index_is_refused(tmp_path: Path) -> None:
         Trainer(model=model, args=arguments, **given).train()  # type: ignore[arg-type]
 
 
-def test_a_model_wrapped_after_it_was_attached_is_refused(tmp_path: Path) -> None:
-    model = bert()
-    prov = attach(model, text_data())
+def test_a_model_that_peft_wraps_after_it_was_attached(tmp_path: Path) -> None:
+    """What peft puts into the model lies where it was attached: the run answers as the wrapped model does."""
+    model, data = bert(), text_data()
+    prov = attach(model, data)
     wrapped = get_peft_model(model, LoraConfig(task_type="SEQ_CLS", r=4, target_modules=["query"]))  # type: ignore[arg-type]
-    arguments = TrainingArguments(str(tmp_path), max_steps=2, report_to=[], use_cpu=True, disable_tqdm=True)
-    with pytest.raises(UsageError, match="after it is wrapped"):
-        Trainer(model=wrapped, args=arguments, **prov.for_trainer()).train()  # type: ignore[arg-type]
+    arguments = TrainingArguments(
+        str(tmp_path), max_steps=N // BATCH, report_to=[], use_cpu=True, disable_tqdm=True, save_strategy="no",
+        per_device_train_batch_size=BATCH, learning_rate=1e-2,
+    )  # fmt: skip
+    Trainer(model=wrapped, args=arguments, **prov.for_trainer()).train()  # type: ignore[arg-type]
+    run = prov.finish()
+    with torch.inference_mode():
+        due = wrapped.eval()(**run.network.normalise(data.inputs[:7])).logits
+        assert torch.equal(run.network(data.inputs[:7]).logits, due)
 
 
 def test_a_data_set_of_hugging_face_is_opened_as_it_is() -> None:
