@@ -191,7 +191,7 @@ def test_training_sample_by_hash_and_the_back_button(page: Page, live: Live) -> 
     page.get_by_text("By SHA-256").click()
     page.get_by_label("SHA-256 of a training sample").fill("zz")
     page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.locator("#toast")).to_contain_text("64 digits")
+    expect(page.locator("#toast")).to_contain_text("64 characters")
     page.get_by_label("SHA-256 of a training sample").fill(hash_)
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.locator(".query h2")).to_have_text("Training sample")

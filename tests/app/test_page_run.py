@@ -92,7 +92,7 @@ def test_evaluation_with_intervals_and_checks_with_their_bars(page: Page, live: 
 
 
 def test_page_weight() -> None:
-    assert sum(len(asset.content) for asset in read_assets().values()) < 300_000
+    assert sum(len(asset.content) for asset in read_assets().values()) < 350_000
 
 
 def test_test_pictures_that_were_trained_on_are_not_called_unseen(live: Live, page: Page) -> None:
@@ -102,6 +102,6 @@ def test_test_pictures_that_were_trained_on_are_not_called_unseen(live: Live, pa
     ] }).map((part) => part.textContent))"""
     seen = {"name": "test_in_training", "group": "", "value": 7, "low": None, "high": None, "n": None}
     (text,) = page.evaluate(card, [seen])
-    assert text.startswith("On test pictures, 7 of them trained on")
+    assert text.startswith("On test samples, 7 of them trained on")
     (text,) = page.evaluate(card, [])
-    assert text.startswith("On pictures it never saw")
+    assert text.startswith("On samples it never saw")

@@ -63,7 +63,7 @@ export function trainAgain(context) {
           el("button", { type: "button", class: "button small", title: "Removes the new run. This one, your decisions and your files are as they were.", onClick: back }, "Undo: remove it"))),
       tested ? el("div", { class: "tiles" },
         tile(of(made.before)[0], `test accuracy before ${of(made.before)[1]}`), tile(of(made.after)[0], `test accuracy after ${of(made.after)[1]}`),
-        tile(`${points(gain.value)} points`, `difference on the same ${count(made.tested)} test samples, 95 %: ${points(gain.low)} to ${points(gain.high)}${surely ? "" : "; it may be chance"}`, surely),
+        tile(`${points(gain.value)} points`, `difference on the same ${count(made.tested)} test samples, 95 %: ${points(gain.low)} to ${points(gain.high)}${surely ? "" : gain.value ? "; it may be chance" : ""}`, surely),
         tile(count(made.answers.length), made.answers.length === 1 ? "answer that changed" : "answers that changed"))
         : el("p", { class: "note small" }, "The run has no test samples, so nothing says whether the new one is better. Train with --holdout or --test to find out."),
       made.answers.length ? el("details", {}, el("summary", { class: "small" }, "Answers that changed"), answers(made.answers)) : null,

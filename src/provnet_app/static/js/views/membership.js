@@ -84,7 +84,7 @@ export async function show(root, context, query) {
         run.input.picture ? zone() : null,
         typed(context, ({ sha256 }) => known([sha256]))?.node,
         el("details", { class: "small" }, el("summary", { class: "muted" }, "By SHA-256"), byHash(context, `SHA-256 of a ${noun(run)}`, "Check", (hash) => known([hash])))),
-      el("div", { class: "stack" }, el("div", { class: "three" }, STEPS.map(([name, words]) => el("div", { class: "stack tight" }, el("h3", {}, name), el("p", { class: "muted small" }, words)))), el("div", { class: "row" },
+      el("div", { class: "stack" }, el("div", { class: "three" }, STEPS.map(([name, words]) => el("div", { class: "stack tight" }, el("h2", {}, name), el("p", { class: "muted small" }, words)))), el("div", { class: "row" },
         run.training_pictures.available ? trying("Try training samples", "/samples", run.samples) : null,
         run.test.samples ? trying("Try test samples", "/test", run.test.samples) : null))),
     job,
