@@ -13,7 +13,7 @@ perceptual hash  64 bits of a cosine transform, Hamming distance.
 kNN, features    cosine of EfficientNet-Lite0's pooled features with the nearest picture.
 copy ratio       `provnet.tools.copies.near_copies` on 32 pixels.
 feature ratio    distance to the nearest picture over that to the next ones, by features of parts and mirror images.
-matched places   of the five nearest: places of both whose features name each other and agree on one shift and scale.
+matched places   `provnet.tools.copies.photos`: places of both pictures that agree on one shift and one scale.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 from torch import Tensor, nn
 
 from provnet.base.stats import clopper_pearson
-from provnet.models.pretrained import lite0, load_published
 from provnet.tools.copies.near_copies import copy_ratios
+from provnet.tools.copies.photos import Originals, best_matches, layers, likenesses, maps, originals_of, parts_of
 
 SIDE = 256
 KINDS = ("crop", "mirror", "colour", "text", "collage", "repainted")
-RATE, FEW = 0.005, 5  # of false alarms; pictures of the gallery whose places are matched
+RATE = 0.005
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -153,113 +153,44 @@ def changed(
 
 
 class Features:
-    """Maps of EfficientNet-Lite0: (1280, 8, 8) of a view, and (112, 16, 16) of a middle layer; kept by content."""
+    """Maps of the frozen network, kept by content."""
 
     def __init__(self, folder: Path) -> None:
-        self.net = lite0((3, SIDE, SIDE)).eval()
-        load_published(self.net)
-        self.folder = folder
+        self.net, self.folder = layers(), folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    @torch.inference_mode()
-    def __call__(self, views: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-        """Both maps of square views, in half precision."""
+    def __call__(self, seen: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+        """The last and the middle features of square views."""
         made = []
-        for view in views:
+        for view in seen:
             path = self.folder / f"{hashlib.sha256(view.tobytes()).hexdigest()}.npz"
             if not path.exists():
-                x = (torch.from_numpy(view.copy()).permute(2, 0, 1)[None].float() - 127) / 128
-                layers = self.net.body.layers  # type: ignore[union-attr]
-                middle = x
-                for layer in layers:
-                    x = layer(x)
-                    if x.shape[2] == view.shape[0] // 16 and x.shape[1] == 112:
-                        middle = x
-                np.savez(path, last=x[0].half().numpy(), middle=middle[0].half().numpy())
+                last, middle = maps([torch.from_numpy(view.copy()).permute(2, 0, 1)], self.net)
+                np.savez(path, last=last[0].numpy(), middle=middle[0].numpy())
             with np.load(path) as kept:
                 made.append((torch.from_numpy(kept["last"]), torch.from_numpy(kept["middle"])))
         return torch.stack([one for one, _ in made]), torch.stack([one for _, one in made])
-
-
-def windows(maps: Tensor) -> Tensor:
-    """(N, W, D) unit features of the whole and of parts, from maps (N, D, S, S)."""
-    maps = maps.float()
-    side = maps.shape[2]
-    found = [maps.mean((2, 3))]
-    for high, wide in ((6, 6), (4, 4), (8, 4), (4, 8)):
-        if max(high, wide) > side or side < 8:
-            continue
-        for top in range(0, side - high + 1, 2):
-            for left in range(0, side - wide + 1, 2):
-                found.append(maps[:, :, top : top + high, left : left + wide].mean((2, 3)))
-    return F.normalize(torch.stack(found, 1), dim=2)
 
 
 class Gallery(NamedTuple):
     """What pictures are compared with: views, and features of them, of their mirror images and of small ones."""
 
     views: np.ndarray
-    whole: Tensor  # (V, N, D): as they are, mirrored, small
-    part: Tensor  # (N, W, D)
-    middle: Tensor  # (V, N, C, S, S) as they are, mirrored
-    small: Tensor  # (N, C, S/2, S/2)
+    known: Originals
 
 
 def gallery_of(pictures: Sequence[Image.Image], features: Features) -> Gallery:
     """All that is asked of a gallery."""
-    views = np.stack([as_view(one) for one in pictures])
-    last, middle = features(list(views))
-    mirrored, middle_mirrored = features([np.ascontiguousarray(one[:, ::-1]) for one in views])
-    half = [np.asarray(Image.fromarray(one).resize((SIDE // 2, SIDE // 2), Image.Resampling.BICUBIC)) for one in views]
-    small, small_middle = features(half)
-    parts_of = windows(last)
-    whole = torch.stack([parts_of[:, 0], windows(mirrored)[:, 0], windows(small)[:, 0]])
-    return Gallery(views, whole, parts_of, torch.stack([middle, middle_mirrored]), small_middle)
-
-
-def near_by_features(last: Tensor, gallery: Gallery) -> Tensor:
-    """(B, N) the best cosine of any part of a query with a whole of the gallery, or of its whole with a part."""
-    of = windows(last)
-    best = torch.full((len(of), gallery.whole.shape[1]), -1.0)
-    for whole in gallery.whole:
-        best = torch.maximum(best, torch.einsum("bwd,nd->bwn", of, whole).amax(1))
-    return torch.maximum(best, torch.einsum("bd,nwd->bnw", of[:, 0], gallery.part).amax(2))
+    seen = np.stack([as_view(one) for one in pictures])
+    half = [np.asarray(Image.fromarray(one).resize((SIDE // 2, SIDE // 2), Image.Resampling.BICUBIC)) for one in seen]
+    mirrored = [np.ascontiguousarray(one[:, ::-1]) for one in seen]
+    return Gallery(seen, originals_of([features(list(some)) for some in (seen, mirrored, half)]))
 
 
 def ratios(cosines: Tensor) -> Tensor:
     """(B,) distance to the nearest over the usual one to the next twenty."""
     order = (2 - 2 * cosines.topk(21, 1).values).clamp_min(1e-9).sqrt()
     return order[:, 0] / order[:, 1:].median(1).values
-
-
-def matched(query: Tensor, other: Tensor) -> int:
-    """How many places (C, S, S) of two maps name each other and agree on one shift and scale."""
-    grids, units = [], []
-    for maps in (query, other):
-        maps = maps.float()
-        maps = maps - maps.mean((1, 2), keepdim=True)
-        units.append(F.normalize(maps.flatten(1), dim=0))
-        rows, columns = torch.meshgrid(*(torch.arange(side) for side in maps.shape[1:]), indexing="ij")
-        grids.append(torch.stack([rows.flatten(), columns.flatten()], 1).float())
-    likeness = units[0].t() @ units[1]
-    there, back = likeness.argmax(1), likeness.argmax(0)
-    mutual = (back[there] == torch.arange(len(there))).nonzero()[:, 0]
-    if len(mutual) < 3:
-        return 0
-    a, b = grids[0][mutual], grids[1][there[mutual]]
-    apart = (a[:, None] - a[None]), (b[:, None] - b[None])
-    length = apart[0].norm(dim=2), apart[1].norm(dim=2)
-    usable = (length[0] >= 3) & (length[1] >= 1)
-    pairs = usable.nonzero()
-    if len(pairs) == 0:
-        return 0
-    pairs = pairs[torch.linspace(0, len(pairs) - 1, min(len(pairs), 300)).long()]
-    scale = length[1][pairs[:, 0], pairs[:, 1]] / length[0][pairs[:, 0], pairs[:, 1]]
-    shift = b[pairs[:, 0]] - scale[:, None] * a[pairs[:, 0]]
-    guess = scale[:, None, None] * a[None] + shift[:, None]
-    near = (guess - b[None]).abs().amax(2) <= torch.maximum(scale, torch.ones(()))[:, None]
-    agreed = near.sum(1)[(scale > 0.4) & (scale < 2.6)]
-    return int(agreed.max()) if len(agreed) else 0
 
 
 def hash_bits(view: np.ndarray) -> np.ndarray:
@@ -280,30 +211,22 @@ def scored(views: np.ndarray, gallery: Gallery, features: Features) -> dict[str,
     apart = (bits[:, None] != keys[None]).sum(2)
     found["perceptual hash"] = -apart.min(1).astype(np.float64), apart.argmin(1)
     last, middle = features(list(views))
-    cosines = windows(last)[:, 0] @ gallery.whole[0].t()
+    cosines = parts_of(last)[:, 0] @ gallery.known.whole[0].t()
     found["kNN, features"] = cosines.amax(1).numpy(), cosines.argmax(1).numpy()
     as_tensor = [torch.from_numpy(one.copy()).permute(0, 3, 1, 2) for one in (views, gallery.views)]
     ours = copy_ratios(as_tensor[0], as_tensor[1])
     found["copy ratio"] = -ours.ratio, ours.row
-    near = near_by_features(last, gallery)
+    near = likenesses(last, gallery.known)
     found["feature ratio"] = -ratios(near).numpy(), near.argmax(1).numpy()
-    counts, named = [], []
-    for row in range(len(views)):
-        few = near[row].topk(FEW).indices.tolist()
-        each = []
-        for place in few:
-            maps = [gallery.middle[0, place], gallery.middle[1, place], gallery.small[place]]
-            each.append(max(matched(middle[row], one) for one in maps))
-        counts.append(max(each))
-        named.append(few[int(np.argmax(each))])
-    found["matched places"] = np.array(counts, np.float64), np.array(named)
+    row, value = best_matches(last, middle, gallery.known)
+    found["matched places"] = value, row
     return found
 
 
 def near_misses(part: Part, gallery: Gallery, features: Features, count: int) -> list[Image.Image]:
     """Those of the others whose features lie nearest to a picture of the gallery."""
     last, _ = features([as_view(one) for one in part.others])
-    nearest = (windows(last)[:, 0] @ gallery.whole[0].t()).amax(1)
+    nearest = (parts_of(last)[:, 0] @ gallery.known.whole[0].t()).amax(1)
     return [part.others[row] for row in nearest.topk(count).indices.tolist()]
 
 
@@ -332,7 +255,7 @@ def report(part: Part, net: Painter, features: Features, cuts: dict[str, float],
     misses = near_misses(part, gallery, features, 200)
     for kind in (*KINDS, "unchanged"):
         own = [] if kind == "unchanged" else [part.gallery[row] for row in chosen]
-        others = misses if kind == "unchanged" else misses[:each]
+        others = misses if kind == "unchanged" else misses[:: len(misses) // each][:each]
         wrong = np.stack([as_view(one) for one in others]) if not own else made(others, kind, part, net, 3)
         of_others = scored(wrong, gallery, features)
         of_copies = scored(made(own, kind, part, net, 2), gallery, features) if own else {}

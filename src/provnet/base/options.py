@@ -929,6 +929,11 @@ class CopyOptions(InputOptions):
         "Share of new pictures that may be flagged as near-copies by mistake.", default=0.005, metavar="RATE"
     )
     seed: int = _seed("Seed of the draw of pictures that set the threshold.")
+    photos: bool = option(
+        "Also find photographs that were cut, mirrored, recoloured or put into a collage (extra vision). Takes about "
+        "0.15 s more on a CPU for each training picture.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
