@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--network", default="class-conditional")
+    parser.add_argument("--network", default="auto")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     data = provnet.open_data(asked.data, size=224, mode="rgb", limit=asked.limit)
@@ -64,7 +64,7 @@ def main() -> None:
         rows = {"provnet": wilson(int(own.sum()), len(own)), "kNN": wilson(int(near.sum()), len(near))}
         print(f"{name:12s} " + "   ".join(f"{way}: {rate}" for way, rate in rows.items()), flush=True)
         found[name] = {way: rate.to_json() for way, rate in rows.items()}
-    about = {"data": Path(asked.data).name, "n": len(data), "seed": asked.seed, "network": asked.network}
+    about = {"data": Path(asked.data).name, "n": len(data), "seed": asked.seed, "network": run.config.network.network}
     print(f"trained in {seconds['wall']} s ({seconds['cpu']} s of CPU time)")
     if asked.out is not None:
         asked.out.write_text(json.dumps({**about, "seconds": seconds, "found": found}, indent=1) + "\n", "utf-8")

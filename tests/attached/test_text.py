@@ -93,7 +93,7 @@ def test_a_text_is_named_by_its_characters() -> None:
     with pytest.raises(DataError, match="not UTF-8"):
         Text(tokens).read(b"\xff", "a.txt")
     with pytest.raises(UsageError, match="texts need the tokenizer"):
-        Text().batch(["a"])
+        Text(named="split").batch(["a"])
 
 
 def test_a_network_of_texts_answers_and_is_trimmed(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_changed_text_is_refused() -> None:
     prov = attach(Encoder(), data)
     assert data.items is not None
     data.items[3] = "another"  # type: ignore[index]
-    with pytest.raises(DataError, match='"train/3" is not the sample that was opened'):
+    with pytest.raises(DataError, match='"train/3" has changed since it was opened'):
         list(loader(prov))
     tampered = opened()
     tampered.inputs["input_ids"][4, 1] = 9  # type: ignore[call-overload, index]

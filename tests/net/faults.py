@@ -622,8 +622,8 @@ FAULTS = (
     ),
     fault(
         "attach: samples are not hashed again when their keys are set",
-        "            refuse_others(data, rows)\n            yield rows",
-        "            yield rows",
+        "            refuse_others(data, rows)\n            yield rows,",
+        "            yield rows,",
         "wrong_uses_are_refused_in_words",
     ),
     fault(

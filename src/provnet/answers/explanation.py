@@ -18,8 +18,9 @@ from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset, image_data
 from provnet.data.evidence import Evidence
 from provnet.data.modalities.image import picture_of
-from provnet.report.pictures import pictures_of
-from provnet.report.records import ExemplarCard, ExplanationCard
+from provnet.data.modalities.text import is_text, spoken
+from provnet.report.pictures import pictures_of, sight
+from provnet.report.records import ExemplarCard, ExplanationCard, Passage, Picture, passage
 from provnet.report.sheet import Shown, cards_html, omission_notes
 from provnet.samples.identity import Exemplar, SampleTable, duplicate_words, named
 
@@ -187,27 +188,26 @@ class Explanation:
     def _card(self, row: int, pictures: dict[int, Evidence]) -> ExplanationCard:
         """One input for `show`, with those exemplars that have an entry in `pictures`."""
         one = self.one(row)
-        exemplars = tuple(
-            exemplar_card(x, pictures[x.index], one.depends_on[0].weight if one.depends_on else 0.0)
-            for x in one.exemplars[:MOST_EXEMPLARS]
-            if x.index in pictures
-        )
-        query = None if self.images is None else picture_of(self.images[row].cpu().numpy())
+        named = [x for x in one.exemplars[:MOST_EXEMPLARS] if x.index in pictures]
+        said = spoken(self.images[row : row + 1])[0] if self.images is not None and is_text(self.images) else ""
+        largest = one.depends_on[0].weight if one.depends_on else 0.0
+        exemplars = tuple(exemplar_card(x, pictures[x.index], said, largest) for x in named)
+        query: Picture | Passage | None = None if self.images is None else picture_of(self.images[row].cpu().numpy())
+        query = passage(said, [pictures[x.index].text for x in named]) if said else query
         return ExplanationCard(query, str(row), one.predicted, one.confidence, one.supported, exemplars)
 
 
-def exemplar_card(sample: Exemplar, seen: Evidence, largest: float = 0.0) -> ExemplarCard:
+def exemplar_card(sample: Exemplar, seen: Evidence, said: str = "", largest: float = 0.0) -> ExemplarCard:
     """A sample for a page, with its picture or why there is none, and the samples that are the same picture.
 
-    With the `largest` weight of an answer weights are influence: an amount, drawn as a part of the largest.
+    `said` is the input where that is a text: the words in common are marked. With the `largest` weight of an answer
+    weights are influence: an amount, drawn as a part of the largest.
     """
-    if largest > 0:
-        between = "" if sample.interval is None else "95 %: {:+.2f} to {:+.2f}".format(*sample.interval)
-        note = "; ".join(part for part in (between, seen.words, duplicate_words(sample)) if part)
-        share, amount = sample.weight / largest, f"{sample.weight:+.2f}"
-        return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, share, note, amount)
-    note = "; ".join(part for part in (seen.words, duplicate_words(sample)) if part)
-    return ExemplarCard(seen.picture, sample.sample_id, sample.sha256, sample.label, sample.weight, note)
+    between = "" if largest <= 0 or sample.interval is None else "95 %: {:+.2f} to {:+.2f}".format(*sample.interval)
+    note = "; ".join(part for part in (between, seen.note, duplicate_words(sample)) if part)
+    share, amount = (sample.weight / largest, f"{sample.weight:+.2f}") if largest > 0 else (sample.weight, "")
+    picture = sight(seen, beside=[said])
+    return ExemplarCard(picture, sample.sample_id, sample.sha256, sample.label, share, note, amount)
 
 
 def _rows(rows: Any, n: int) -> np.ndarray:

@@ -36,9 +36,10 @@ from provnet.data.sources.arrays import to_numpy
 from provnet.models.attached import Given, Transform
 from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.models.tap import Reader
-from provnet.runs.inputs import picture_rule, row_shape, to_input
+from provnet.models.text import TEXT
+from provnet.runs.inputs import inputs_of, picture_rule, row_shape, to_input
 from provnet.runs.run import Run, read_run, write_run
-from provnet.training.config import PRESETS, TrainConfig, for_pretrained, for_samples, train_config
+from provnet.training.config import PRESETS, TrainConfig, for_pretrained, for_samples, for_texts, train_config
 from provnet.training.fit import fit
 from provnet.training.session import refuse_strangers
 from provnet.training.setup import auto_head
@@ -262,6 +263,7 @@ def recipe_of(run: Run) -> dict[str, Any]:
     named = PRESETS.get(preset, PRESETS["fast"])
     chosen = for_samples(named, len(run.samples), run.config.network.input_shape)
     chosen = for_pretrained(chosen) if run.config.network.backbone in PRETRAINED else chosen
+    chosen = for_texts(chosen) if run.config.network.backbone == TEXT else chosen
     usual = {**named.to_json(), **{name: getattr(chosen, name) for name in ("augment", "epochs", "lr")}}
     names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
     own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
@@ -450,6 +452,9 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "run_")
         if isinstance(given, ImageData):
             return to_input(self.run_, given)
+        if self.run_.config.network.backbone == TEXT:
+            texts: Tensor = inputs_of(self.run_.config, given)
+            return texts
         rows, shape = flatten(as_batch(given, self.run_.config.network.input_shape, picture_rule(self.run_.config)))
         rows = validate_data(self, rows, reset=False)
         return to_input(self.run_, rows if shape is None else rows.reshape(len(rows), *shape))

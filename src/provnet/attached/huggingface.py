@@ -153,7 +153,7 @@ class ProvenanceCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             own = own * (len(index) / self.items)
         if isinstance(output, tuple):
             return (output[0] + own.to(output[0].device), *output[1:])
-        if getattr(output, "loss", None) is None:
+        if (output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)) is None:
             raise UsageError(
                 "the model gives no loss: the batches need labels, or add prov.loss(index) to a loss of yours"
             )

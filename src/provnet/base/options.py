@@ -332,6 +332,7 @@ class DataOptions(Options):
     columns: Any = option(
         "Names of the columns of a table, such as path=image,label=class.", metavar="WHAT=NAME,...", rare=True
     )
+    length: int | None = option("Bytes of a text that the network sees. Default: 2,048.", metavar="N", rare=True)
     class_names: Any = None  # the classes and their order
     default_size: int | None = None  # of the network's view where sizes differ and none is asked for
     progress: bool = False
@@ -368,8 +369,8 @@ class NetworkOptions(Options):
         metavar="NAME",
     )
     backbone: Any = option(
-        "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
-        "7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
+        "text, efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one "
+        "of app. 7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
         "auto",
         metavar="NAME|DIR/",
     )

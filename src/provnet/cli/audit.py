@@ -229,4 +229,4 @@ def _show(values: dict[str, Any], report: AuditReport) -> None:
     for kind, of in values["distorted"].items():
         best = max(of, key=lambda name: of[name]["auc"]["value"])
         cell = auc_cell(of[best]["auc"])
-        say(f"{report.copies[kind]}: AUC {cell.value} ({cell.ends}) by {SCORES[best][0]}")
+        say(f"{report.copies.get(kind, kind)}: AUC {cell.value} ({cell.ends}) by {SCORES[best][0]}")

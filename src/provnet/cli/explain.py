@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ from provnet.cli.rundata import note_undrawable, open_run, picture_data, with_st
 from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among_pictures, write_outputs
 from provnet.data.evidence import NO_PICTURE, Evidence
 from provnet.report.page import explanation_html
-from provnet.report.records import percent
+from provnet.report.records import Passage, passage, percent
 from provnet.report.sheet import explanation_png
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
@@ -40,6 +40,7 @@ from provnet.samples.identity import Exemplar, duplicate_words
 from provnet.tools.generate.compute import rebuilt_queries
 
 PLACES = "--html or --png"
+SHOWN = 200  # characters of a text on a terminal
 
 
 def explain(asked: Explain) -> None:
@@ -66,8 +67,11 @@ def explain(asked: Explain) -> None:
         record["reconstruction_mse"] = copy.error
 
     files: dict[Path, bytes] = {}
-    if asked.html or asked.png or asked.strict or asked.data is not None:
+    pictures: dict[int, Evidence] = {}
+    texts = any(query.text for query in queries) and not asked.json
+    if asked.html or asked.png or asked.strict or asked.data is not None or texts:
         pictures = _pictures(loaded, explanation, asked.data, asked.data_dir, asked.strict)
+    if asked.html or asked.png:
         files = _draw(loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt])
     if asked.log is not None:
         _append(asked.log, asked.run, state["model.safetensors"], loaded, queries, records, asked.weights)
@@ -76,7 +80,7 @@ def explain(asked: Explain) -> None:
         emit_json(records)
     elif is_first_process():
         for place, (query, one) in enumerate(zip(queries, explanation, strict=True)):
-            _show(query, one, influence=asked.weights == INFLUENCE)
+            _show(query, one, pictures, influence=asked.weights == INFLUENCE)
             if rebuilt:
                 say(f"  rebuilt from its latents with a mean square error of {rebuilt[place].error:.5f} a pixel")
         if asked.weights == INFLUENCE and not explanation.in_log_odds:
@@ -165,9 +169,11 @@ def _append(
 NONE_LEFT = "No exemplar: all samples of this class are withheld"
 
 
-def _show(query: Query, one: Explained, *, influence: bool) -> None:
+def _show(query: Query, one: Explained, pictures: Mapping[int, Evidence], *, influence: bool) -> None:
     """An answer and its exemplars; with influence those that are recognised above those that it depends on."""
     out = console()
+    if query.text:
+        out.print(Text(brief(query.text), "italic"), soft_wrap=True)
     head = Text.assemble(
         (shown(query.name), "dim"), "  ", (brief(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
     )
@@ -178,15 +184,18 @@ def _show(query: Query, one: Explained, *, influence: bool) -> None:
         below = ": those below are nearest, but not evidence" if one.exemplars else ""
         head.append(f"\n  No supporting sample{below}", "yellow")
     out.print(head, soft_wrap=True)
+    said = {
+        i: passage(shown(seen.text)[:SHOWN], [query.text]) for i, seen in pictures.items() if query.text and seen.text
+    }
     columns = [("", one.exemplars)]
     if influence:
         columns = [("recognised by", one.recognised), ("depends on", one.depends_on)]
     for title, exemplars in columns:
-        _show_exemplars(title, exemplars, one)
+        _show_exemplars(title, exemplars, one, said)
 
 
-def _show_exemplars(title: str, exemplars: Sequence[Exemplar], one: Explained) -> None:
-    """A line for each, under its title."""
+def _show_exemplars(title: str, exemplars: Sequence[Exemplar], one: Explained, texts: Mapping[int, Passage]) -> None:
+    """A line for each, under its title; of a text the words in common are marked."""
     out = console()
     if title:
         out.print(Text(f"  {title}", "bold"), soft_wrap=True)
@@ -209,6 +218,9 @@ def _show_exemplars(title: str, exemplars: Sequence[Exemplar], one: Explained) -
         if item.duplicate_count:
             line.append(f"  {duplicate_words(item)}", "dim")
         out.print(line, soft_wrap=True)
+        if item.index in texts:
+            marked = [(piece, "bold" if is_common else "") for piece, is_common in texts[item.index]]
+            out.print(Text.assemble(" " * 26, *marked), soft_wrap=True)
 
 
 def _padded(texts: list[str]) -> list[str]:

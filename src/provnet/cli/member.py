@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,15 @@ from provnet.cli.output import (
     emit_json,
     is_first_process,
     note,
+    say,
 )
 from provnet.cli.rundata import begin, open_others
+from provnet.report.records import percent
 from provnet.runs.data import find_data
 from provnet.runs.run import Run
 from provnet.tools.membership.compute import decides, member_scores
 from provnet.tools.membership.member import Heldout, Membership, compared, draw_samples, memberships, read_heldout
+from provnet.tools.spans import Copied, copied_passages
 
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
@@ -55,11 +59,42 @@ def member(asked: Member) -> None:
     withheld = int(loaded.samples.withheld.sum())
     if withheld:
         note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
+    passages = _passages(loaded, asked, [query.text for query in queries])
     if asked.json:
-        emit_json([{"input": query.name, **one.to_json()} for query, one in zip(queries, found, strict=True)])
+        rows = [{"input": query.name, **one.to_json()} for query, one in zip(queries, found, strict=True)]
+        for row, some in zip(rows, passages, strict=False):
+            row["passages"] = [asdict(one) for one in some]
+        emit_json(rows)
     elif is_first_process():
-        for query, one in zip(queries, found, strict=True):
+        for place, (query, one) in enumerate(zip(queries, found, strict=True)):
             _show(query.name, one)
+            for each in passages[place] if passages else ():
+                _show_passage(each)
+
+
+def _passages(run: Run, asked: Member, texts: list[str]) -> list[list[Copied]]:
+    """What training texts hold of each text; nothing where samples are no texts."""
+    if not all(texts):
+        return []
+    data = find_data(run.config, run.samples, None, asked.data_dir, progress=not asked.json).data
+    if data is None or data.items is None:
+        note("passages are not compared: the training texts cannot be opened", "warning")
+        return [[] for _ in texts]
+    hidden = {name for name, out in zip(run.samples.sample_ids, run.samples.withheld, strict=True) if out}
+    shown_rows = [row for row, name in enumerate(data.samples.sample_ids) if name not in hidden]
+    test = run.test(data_dir=asked.data_dir)
+    fresh = [] if test is None else [str(item) for item in test.items or ()]
+    return copied_passages(data.select(np.array(shown_rows)), fresh, texts, progress=not asked.json)
+
+
+def _show_passage(one: Copied) -> None:
+    """A line for a passage."""
+    where = f"{shown(one.sample_id)}, from character {one.at:,} on  sha256 {one.sha256[:12]}"
+    if one.limit is None:
+        say(f"  exact: characters {one.start:,} to {one.end:,}, “{brief(one.text)}”, stand in {where}")
+    else:
+        least = f"one fresh passage in 1,000 reaches {percent(one.limit)}"
+        say(f"  near: {percent(one.similarity)} of characters {one.start:,} to {one.end:,} stand in {where}; {least}")
 
 
 def _compare_pictures(

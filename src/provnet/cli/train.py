@@ -43,6 +43,7 @@ from provnet.models.backbones import BACKBONES, SHARING, takes_pretrained
 from provnet.models.network import NETWORKS, build, parameter_count
 from provnet.models.pretrained import INSTALL, installed
 from provnet.models.pretrained import NAMES as PRETRAINED
+from provnet.models.text import TEXT
 from provnet.report.records import percent, seconds
 from provnet.runs.data import in_mode, other_spec
 from provnet.runs.run import Run
@@ -133,7 +134,7 @@ def check_early(asked: Train) -> None:
     check_environment(several=asked.where.devices > 1 or world_size() > 1)
     one_of("network", asked.network.network, ("auto", *NETWORKS))
     if not is_folder(asked.network.backbone):
-        one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
+        one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING, TEXT))
     one_of("device", asked.where.device, DEVICES)
     if asked.split.holdout is not None:
         check_fraction(asked.split.holdout)

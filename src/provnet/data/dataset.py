@@ -62,7 +62,8 @@ DECODING = (
     "background",
     "frame",
     "value_range",
-)  # how a picture is read, not which
+    "length",
+)  # how a picture or a text is read, not which
 HASHED, AT_ONCE = 2**30, 256  # bytes that are hashed again before they are trained on, and samples at a time
 
 
@@ -73,7 +74,7 @@ class DataSpec:
     Attributes:
         source: a known name (`mnist`, `embedded`), an absolute path, or `arrays` for data given as objects.
         kind: the reader that was used (`embedded`, `digits`, `idx`, `cifar10`, `cifar100`, `folder`, `npz`, `csv`,
-            `table`, `tar`, `arrays`).
+            `table`, `tar`, `texts`, `arrays`).
         split: `train`, `test` or `all`.
         data_dir: the folder that names resolve under, or None.
         options: everything else that changes the pictures (`size`, `fit`, `mode`, `background`, `frame`, `value_range`,

@@ -65,6 +65,7 @@ class OpenOptions:
     root: str | None = None
     manifest_columns: tuple[tuple[str, str], ...] | None = None
     default_size: int | None = None
+    length: int | None = None
     progress: bool = False
     cache: str | None = None
 
@@ -113,6 +114,7 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
         root=_root(values.get("root")),
         manifest_columns=_columns(values.get("manifest_columns")),
         default_size=_whole("default_size", values.get("default_size"), lowest=1),
+        length=_whole("length", values.get("length"), lowest=1),
         progress=bool(values.get("progress", False)),
         cache=_cache(values.get("cache", False)),
     )
@@ -345,7 +347,7 @@ def some(items: Iterable[object], most: int = 8) -> str:
 
 FITS = ("stretch", "pad", "crop")
 CHOOSE = "auto"  # data that are opened for the first time: the whole picture names a sample, stretched where need be
-COLUMNS = ("path", "label", "id", "source")
+COLUMNS = ("path", "text", "label", "id", "source")
 _NOT_KEPT = ("progress", "cache", "default_size")
 MIXED = "labels must be all text or all whole numbers, got {}"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")

@@ -28,6 +28,8 @@ from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, Design, branch, custom_design, cut_at, output_shape
 from provnet.models.pretrained import FOLDER, LITE0, Pretrained, from_folder
 from provnet.models.tap import Place
+from provnet.models.text import KEY as TEXT_KEY
+from provnet.models.text import TEXT, Columns, TextEncoder, TextSupport, make_encoder, nearness
 from provnet.models.vae import GENERATORS, VAE, sample
 from provnet.models.whitening import KEY, KeySpace, Standardise
 from provnet.tasks import TASKS
@@ -72,8 +74,8 @@ class NetworkConfig:
 
     Attributes:
         network: a name in NETWORKS.
-        backbone: a name in BACKBONES or SHARING, `huggingface` for a model that came in a folder, or `custom` for a
-            module given as object (needed again at load).
+        backbone: a name in BACKBONES or SHARING, `text`, `huggingface` for a model that came in a folder, or `custom`
+            for a module given as object (needed again at load).
         input_shape: (C, H, W) or (F,).
         classes: C, empty classes included.
         mean, std: one a channel (or a feature), in units of `raw / scale`.
@@ -85,7 +87,7 @@ class NetworkConfig:
         key_width, key_scale, key_type: of an exemplar head: features of a key (0: the backbone's own, or 128 of them
             where those are more than 512), factor of the cosine (0: learned), how keys are stored (fp32, bf16, int8).
         attached: the model of somebody else around which the network is, or None; the backbone is `custom` then.
-        architecture: of `huggingface`: the layers as JSON, see `pretrained.folder_architecture`.
+        architecture: of `huggingface`: the layers as JSON, see `pretrained.folder_architecture`; of `text` its size.
     """
 
     network: str
@@ -169,7 +171,7 @@ class ProvenanceOutput(NamedTuple):
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
     index_scores: Tensor | None  # (B, slots), only the head knows what a slot is; None where keys stand for outputs
-    looks: Tensor | None = None  # (B, 3) of pictures, see `heads.support`; not in training
+    looks: Tensor | None = None  # (B, 3) of pictures, see `heads.support`; (B, 1) of texts; not in training
     made: Made | None = None  # what a generator made, while it is trained
 
     @property
@@ -299,6 +301,8 @@ class ProvenanceNet(nn.Module):
         """Raw inputs -> outputs. The index branch is conditioned on `classes`, or else on the predicted classes."""
         seen = self.see(inputs)
         output = self.answer(seen.features, seen.logits, classes)
+        if isinstance(self.support, TextSupport) and not self.training:
+            return output._replace(looks=nearness(self.index_head, output.index_features, output.classes))
         return output._replace(looks=seen.looks)
 
     def see(self, inputs: Inputs) -> Seen:
@@ -501,7 +505,10 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     width = parts.index_width
     head: IndexHead
     head = _exemplar_head(width, config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](width, index_map)
-    task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
+    last = (
+        [nn.Linear(parts.task_width, config.classes)] if parts.task_width else []
+    )  # else the features hold the scores
+    task_head = nn.Sequential(parts.task, *last) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
         if module is not None and not isinstance(module, Pretrained):
@@ -516,8 +523,14 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
         index_trunk=trunk,
         index_head=head,
         index_map=index_map,
-        support=Support(config.classes, parts.support_width),
+        support=_support(config, parts),
     )
+
+
+def _support(config: NetworkConfig, parts: _Parts) -> Support:
+    if isinstance(parts.shared, TextEncoder):
+        return TextSupport(config.classes, parts.support_width, parts.shared.width)
+    return Support(config.classes, parts.support_width)
 
 
 def _build_generator(config: NetworkConfig, index_map: IndexMap) -> ProvenanceVAE:
@@ -583,8 +596,10 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         projection, key_width = _projection(width, config)
         measured = width if level == 4 else key_width  # below level 4 maps are shared: see `support_features`
         return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, measured)
+    if backbone is None and config.backbone == TEXT:
+        return _text_parts(config, concatenated)
     if backbone is None:
-        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING, FOLDER))  # all that may be asked for
+        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING, TEXT, FOLDER))  # all that may be asked for
     of_folder = backbone is None and config.backbone == FOLDER
     name = LITE0 if of_folder else config.backbone  # both have the same branches
     design = custom_design(backbone) if backbone is not None else choose("backbone", name, BACKBONES)
@@ -602,6 +617,21 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         index, index_width = _projection(features[0], config)
     task, task_width = branch(features[0], design.task), design.task[-1][0] if design.task else features[0]
     return _Parts(shared, task, task_width, index, index_width, features[0])
+
+
+def _text_parts(config: NetworkConfig, concatenated: int) -> _Parts:
+    """Class scores and keys stand side by side among the features of texts."""
+    width = config.key_width or TEXT_KEY
+    shared = make_encoder(config.architecture, config.classes, width)
+    index: nn.Module
+    index, index_width = Columns(0, width), width
+    if config.head == "plain":
+        body = branch(width + concatenated, ((512, 0.0),))
+        index, index_width = nn.Sequential(Columns(0, width), body), 512
+        if concatenated:
+            raise UsageError("a plain head of texts has no class input; set conditional off, or take head exemplar")
+    whole = width + config.classes
+    return _Parts(shared, Columns(width, whole), 0, index, index_width, whole)
 
 
 def _measured_parts(shared: nn.Module, width: int, concatenated: int, design: Design, config: NetworkConfig) -> _Parts:

@@ -133,6 +133,7 @@ def _environment() -> jinja2.Environment:
         width=width,
     )
     environment.tests["small"] = pictures.is_small
+    environment.tests["passage"] = lambda seen: isinstance(seen, tuple)
     return environment
 
 

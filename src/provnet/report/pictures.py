@@ -13,7 +13,7 @@ from PIL import Image, features
 from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset
 from provnet.data.evidence import Evidence, evidence
-from provnet.report.records import Picture
+from provnet.report.records import Passage, Picture, passage
 from provnet.samples.identity import SampleTable
 
 LONGEST = 720  # pixels of a picture on a page that is looked at in full size
@@ -68,6 +68,13 @@ def pictures_of(
         (seen,) = evidence(samples, data, [one])
         found.append(seen if seen.picture is None else Evidence(no_larger(seen.picture, longest), seen.note, seen.text))
     return found
+
+
+def sight(seen: Evidence, longest: int = LONGEST, beside: Sequence[str] = ()) -> Picture | Passage | None:
+    """What a page shows of a sample: its picture, or its text with the words marked that stand in others, too."""
+    if seen.picture is not None:
+        return no_larger(seen.picture, longest)
+    return passage(seen.text, beside) if seen.text else None
 
 
 def no_larger(picture: Picture, longest: int = LONGEST) -> Picture:

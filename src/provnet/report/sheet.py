@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from provnet.base.errors import UsageError
 from provnet.report.pictures import data_uri, is_small, scale_to_box, to_image
-from provnet.report.records import ExemplarCard, ExplanationCard, Picture, count, percent, visible, width
+from provnet.report.records import ExemplarCard, ExplanationCard, Passage, Picture, count, percent, visible, width
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -269,19 +269,19 @@ def _draw_exemplar(
 def _paste(
     sheet: Image.Image,
     draw: ImageDraw.ImageDraw,
-    picture: Picture | None,
+    picture: Picture | Passage | None,
     at: tuple[int, int],
     box: int,
     why: str,
     *,
     faded: bool = False,
 ) -> None:
-    """A picture in the middle of its box, or a frame with the reason why there is none."""
+    """A picture in the middle of its box, a text in a frame, or a frame with the reason why there is neither."""
     x, y = at
-    if picture is None:
+    if picture is None or isinstance(picture, tuple):
         draw.rectangle((x, y, x + box - 1, y + box - 1), outline=LINE, width=3)
-        words = face(20)
-        for number, line in enumerate(words.lines(why, box - 32, 4)):
+        words, text = face(20), why if picture is None else "".join(piece for piece, _ in picture)
+        for number, line in enumerate(words.lines(text, box - 32, 4 if picture is None else (box - 32) // 27)):
             draw.text((x + 16, y + 16 + number * 27), line, fill=SOFT, font=words.font)
         return
     image = scale_to_box(to_image(picture), box)
@@ -364,9 +364,12 @@ def _exemplar(item: ExemplarCard) -> str:
     )
 
 
-def _picture(pixels: Picture | None, box: int, words: str) -> str:
+def _picture(pixels: Picture | Passage | None, box: int, words: str) -> str:
     if pixels is None:
         return ""
+    if isinstance(pixels, tuple):
+        said = "".join(f"<mark>{_text(piece)}</mark>" if marked else _text(piece) for piece, marked in pixels)
+        return f'<div dir="auto" style="{_PASSAGE}">{said}</div>'
     crisp = "image-rendering:pixelated;" if is_small(pixels) else ""
     style = f"width:{box}px;height:{box}px;object-fit:contain;{crisp}"
     return f'<img alt="{words}" src="{data_uri(pixels)}" style="{style}">'
@@ -392,5 +395,6 @@ def omission_notes(inputs: int, exemplars: int, withheld: int) -> list[str]:
 
 _PAGE = "font-size:13px;line-height:1.35;color:inherit"
 _ROW = "display:flex;gap:1.2em;padding:.6em 0;border-bottom:1px solid rgba(128,128,128,.35)"
+_PASSAGE = "max-height:9em;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere"
 _SMALL = "font-size:11px;opacity:.75"
 _WARN = "font-size:11px;font-weight:bold;color:#d55e00"

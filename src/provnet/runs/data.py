@@ -249,7 +249,8 @@ def other_spec(
     {'size': [8, 8]}
     """
     given = given or NOWHERE
-    options = {name: value for name, value in given.options.items() if name in DECODING}
+    kept = (*DECODING, "manifest_columns") if given.kind == "texts" else DECODING
+    options = {name: value for name, value in given.options.items() if name in kept}
     if given.options.get("skip_bad", False) if skip_bad is None else skip_bad:
         options["skip_bad"] = True
     plain = replace(given, source=given.source if classes else "arrays", options=options)

@@ -37,6 +37,7 @@ from provnet.models.network import (
 )
 from provnet.models.pretrained import FOLDER
 from provnet.models.tap import POOLS, SIDES
+from provnet.models.text import TEXT
 from provnet.models.vae import GENERATORS
 from provnet.runs.safe import (
     Layout,
@@ -162,7 +163,7 @@ def _network(value: Any) -> NetworkConfig:
         value["attached"] = {"scores": True, **value["attached"]}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
-    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, FOLDER, CUSTOM))
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, TEXT, FOLDER, CUSTOM))
     _known("head", value["head"], HEADS)
     _known("key type", value["key_type"], KEY_TYPES)
     for name in ("classes", "level", "key_width"):
@@ -175,7 +176,8 @@ def _network(value: Any) -> NetworkConfig:
     _want(isinstance(value["conditional"], bool), "conditional must be true or false")
     _attached(value["attached"], value["backbone"])
     layers = value["architecture"]
-    _want(isinstance(layers, str) and bool(layers) == (value["backbone"] == FOLDER), f"architecture goes with {FOLDER}")
+    has_layers = value["backbone"] in (FOLDER, TEXT)
+    _want(isinstance(layers, str) and bool(layers) == has_layers, f"architecture goes with {FOLDER} and {TEXT}")
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)

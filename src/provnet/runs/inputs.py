@@ -28,6 +28,7 @@ from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
 from provnet.models.attached import OWN
 from provnet.models.network import NetworkConfig
+from provnet.models.text import TEXT
 from provnet.runs.data import in_terms_of, modality_for
 from provnet.runs.run import Run, RunConfig
 from provnet.samples.identity import hash_pixels
@@ -182,6 +183,8 @@ def as_trained(network: NetworkConfig, values: Any) -> Any:
     """
     if isinstance(values, Fields):
         return values
+    if network.backbone == TEXT:
+        return values.to(torch.uint8)
     if not takes_bytes(network):
         return values.float()
     if values.dtype == torch.bool:

@@ -30,6 +30,7 @@ from provnet.base.batches import Inputs, at_once, fold, keyed_generator
 from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
+from provnet.data.modalities.text import thinned
 from provnet.heads.support import (
     LOOKS,
     Evidence,
@@ -40,6 +41,7 @@ from provnet.heads.support import (
     place_in_class,
 )
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.models.text import TextSupport, nearness
 
 LEVEL = 0.05
 RIGHT = 0.9  # an answer is supported where answers like it are right so often; of frozen features
@@ -87,6 +89,8 @@ def calibrate(
     by_evidence = net.fixed_features and classes > 1 and len(chosen) >= FEWEST
     total = (0 if known else len(chosen)) + (0 if by_evidence else len(copiers) * len(distorted))
     net.eval()
+    if isinstance(net.support, TextSupport):
+        return _of_texts(net, images, distorted, seed, level)
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
         net.support.looks = net.support.evidence = None
@@ -116,6 +120,25 @@ def calibrate(
         "threshold": float(torch.quantile(support.double(), level)),
         "level": level,
         "calibrated_on": kinds + (", each held out" if rows is not None else ""),
+        "n": len(support),
+    }
+
+
+@torch.inference_mode()
+def _of_texts(net: ProvenanceNet, texts: Inputs, rows: Tensor, seed: int, level: float) -> dict[str, Any]:
+    """Of texts half of whose words are gone, each measured without the text that it was made of."""
+    device, found, whole = next(net.parameters()).device, [], len(texts) == net.index_map.n
+    assert isinstance(texts, Tensor)
+    for some in torch.split(rows, at_once(texts.shape[1:], device.type)):
+        output = net(thinned(texts[some], seed).to(device))
+        near = nearness(net.index_head, output.index_features, output.classes, some.to(device) if whole else None)
+        found.append(net.support(output.support_features, output.classes, near))
+    support = torch.cat(found).cpu()
+    return {
+        "statistic": "log-odds of the class, plus ten times the mean cosine with its five nearest training texts",
+        "threshold": float(torch.quantile(support.double(), level)),
+        "level": level,
+        "calibrated_on": "training texts with half of their words left out, each held out",
         "n": len(support),
     }
 

@@ -27,13 +27,14 @@ from provnet.models.keys import fill_keys, open_keys, refresh, split_keys, whole
 from provnet.models.network import ProvenanceNet, build
 from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.models.pretrained import Pretrained, features_of_all, frozen
+from provnet.models.text import TEXT, TextEncoder
 from provnet.models.whitening import measure
 from provnet.runs.files import float32_default, own_copy
 from provnet.runs.run import Run, RunConfig, read_run, write_run
 from provnet.training import session as run_folder
 from provnet.training.calibration import calibrate
 from provnet.training.checkpoint import Checkpoint, Clock, load_checkpoint, restore, save_checkpoint
-from provnet.training.config import TrainConfig, as_config, for_pretrained, for_samples
+from provnet.training.config import TrainConfig, as_config, for_pretrained, for_samples, for_texts
 from provnet.training.loop import Learner, TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.session import Held, run_lock, stop_on_signal
 from provnet.training.setup import (
@@ -98,6 +99,7 @@ def fit(
     custom = own_copy(wanted.backbone) if isinstance(wanted.backbone, nn.Module) else None
     shape, index_map = plan(data, wanted, config.preset)
     config = for_pretrained(config) if shape.backbone in PRETRAINED else config
+    config = for_texts(config) if shape.backbone == TEXT else config
     samples = data.samples if rows is None else data.samples.select(rows.numpy())
     index_map = index_map if rows is None else IndexMap(samples.labels, shape.classes)
     refuse_changed("the training data", data)
@@ -118,8 +120,10 @@ def fit(
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
         load_pretrained(net, wanted, shape, finetune=config.finetune)
+        if isinstance(net.backbone, TextEncoder):
+            net.backbone.learn(data.images, data.labels)
         shown = where.progress and fabric.global_rank == 0
-        recorded = where.recorded and custom is None
+        recorded = where.recorded and custom is None and shape.backbone != TEXT  # whose batches differ in length
         session = Session(held, settings, where.checkpoint_seconds, shown, on_epoch, recorded, where.snapshots)
         with _memory_errors_named():
             learner, inputs = _on_features(net, data, fabric.device, progress=shown)
