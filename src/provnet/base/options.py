@@ -931,8 +931,8 @@ class CopyOptions(InputOptions):
     )
     seed: int = _seed("Seed of the draw of pictures that set the threshold.")
     photos: bool = option(
-        "Also find photographs that were cut, mirrored, recoloured or put into a collage (extra vision). Takes about "
-        "0.15 s more on a CPU for each training picture.",
+        "Also find photographs that were cropped, mirrored, recoloured or put into a collage (extra vision): about "
+        "0.15 s more per training picture on a CPU.",
         default=False,
     )
 
