@@ -332,7 +332,9 @@ class DataOptions(Options):
     columns: Any = option(
         "Names of the columns of a table, such as path=image,label=class.", metavar="WHAT=NAME,...", rare=True
     )
-    length: int | None = option("Bytes of a text that the network sees. Default: 2,048.", metavar="N", rare=True)
+    length: int | None = option(
+        "Number of bytes of a text that the network sees. Default: 2,048.", metavar="N", rare=True
+    )
     class_names: Any = None  # the classes and their order
     default_size: int | None = None  # of the network's view where sizes differ and none is asked for
     progress: bool = False
@@ -931,8 +933,8 @@ class CopyOptions(InputOptions):
     )
     seed: int = _seed("Seed of the draw of pictures that set the threshold.")
     photos: bool = option(
-        "Also find photographs that were cut, mirrored, recoloured or put into a collage (extra vision). Takes about "
-        "0.15 s more on a CPU for each training picture.",
+        "Also find photographs that were cropped, mirrored, recoloured or put into a collage (extra vision): about "
+        "0.15 s more per training picture on a CPU.",
         default=False,
     )
 
