@@ -662,6 +662,25 @@ FAULTS = (
         "        if self.processes > 9:\n            shares",
         "two_processes_of_a_foreign_loop_do_what_one_does",
     ),
+    # attacks with shadows, and photographs
+    fault(
+        "shadows that saw a sample are taken for those that did not",
+        "outside = _normal(scores.shadows, ~scores.inside)",
+        "outside = _normal(scores.shadows, scores.inside)",
+        "lira_and_rmia_are_the_published_formulas",
+    ),
+    fault(
+        "the share of candidates used forgets false alarms",
+        "    value = ((n * seen + z2 / 2) / (n + z2) + true - 1) / told",
+        "    value = (n * seen + z2 / 2) / (n + z2) / told",
+        "intervals_of_simulated_audits_hold_the_truth",
+    ),
+    fault(
+        "mirrored photographs are not looked for",
+        "[one.flip(2) for one in seen]",
+        "list(seen)",
+        "copies_agree_in_more_places_than_others",
+    ),
 )
 
 
