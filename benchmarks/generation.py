@@ -36,10 +36,15 @@ from provnet.base.stats import wilson
 from provnet.cli.generate import source_cards
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.tools.generate import fit_generator, generate, sources
-from provnet.tools.generate.measures import index_hits, rebuilding_error
+from provnet.tools.generate.compute import (
+    GENERATOR_NAMES,
+    fit_generator,
+    generate,
+    index_hits,
+    rebuilding_error,
+    sources,
+)
 from provnet.tools.generate.page import course_png, sheet_png
-from provnet.tools.generate.recipes import GENERATOR_NAMES
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -12,7 +12,7 @@ from provnet.data.dataset import ImageData
 from provnet.models.network import ProvenanceVAE, build
 from provnet.models.vae import sample
 from provnet.tasks.generate import Generate, Made
-from provnet.tools.generate import recipe
+from provnet.tools.generate.compute import recipe
 from provnet.training.setup import plan
 
 

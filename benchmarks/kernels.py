@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 from provnet import open_data
 from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
-from provnet.tools.generate import fit_generator
+from provnet.tools.generate.compute import fit_generator
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet_paper.two_cnns import built, pair, train_both

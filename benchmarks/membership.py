@@ -29,8 +29,7 @@ from provnet.base.options import RunOptions
 from provnet.data.dataset import ImageData
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run, has_run, read_run
-from provnet.tools.membership.audit import Audit, audit, audit_scores
-from provnet.tools.membership.compute import SCORES, member_scores
+from provnet.tools.membership.compute import SCORES, Audit, audit, audit_scores, member_scores
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

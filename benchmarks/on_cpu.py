@@ -10,13 +10,13 @@ from records import Result, Row, Section
 
 WIDTH = 128  # features of the keys in benchmarks/retrieval.py
 EXACT = (
-    "The best 10 keys of 128 features. Each library runs in a process of its own, with one thread and with all cores, "
-    "and the processes take turns: times in this order, medians over the turns of the fastest call. With one thread it "
-    "is processor time, else a clock on the wall, which is too long where others use the machine. The ratio is that of "
-    "each library's best number of threads, with quartiles; beside it the ratio with one thread each, and that of the "
-    "quickest calls of all turns."
+    "Search for the best 10 keys of 128 features. Each library runs in its own process, with one thread, then with "
+    "all cores, and the processes take turns. A time is the median over the turns of the fastest call: processor time "
+    "with one thread, wall-clock time with several (longer if others use the machine). The ratio compares each "
+    "library's best number of threads, with quartiles; beside it are the ratio with one thread each and that of the "
+    "fastest calls of all turns."
 )
-ENGINE = "The faiss engine of provnet beside its own exact scan: one thread each, processor time, medians of turns."
+ENGINE = "provnet's faiss engine beside its own exact scan: one thread each, processor time, medians over turns."
 PLAIN_COPIES = 3  # (B, N) tensors of plain cross-entropy: scores, their log-softmax, the gradient
 
 
@@ -80,10 +80,10 @@ def _engine(row: Result, about: Result) -> Row:
 def kept_memory(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
     """Training with the memory of a step kept for the next one, beside glibc's own way."""
     words = (
-        "Training on the 4,000 embedded digits, seed 0. A step frees all it made; glibc by itself gives much of that "
-        "back to the system, which clears every page of it again for the next step. Keeping it changes no loss, to the "
-        "last bit. Processor time of whole trainings, each in a process of its own, medians over turns; the ratio with "
-        "its lowest and highest turn. Pages are those that were cleared."
+        "Training on the 4,000 embedded digits, seed 0. A step frees all memory that it used; by default glibc returns "
+        "much of it to the system, which must clear every page again for the next step. Keeping the memory does not "
+        "change the losses by a bit. Figures are processor times of whole trainings, each in its own process, medians "
+        "over turns, and the ratio with its lowest and highest turn. Pages are those that were cleared."
     )
     sections = []
     for stem, result in found.items():
@@ -106,8 +106,8 @@ def _kept_row(row: Result) -> Row:
 def loss_memory(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
     """Peak memory and time of the chunked loss beside plain cross-entropy."""
     words = (
-        "Forward and backward pass of the index loss: peak resident memory above what was there before, each in a "
-        "process of its own. Plain cross-entropy holds (batch x keys) tensors; the chunked loss holds the scores of "
+        "Forward and backward pass of the index loss: peak resident memory above that before the pass, each in "
+        "its own process. Plain cross-entropy holds (batch x keys) tensors; the chunked loss holds the scores of "
         "one chunk and, where keys are trained, their gradient."
     )
     command = "python benchmarks/loss_memory.py --out benchmarks/results/loss_memory.json"
@@ -143,9 +143,9 @@ def _loss_rows(result: Result) -> list[Row]:
 def folders(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
     """Opening image folders with and without the picture cache."""
     words = (
-        "Opening an image folder: every file is listed, read, hashed and decoded; with the picture cache unchanged "
-        "files are only looked up. The files lie in the system's memory. The parts behind the limits are measured one "
-        "by one in one thread."
+        "Opening an image folder: every file is listed, read, hashed and decoded; with the picture cache, unchanged "
+        "files are only looked up. The files are in the system's page cache. The parts behind the limits are measured "
+        "one by one, with one thread."
     )
     command = "python benchmarks/folders.py > benchmarks/results/folders.json"
     sections = []

@@ -91,10 +91,10 @@ def robust(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
             sections.append(
                 Section(
                     f"Preset robust: {row['data']}, {row['n']:,} samples, seed {row['seed']}",
-                    "One network, class-independent, a key for every sample. Keys are set once more when training "
-                    "ends, so a sample shown as it is finds itself by construction; noise, shift and mirror are what "
-                    "was learned. The recipe was chosen by trials scored on these same test samples with seed 0, so "
-                    "seed 0 flatters it a little; nothing was chosen on other seeds.",
+                    "One class-independent network with one key per sample. When training ends, each key is set to its "
+                    "own sample, so an unchanged sample finds itself by construction; the figures under noise, shift "
+                    "and mirror show what was learned. The recipe was chosen by its scores on these test samples with "
+                    "seed 0, so seed 0 is slightly too good; nothing was chosen on other seeds.",
                     result,
                     f"python benchmarks/robust.py --data-dir DIR --data {row['data']} --seeds {row['seed']}",
                     rows,
@@ -165,9 +165,9 @@ def speed(found: dict[str, Result], others: dict[str, Result]) -> list[Section]:
             for row in result["rows"]
         ]
         words = (
-            f"Seconds an epoch, MNIST, the paper's single-branch layers, batch {result['batch']}. Plain eager is "
-            "PyTorch without provnet: data on the device, bf16 autocast, AdamW over lists of tensors. Each means is "
-            "added alone first."
+            f"Seconds per epoch on MNIST, the paper's single-branch layers, batch {result['batch']}. Plain eager is "
+            "PyTorch without provnet: data on the device, bf16 autocast, AdamW over lists of tensors. Each measure is "
+            "first added alone."
         )
         command = "python benchmarks/speed.py --data-dir DIR --out benchmarks/results/speed.json"
         sections.append(Section("An epoch of the paper's layers", words, result, command, rows))
@@ -187,7 +187,7 @@ def _epoch_limit(result: Result, others: dict[str, Result]) -> Limit:
 def paper(found: dict[str, Result], _: dict[str, Result]) -> list[Section]:
     """The paper's MNIST row."""
     words = (
-        "Accuracies beside those of the paper, one seed. A cell is met where it is at or above the paper's value less "
+        "Accuracies beside those of the paper, one seed. A cell is met if it is at least the paper's value minus "
         "the half-width of its interval. Seconds are not comparable: the note says what else ran on the GPU."
     )
     rows, about = [], next(iter(found.values()))[0] if found else {}

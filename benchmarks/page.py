@@ -23,15 +23,14 @@ from records import Result, Row, Section
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = """# Measured: speed, memory, scale
 
-Made by `python benchmarks/page.py` from the results in `benchmarks/results`; no figure here is typed. A section is one
-result of one command, with its bar where one was set, met or MISSED.
+`python benchmarks/page.py` writes this page from the results in `benchmarks/results`; no figure is typed by hand. A
+section is the result of one command. If a bar was set, the table says whether it was met or MISSED.
 
-*Limit* is what the task and the machine allow at best: the bytes that must be read, at the rate of reading, or the
-operations, at the rate of a matrix product. `benchmarks/machine.py` measures these rates in the same run (several
-threads count as at least as many times one thread); where they come from another run on the same kind of device, or
-are not there, it says so. *Of limit* is our figure divided by the limit: a time or a memory cannot be below 1, a share
-of right answers not above. *Load* is how many processes wanted a core when the run began; where others used the
-machine, times are longer than on an idle one. Shares carry 95 % Wilson intervals.
+*Limit* is the best that the task and the machine allow: the bytes that must be read, at the machine's reading rate, or
+the operations, at its rate of matrix products. `benchmarks/machine.py` measures these rates in the same run; the
+section says so if they come from another run on the same kind of device. *Of limit* is our figure divided by the limit:
+a time or a memory is at least 1, a share of right answers at most 1. *Load* is the number of processes that wanted a
+core when the run began; on a loaded machine times are longer. Shares have 95 % Wilson intervals.
 
 ![An epoch of the paper's layers, and how often a sample finds itself among up to ten million](images/measured.png)
 

@@ -193,6 +193,12 @@ def measure(given: argparse.Namespace, say: Say) -> dict[str, Any]:
     }
 
 
+def with_influence(path: Path) -> dict[str, Any]:
+    """What this script measured, and what `influence/lds.py` did."""
+    found = json.loads((path.parent / "influence-lds.json").read_text("utf-8"))
+    return {**json.loads(path.read_text("utf-8")), "influence": found}
+
+
 def total(row: dict[str, Any], part: str) -> float:
     """A time of a method; `fit` is training and preparing."""
     return float(row["train_seconds"] + row["prepare_seconds"] if part == "fit" else row[part])
@@ -214,7 +220,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true")
     given = parser.parse_args()
     if given.page:
-        result = json.loads(given.out.read_text("utf-8"))
+        result = with_influence(given.out)
         rewrite(ROOT / "docs/peers.md", result)
         draw(result, ROOT / "docs/images/peers.png")
         return

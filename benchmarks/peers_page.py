@@ -1,4 +1,7 @@
-"""docs/peers.md: its tables, written between markers from the JSON of `peers.py`, and its picture."""
+"""docs/peers.md: its tables, written between markers from the JSON of `peers.py`, and its picture.
+
+What `influence/lds.py` found stands in that JSON's `influence` while the page is made.
+"""
 
 from __future__ import annotations
 
@@ -107,6 +110,33 @@ def lds_table(result: Result) -> str:
     return table(["method", "LDS"], [[bold(name), cell(found[name], 1, ".3f")] for name in order])
 
 
+SETTINGS = {
+    "small-mnist": "plain CNN, MNIST",
+    "small-fashion": "plain CNN, FashionMNIST",
+    "small-cifar10": "plain CNN, CIFAR-10",
+    "resnet9": "ResNet-9, CIFAR-10",
+    "gpt": "small GPT, tiny Shakespeare",
+    "dattri-mlp": "dattri's MLP, MNIST",
+    "dattri-regression": "logistic regression, MNIST",
+    "dattri-cifar2": "dattri's ResNet-9, cats and dogs",
+    "own": "provnet's class-conditional network, MNIST",
+}
+
+
+def influence_table(result: Result) -> str:
+    """The same of influence weights and their rivals on every subject, the best of each first."""
+    rows = []
+    for name, found in result["influence"].items():
+        head = f"{SETTINGS[name]}: {found['samples']:,} samples, {found['halves']} halves × {found['trainings_each']}"
+        rows.append([head, "" if found["ceiling"] is None else f"at most {found['ceiling']:.3f}", ""])
+        for method, row in sorted(found["methods"].items(), key=lambda item: -item[1]["value"]):
+            apart = row.get("ours_minus")
+            less = "" if apart is None else f"{apart['low']:+.3f} to {apart['high']:+.3f}"
+            own = f"**{method}**" if method.startswith("influence") else method
+            rows.append([own, cell(row, 1, ".3f"), less])
+    return table(["method", "LDS", "whole influence keys of all snapshots minus this"], rows)
+
+
 def bold(name: str) -> str:
     """Ours stand out."""
     return f"**{name}**" if name.startswith("provnet") else name
@@ -149,6 +179,7 @@ BLOCKS = {
     "wrong": wrong_table,
     "lds": lds_table,
     "again": again,
+    "influence": influence_table,
 }
 
 

@@ -32,8 +32,7 @@ from provnet.base.stats import clopper_pearson
 from provnet.data.open import open_data
 from provnet.runs.data import find_data
 from provnet.runs.verify import verify
-from provnet.tools.membership.compared import compared
-from provnet.tools.membership.member import COPY, MEMBER, memberships
+from provnet.tools.membership.member import COPY, MEMBER, compared, memberships
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

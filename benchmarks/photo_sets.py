@@ -2,8 +2,8 @@
 
     python benchmarks/photo_sets.py DATA CACHE
 
-DATA holds the folders pets, lfw, CamVid, stanford-dogs (pictures) and cifar-10-batches-bin. CACHE gets
-EfficientNet-Lite0 features of each, which the other benchmarks of photographs read: stretched to 224 pixels, one view.
+DATA holds the folders pets, lfw, CamVid, stanford-dogs (pictures) and cifar-10-batches-bin. CACHE gets features of
+EfficientNet-Lite0 for each, which the other benchmarks of photographs read: pictures stretched to 224 pixels, one view.
 """
 
 from __future__ import annotations

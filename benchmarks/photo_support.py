@@ -21,7 +21,7 @@ from label_baselines import answers, out_of_fold, softmax_regression
 from machine import machine
 
 from provnet.answers.metrics import roc
-from provnet.heads.support import Support, held_out, prepared
+from provnet.heads.support import Support, measure_held_out, normalise_features
 from provnet.training.calibration import RIGHT, evidence_of
 
 BOOTSTRAP = 200
@@ -48,9 +48,9 @@ def one(cache: Path, name: str, seed: int) -> dict[str, Any]:
     weight = softmax_regression(z, labels, classes, penalty)
     p, far = (answers((each - mean) / spread, weight) for each in (test, other))
     torch.manual_seed(seed)
-    support, seen = Support(classes, given.shape[1]), prepared(given)
+    support, seen = Support(classes, given.shape[1]), normalise_features(given)
     support.fit(seen, labels)
-    distance = -held_out(seen, labels, seen, labels, torch.arange(len(labels)), classes)[0]
+    distance = -measure_held_out(seen, labels, seen, labels, torch.arange(len(labels)), classes)[0]
     support.evidence, _ = evidence_of(seen, labels, classes, distance)
     ours, strange = support(test, p.argmax(1)).numpy(), support(other, far.argmax(1)).numpy()
     right, confidence = p.argmax(1).numpy() == truth, p.amax(1).numpy()

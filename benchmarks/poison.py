@@ -1,7 +1,8 @@
 """Do exemplars expose a poisoned data set? A backdoor patch and a shortcut tag, planted; table, JSON, contact sheet.
 
-    python benchmarks/poison.py [--data embedded] [--data-dir DIR] [--limit N] [--epochs N] [--device cpu] [--seed 0]
-        [--share 0.01] [--tagged 0.5] [--only backdoor shortcut] [--out benchmarks/results/poison.json]
+    PYTHONPATH=benchmarks/influence python benchmarks/poison.py [--data embedded] [--data-dir DIR] [--limit N]
+        [--epochs N] [--device cpu] [--seed 0] [--share 0.01] [--tagged 0.5] [--only backdoor shortcut]
+        [--out benchmarks/results/poison.json]
         [--picture docs/images/poison.png]
 
 backdoor  a white square of 3 x 3 in the lower right corner of 1 % of the training pictures of other classes, which are
@@ -12,7 +13,8 @@ shortcut  a white square of 3 x 3 in the upper left corner of half of the pictur
 Two networks each: class-conditional with the plain head (preset fast), class-independent with keys (preset robust).
 Planted samples among the 5 exemplars of the queries are compared with their share of the training set, with their share
 of the class that was answered, and with the same queries without the square. Intervals: over queries, 1,000 draws of
-a bootstrap; Wilson's for rates.
+a bootstrap; Wilson's for rates. The share of planted samples among the first 20 is given for identity weights,
+influence weights and TRAK with the same network (its ridge is the mean of the diagonal).
 """
 
 from __future__ import annotations
@@ -25,14 +27,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from machine import machine
-from torch import Tensor
+from rivals import Trak
+from subjects import Data, Recipe
+from torch import Tensor, nn
 
 from provnet import explain, open_data
 from provnet.answers.explanation import Explanation
 from provnet.base.options import RunOptions
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
+from provnet.influence.of_run import prepare_influence
 from provnet.report.records import ExemplarCard, ExplanationCard
 from provnet.report.sheet import explanation_png
 from provnet.runs.run import Run
@@ -124,6 +130,28 @@ def figures(found: Explanation, flags: np.ndarray, goal: int) -> dict[str, Any]:
     }
 
 
+def first_twenty(run: Run, data: ImageData, flags: np.ndarray, marked: Tensor, goal: int) -> dict[str, Any]:
+    """The share of planted samples among the 20 that stand first, for queries that the mark led astray."""
+    prepared = prepare_influence(run, data)
+    answers = explain(prepared, marked, k=1).predicted
+    fell = marked[torch.from_numpy(np.flatnonzero(answers == goal))]
+    if len(fell) == 0:
+        return {}
+    named = {weights: explain(prepared, fell, k=20, weights=weights).index for weights in ("plain", "influence")}
+    network = run.network.eval()
+    branch = nn.Sequential(network.backbone, network.task_head).eval()
+    device = next(network.parameters()).device
+    x, asked = (network.normalise(images.to(device)).float() for images in (data.images, fell))
+    classes = torch.full((len(fell),), goal, device=device)
+    labels = data.labels.to(device)
+    trak = Trak(Data(x, labels, asked, classes), Recipe(1, 1, 1.0), classes, 2048, 250)
+    with torch.no_grad():
+        wrong = 1 - torch.cat([branch(each) for each in torch.split(x, 500)]).softmax(1)
+    sums = trak.foretold(branch, 0, [torch.diag(wrong.gather(1, labels[:, None])[:, 0])])
+    named["TRAK x1"] = sums["width 2048, ridge 1"][0].topk(20).indices.cpu().numpy()
+    return {name: mean(np.where(rows >= 0, flags[rows], False).mean(1)).to_json() for name, rows in named.items()}
+
+
 def measure(
     part: str, name: str, train: ImageData, test: ImageData, given: argparse.Namespace
 ) -> tuple[dict[str, Any], list[ExplanationCard]]:
@@ -153,6 +181,7 @@ def measure(
         "base_rate_within_goal_class": float(flags[answered].mean()),
         "class_accuracy_clean": wilson(int((clean.predicted == test.samples.labels).sum()), len(test)).to_json(),
         "with_mark": figures(with_mark, flags, goal),
+        "planted_among_first_20": first_twenty(run, data, flags, marked, goal),
         "without_mark": figures(without, flags, goal),
     }
     first = np.flatnonzero(with_mark.predicted == goal)[:1]
@@ -205,6 +234,8 @@ def show(row: dict[str, Any]) -> None:
     for side in ("with_mark", "without_mark"):
         for name, value in row[side].items():
             print(f"  {side:12s} {name:26s} {percent(value)}")
+    for name, value in row["planted_among_first_20"].items():
+        print(f"  among the first 20, {name:24s} {percent(value)}")
     print(f"  class accuracy on clean test pictures   {percent(row['class_accuracy_clean'])}", flush=True)
 
 

@@ -28,8 +28,7 @@ import provnet
 from provnet.base.options import RunOptions
 from provnet.base.stats import wilson
 from provnet.runs.run import Run
-from provnet.tools.robustness.compute import Measured, measure, paired_difference
-from provnet.tools.robustness.conditions import ATTACKS, CONDITIONS
+from provnet.tools.robustness.compute import ATTACKS, CONDITIONS, Measured, measure, paired_difference
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -1,7 +1,7 @@
 """The documentation site: `make docs` builds it from the Markdown of this folder.
 
 The pages are written to be read as they are. What only the site needs, its tree of pages, is made here from index.md:
-each second heading there is a part of the tree, and the pages that it links to are its pages, in order.
+each second heading there is a part of the tree, and its links are its pages, in order and under their labels.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def trees(text: str) -> str:
     parts = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
     found = []
     for caption, body in zip(parts[1::2], parts[2::2], strict=True):
-        pages = list(dict.fromkeys(re.findall(r"\]\(((?!\.\.)[\w/-]+)\.md\)", body)))
+        links = re.findall(r"\[([^\]]+)\]\(((?!\.\.)[\w/-]+)\.md\)", body)
+        pages = dict.fromkeys(f"{label} <{page}>" for label, page in links)
         found.append("\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```"]))
     return "\n\n".join(found)
 

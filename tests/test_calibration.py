@@ -12,7 +12,7 @@ from torch import Tensor
 import provnet
 from provnet.data.modalities.augment import add_noise, shift
 from provnet.heads.index_map import IndexMap
-from provnet.heads.support import held_out
+from provnet.heads.support import measure_held_out
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
 from provnet.runs import bank
 from provnet.training.calibration import calibrate
@@ -47,12 +47,12 @@ def test_the_level_is_the_share_turned_away(kind: str, level: float, monkeypatch
         return kept
 
     def measured(features: Tensor, labels: Tensor, some: Tensor, claimed: Tensor, of: Tensor, n: int) -> Found:
-        asked.append((features, labels, some, of, *held_out(features, labels, some, claimed, of, n)))
+        asked.append((features, labels, some, of, *measure_held_out(features, labels, some, claimed, of, n)))
         return asked[-1][-2], asked[-1][-1]
 
     monkeypatch.setattr("provnet.data.modalities.augment.add_noise", keep(add_noise))
     monkeypatch.setattr("provnet.data.modalities.augment.shift", keep(shift))
-    monkeypatch.setattr("provnet.training.calibration.held_out", measured)
+    monkeypatch.setattr("provnet.training.calibration.measure_held_out", measured)
     net = network(kind, (1, 28, 28), IndexMap(training().labels, 10))
     facts = calibrate(net, training().images, seed=3, level=level)
     assert [copy.shape for copy in copies] == [training().images.shape] * 2

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import provnet
-from provnet.answers.attributor import WEIGHTS, Attributor, attribute, explain, weights_of
+from provnet.answers.attributor import SHARES, Attributor, attribute, explain, weights_of
 from provnet.heads.scores import group_means
 from provnet.runs.run import Run
 from provnet.samples.identity import LISTED, duplicate_words, named
@@ -51,7 +51,7 @@ def with_copies(network: str, head: str) -> Run:
 
 @cases("head", ["plain", "exemplar"])
 @cases("network", NETWORKS)
-@cases("weights", WEIGHTS)
+@cases("weights", SHARES)
 def test_equal_samples_have_the_same_weight(network: str, head: str, weights: str) -> None:
     run = with_copies(network, head)
     found = explain(run, asked(), k=66, weights=weights)
@@ -71,7 +71,7 @@ def test_equal_samples_have_the_same_weight(network: str, head: str, weights: st
 
 
 @cases("network", NETWORKS)
-@cases("weights", WEIGHTS)
+@cases("weights", SHARES)
 def test_only_equal_samples_are_changed_and_their_sum_is_kept(network: str, weights: str) -> None:
     run = with_copies(network, "plain")
     net = run.network.eval()

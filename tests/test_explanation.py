@@ -84,7 +84,7 @@ def test_to_records(found: Explanation) -> None:
         for mine, exemplar in zip(record["exemplars"], one.exemplars, strict=True):
             names = ["sample_id", "sha256", "index", "label", "weight", "path", "duplicates", "duplicate_count"]
             assert list(mine) == names
-            assert mine == {**vars(exemplar), "duplicates": []}
+            assert mine == {name: getattr(exemplar, name) for name in names} | {"duplicates": []}
     names = [f"digit {row}.png" for row in range(50)]
     assert [record["input"] for record in found.to_records(names)] == names
     with pytest.raises(UsageError, match="49 names for 50 explanations; give one each"):
@@ -134,7 +134,7 @@ def test_more_exemplars_than_samples(network: str) -> None:
 
 def test_what_cannot_be_explained_is_refused(network: str) -> None:
     run, images = trained(network), unseen().images
-    with pytest.raises(UsageError, match="nothing to explain: the input is empty"):
+    with pytest.raises(UsageError, match="no inputs were given"):
         explain(run, images[:0])
     with pytest.raises(UsageError, match="k must be 1 or more, got 0"):
         explain(run, images, k=0)

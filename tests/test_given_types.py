@@ -23,15 +23,13 @@ from provnet.runs.verify import verify
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
-from provnet.tools.generate import fit_generator, generate, interpolate, sources
-from provnet.tools.generate.measures import measure_generator
+from provnet.tools.generate.compute import fit_generator, generate, interpolate, measure_generator, sources
 from provnet.tools.map.compute import index_features, sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import memberships
 from provnet.tools.robustness.compute import measure
 from provnet.tools.subsets import index_subset
-from provnet.tools.trust.checks import abstention, dependence
-from provnet.tools.trust.compute import check
+from provnet.tools.trust.compute import abstention, check, dependence
 from provnet.training.config import train_config
 from tests.cases import cases
 from tests.fitting import fit
@@ -116,7 +114,7 @@ def test_changes_of_a_generator_are_settings_by_name() -> None:
 
 @pytest.mark.parametrize("given", [nn.Flatten, lambda: None, 3])
 def test_a_backbone_is_a_name_or_a_module_that_was_made(given: Any) -> None:
-    with pytest.raises(UsageError, match="a name or a module that was made"):
+    with pytest.raises(UsageError, match="a name or a module"):
         fit(provnet.open_data("embedded", limit=20), backbone=given)
 
 
@@ -147,7 +145,7 @@ INDEX: dict[str, Callable[[Any], Any]] = {
     ids=["halves", "floats", "2-d", "one", "text", "texts", "nan"],
 )
 def test_an_index_is_whole_numbers(call: Callable[[Any], Any], given: Any) -> None:
-    with pytest.raises(UsageError, match="index must be whole numbers, one a sample"):
+    with pytest.raises(UsageError, match="index must be whole numbers, one per sample"):
         call(given)
 
 
@@ -176,7 +174,7 @@ def test_no_sample_is_not_the_last_one() -> None:
 @cases("changes", [{"labels": [0] * N}, {"limit": 5}, {"split": "test"}, {"size": 8}, {"class_names": ["a"]}])
 def test_what_open_data_would_pass_over(changes: dict[str, Any]) -> None:
     for given in (data(), data().spec):
-        with pytest.raises(UsageError, match=f"says all of its data: leave {next(iter(changes))} out"):
+        with pytest.raises(UsageError, match=f"already describes its data: leave {next(iter(changes))} out"):
             provnet.open_data(given, **changes)
     assert provnet.open_data(data()) is data()
     assert len(provnet.open_data(data().spec, progress=False)) == N

@@ -12,7 +12,7 @@ SOURCE = Path(provnet.__file__).parent
 SIBLINGS = ("provnet_paper", "provnet_app")
 ROOMS = (
     *("base", "samples", "data", "heads", "tasks", "models", "runs"),
-    *("report", "answers", "training", "attached", "tools", "api"),
+    *("influence", "report", "answers", "training", "attached", "tools", "api"),
     *(*SIBLINGS, "cli"),
 )
 

@@ -13,12 +13,11 @@ SOURCE = Path(provnet.__file__).parent
 ASKING = ("provnet/report", "provnet/answers", "provnet/training", "provnet/tools", "provnet/api", "provnet/cli")
 ASKING += ("provnet_app", "provnet_paper")
 WAY = {"provnet/answers/attributor.py"}
-IMPORTS = {"attribute", "weights_of", "restricted"}  # what gives positions that a network counts
+IMPORTS = {"attribute", "weights_of", "restrict_network"}  # what gives positions that a network counts
 GIVEN = {"index_scores", "to_index", "order", "_kept", "_named", "_places", "_output", "_scores", "_by"}
 NOT_OF_A_HEAD = {"self", "wanted"}  # have an `order` and private names of their own
 ALLOWED = {
-    ("provnet/training/calibration.py", "attribute"): "reads support alone: there is no run yet",
-    ("provnet/tools/membership/redrawn.py", "restricted"): "draws the weights of a network that knows few samples anew",
+    ("provnet/tools/membership/compute.py", "restrict_network"): "draws new weights for a network of few samples",
 }
 
 
@@ -55,7 +54,7 @@ def test_only_the_attributor_makes_a_sample_of_what_a_head_says() -> None:
     [
         ("from provnet.answers.attributor import attribute", "attribute"),
         ("from provnet.answers.attributor import weights_of", "weights_of"),
-        ("from provnet.models.keys import restricted", "restricted"),
+        ("from provnet.models.keys import restrict_network", "restrict_network"),
         ("index = net.scores(net(images)).best(5).index", "best"),
         ("scores = run.network.index_head.scores(*given)", "scores"),
         ("index = exemplar_head(net).best(features, classes, 1).index", "best"),

@@ -19,7 +19,10 @@ from scipy.stats import spearmanr
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/peers.md"
-RESULT: dict[str, Any] = json.loads((ROOT / "benchmarks/results/peers.json").read_text("utf-8"))
+RESULT: dict[str, Any] = {
+    **json.loads((ROOT / "benchmarks/results/peers.json").read_text("utf-8")),
+    "influence": json.loads((ROOT / "benchmarks/results/influence-lds.json").read_text("utf-8")),
+}
 METHODS, LDS, WRONG = RESULT["methods"], RESULT["lds"]["methods"], RESULT["wrong_labels"]["scores"]
 GRADIENTS = [name for name, row in METHODS.items() if "package" in row]
 OURS = "provnet, plain weights"
@@ -80,6 +83,12 @@ def test_what_the_page_says_in_words_was_measured() -> None:
     assert all(LDS[name]["value"] > LDS["provnet, joint weights"]["value"] for name in GRADIENTS)
     assert all(LDS[name]["low"] > 2 * highest for name in best)
     assert abs(LDS["provnet, joint weights"]["value"] - LDS["kNN on pixels"]["value"]) < 0.02
+    many = {name: found["methods"] for name, found in RESULT["influence"].items() if "TRAK x10" in found["methods"]}
+    assert many
+    for name, found in many.items():  # influence weights
+        whole, compact = (found[f"influence, snapshots, {kind}"] for kind in ("whole", "compact"))
+        assert whole["low"] > found["TRAK x10"]["high"], name
+        assert compact["high"] < whole["low"], name
     loss, debug = WRONG["mean loss over its epochs"], WRONG["provnet debug"]
     assert loss["seconds"] < debug["seconds"] / 5
 

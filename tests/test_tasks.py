@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from provnet.answers.attributor import attribute
 from provnet.heads.index_map import IndexMap
-from provnet.models.keys import restricted
+from provnet.models.keys import restrict_network
 from provnet.models.network import Inputs, NetworkConfig, ProvenanceNet, Seen, build
 from provnet.tasks import TASKS
 from provnet.tasks.classify import Classify
@@ -130,7 +130,7 @@ def test_a_network_with_features_and_scores_of_its_own(head: str) -> None:
     assert torch.equal(output.index_features, plain(x, scores.argmax(1)).index_features)
     assert torch.equal(net(given, torch.zeros(5, dtype=torch.int64)).classes, torch.zeros(5))
     if head == "exemplar":
-        few = restricted(net, torch.tensor([1, 4]))
+        few = restrict_network(net, torch.tensor([1, 4]))
         assert isinstance(few, Foreign)
         assert (few.index_head.index_map.n, net.index_head.index_map.n) == (2, 6)
         assert few.backbone is net.backbone

@@ -10,7 +10,7 @@ from provnet.answers.attributor import attribute, weights_of
 from provnet.base.errors import UsageError
 from provnet.heads.heads import ExemplarHead
 from provnet.heads.index_map import IndexMap
-from provnet.models.keys import restricted
+from provnet.models.keys import restrict_network
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from tests.cases import cases
 from tests.models.made import NETWORKS, UNEVEN, vectors
@@ -58,7 +58,7 @@ def test_every_weight_is_that_of_the_list(network: str, head: str, weights: str)
 def test_samples_are_counted_among_those_that_may_be_named(weights: str) -> None:
     net, _ = answered("class-independent", "exemplar")
     kept = torch.tensor([8, 0, 3, 4])
-    few = restricted(net, kept)
+    few = restrict_network(net, kept)
     output = few(torch.randn(BATCH, 4, generator=torch.Generator().manual_seed(2)))
     found = attribute(few, output, len(kept), weights)
     expected = torch.zeros(BATCH, len(kept)).scatter_(1, found.index, found.weight)

@@ -26,6 +26,7 @@ _EXPORTS = {
     "index": "provnet.attached.provenance",
     "load": "provnet.api.estimator",
     "open_data": "provnet.data.open",
+    "prepare_influence": "provnet.influence.of_run",
     "scores": "provnet.answers.attributor",
 }
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from provnet.data.dataset import Dataset, DataSpec, ImageData
     from provnet.data.open import open_data
     from provnet.heads.index_map import IndexMap
+    from provnet.influence.of_run import prepare_influence
     from provnet.models.network import ProvenanceNet, ProvenanceVAE
     from provnet.samples.identity import SampleTable
 
@@ -59,6 +61,7 @@ __all__ = [
     "index",
     "load",
     "open_data",
+    "prepare_influence",
     "scores",
 ]
 

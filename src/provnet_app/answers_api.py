@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from typing import Annotated, Any
 
 import numpy as np
-import torch
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from provnet.answers.evaluation import own_classes
-from provnet.base.stats import Z95
+from provnet.tools.debug.fix import paired_difference
 from provnet.tools.map.compute import index_features
 from provnet_app.data_api import Paging, TestRecord
-from provnet_app.explain_api import ByHash, ByPixels, ByTest, find, label_of
-from provnet_app.fields import DIGITS, Interval, Label, Named, naming, rounded
+from provnet_app.engine import stacked
+from provnet_app.explain_api import ByHash, ByPixels, ByTest, distorted, find, label_of
 from provnet_app.jobs import Answers, unit
 from provnet_app.limits import SIMILAR
 from provnet_app.map_api import Selected
-from provnet_app.pixels import distorted
-from provnet_app.routes import BODY, gives, router
+from provnet_app.routes import BODY, DIGITS, Interval, Label, Named, Words, gives, naming, rounded, router
 from provnet_app.run_api import Measure, measures
 from provnet_app.security import ApiError, not_ready
 from provnet_app.state import State
@@ -56,13 +53,17 @@ class AnswersWanted(Paging):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
 
+class ExemplarName(Named, Words):
+    """The training sample that is named first."""
+
+
 class AnswerRecord(TestRecord):
     """A test sample with its answer, and the training sample that is named first."""
 
     predicted: Label
     confidence: float
     supported: bool
-    first: Named
+    first: ExemplarName
     beside: Label | None
 
 
@@ -141,14 +142,14 @@ def answer_routes(state: State) -> APIRouter:
         features = state.jobs.result("features")
         if features is None or state.served.index is None:
             raise not_ready("features")
-        image = distorted(find(state, asked).image, asked.distort.made())
+        image = distorted(find(state, asked).image, asked.distort)
         return await asyncio.get_running_loop().run_in_executor(state.desk, _similar, state, features, image)
 
     return routes
 
 
-def _similar(state: State, features: np.ndarray, image: np.ndarray) -> Selected:
-    query = unit(index_features(state.served.run, torch.from_numpy(image[None])))[0].astype(np.float32)
+def _similar(state: State, features: np.ndarray, image: Any) -> Selected:
+    query = unit(index_features(state.served.run, stacked([image])))[0].astype(np.float32)
     alike = np.concatenate([part.astype(np.float32) @ query for part in np.array_split(features, 16)])
     rows = np.argsort(-alike, kind="stable")
     index = np.asarray(state.served.index)[rows]
@@ -196,7 +197,11 @@ def _list(state: State, wanted: AnswersWanted) -> AnswerList:
             predicted=label_of(state, int(found.predicted[row])),
             confidence=rounded(float(found.confidence[row]), state.digits),
             supported=bool(found.supported[row]),
-            first=Named(**naming(state.served.run.samples, int(found.first[row]))),
+            first=ExemplarName(
+                **naming(state.served.run.samples, int(found.first[row])),
+                **state.library.words_of(int(found.first[row])),
+            ),
+            **state.library.words(state.library.test(row)),
             beside=label_of(state, int(found.beside[row])) if found.beside[row] >= 0 else None,
         )
         for row in rows[wanted.offset : wanted.offset + wanted.limit].tolist()
@@ -251,18 +256,5 @@ def _both(state: State) -> SharedAnswers | None:
         this=only,
         beside=other,
         neither=int((~ours & ~theirs).sum()),
-        gain=_gain(n, only, other),
+        gain=Interval(**paired_difference(theirs, ours).to_json()),
     )
-
-
-def _gain(n: int, only: int, other: int) -> Interval:
-    """A paired difference of two shares, with the interval of Agresti and Min: half a sample more in each corner.
-
-    >>> found = _gain(100, 12, 4)
-    >>> round(found.low, 3), found.value, round(found.high, 3)
-    (0.001, 0.08, 0.156)
-    """
-    b, c, m = only + 0.5, other + 0.5, n + 2
-    middle = (b - c) / m
-    half = Z95 * math.sqrt(max(b + c - (b - c) ** 2 / m, 0)) / m
-    return Interval(value=(only - other) / n, low=max(-1.0, middle - half), high=min(1.0, middle + half), n=n)

@@ -8,15 +8,29 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from provnet.tools.credit.compute import Contributors, Credit, contributors_of, credit
 from provnet_app.data_api import Paging
-from provnet_app.fields import WHOLE, Hash, Interval, Named, Strict, Weights, naming
+from provnet_app.engine import stacked
 from provnet_app.limits import BATCH, CREDITED
-from provnet_app.routes import BODY, CSV, gives, raw_body, router, takes
+from provnet_app.routes import (
+    BODY,
+    CSV,
+    WHOLE,
+    Hash,
+    Interval,
+    Named,
+    Strict,
+    Weights,
+    Words,
+    gives,
+    naming,
+    raw_body,
+    router,
+    takes,
+)
 from provnet_app.security import ApiError
 from provnet_app.state import State
 
@@ -82,7 +96,7 @@ class Ranked(BaseModel):
     lift: float | None
 
 
-class Credited(Named):
+class Credited(Named, Words):
     """A sample with its share of all credit."""
 
     share: float
@@ -182,7 +196,7 @@ def _credit(state: State, given: CreditKnown | CreditTest) -> CreditRecord:
         known = [state.library.test(place) for place in places if place not in state.library.hidden_tests]
         if not known:
             raise ApiError(404, "unknown_hash", "the test split has no sample there", "test")
-    images = np.stack([one.image for one in known])
+    images = stacked([one.image for one in known])
     found = credit(state.served.run, images, people.names, k=given.k, weights=given.weights)
     values = found.to_json()
     top = [
@@ -193,4 +207,8 @@ def _credit(state: State, given: CreditKnown | CreditTest) -> CreditRecord:
 
 
 def _credited(state: State, found: Credit, place: int) -> Credited:
-    return Credited(**naming(state.served.run.samples, place), share=round(float(found.by_sample[place]), 6))
+    return Credited(
+        **naming(state.served.run.samples, place),
+        **state.library.words_of(place),
+        share=round(float(found.by_sample[place]), 6),
+    )

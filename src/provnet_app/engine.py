@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import WEIGHTS, Answered, Attributor
+from provnet.answers.attributor import SHARES, Answered, Attributor
+from provnet.base.batches import Fields, join
 from provnet.base.errors import ProvnetError
 from provnet.data.modalities.decode import BYTES
 from provnet.runs.run import Run
@@ -52,7 +55,7 @@ class Answer:
 class Ticket:
     """One query that waits."""
 
-    image: np.ndarray
+    image: Any
     k: int
     weights: str
     left_out: tuple[int, ...]
@@ -66,15 +69,13 @@ class Engine:
     def __init__(self, run: Run) -> None:
         self.run = run
         plain = Attributor(run)
-        self.ask = {weights: plain.weighing(weights) for weights in WEIGHTS}
+        self.ask = {weights: plain.weighing(weights) for weights in SHARES}
         self.batches = 0
         self._waiting: queue.SimpleQueue[Ticket | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="provnet-engine", daemon=True)
         self._thread.start()
 
-    async def explain(
-        self, image: np.ndarray, k: int, weights: str = "plain", left_out: tuple[int, ...] = ()
-    ) -> Answer:
+    async def explain(self, image: Any, k: int, weights: str = "plain", left_out: tuple[int, ...] = ()) -> Answer:
         """Explain one raw sample by k others, and tell the weight of some; a cancelled caller is passed over."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
@@ -94,7 +95,7 @@ class Engine:
                 return
             batch, last = self._batch(first)
             self.batches += 1
-            for weights in WEIGHTS:
+            for weights in SHARES:
                 self._answer([ticket for ticket in batch if ticket.weights == weights])
             if last:
                 return
@@ -151,7 +152,7 @@ class Engine:
                 found["left_out"] = answered.weight(torch.from_numpy(left_out[0]).to(answered.logits.device)).double()
             return found
 
-        columns = self.ask[batch[0].weights].over([(torch.from_numpy(np.stack(filled)), None)], read)
+        columns = self.ask[batch[0].weights].over([(stacked(filled), None)], read)
         found = {name: column.cpu().numpy() for name, column in columns.items()}
         index, weight = found["index"], found["weight"]
         best, share = found["best"].tolist(), found["share"].tolist()
@@ -172,6 +173,15 @@ class Engine:
                 )
             )
         return answers
+
+
+def stacked(rows: Sequence[Any]) -> Any:
+    """Samples as a network receives them, one after the other: arrays, or `Fields` of one row each.
+
+    >>> stacked([np.zeros(3, np.uint8)] * 2).shape
+    torch.Size([2, 3])
+    """
+    return join(rows) if isinstance(rows[0], Fields) else torch.from_numpy(np.stack(rows))
 
 
 def _left_out(batch: list[Ticket], rows: int) -> tuple[np.ndarray, np.ndarray] | None:

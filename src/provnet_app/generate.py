@@ -16,13 +16,11 @@ from provnet.answers.attributor import explain
 from provnet.base.batches import keyed_generator
 from provnet.models.network import vae_of
 from provnet.report.pictures import to_image
-from provnet.tools.generate.compute import explain_latents, generate, is_generator, paint
-from provnet.tools.generate.measures import latent_means
+from provnet.tools.generate.compute import explain_latents, generate, is_generator, latent_means, paint
 from provnet_app.explain_api import ExemplarRecord, exemplar_record, label_of
-from provnet_app.fields import NUMBER, WHOLE, Hash, Label, Strict, rounded
 from provnet_app.library import encoded
 from provnet_app.limits import K
-from provnet_app.routes import BODY, gives, router
+from provnet_app.routes import BODY, NUMBER, WHOLE, Hash, Label, Strict, gives, rounded, router
 from provnet_app.security import ApiError
 from provnet_app.served import Served
 from provnet_app.state import State

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from fastapi import APIRouter
+from pydantic import BaseModel
 from torch import Tensor
 
 from provnet.answers.attributor import Attributor
@@ -21,12 +23,17 @@ from provnet.data.dataset import ImageData
 from provnet.runs.inputs import inputs_of
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, debug
+from provnet.tools.debug.compute import KINDS as WORDS_OF_KINDS
 from provnet.tools.map.compute import Cluster, index_features, sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import Heldout
+from provnet_app.routes import gives, router
 from provnet_app.served import WEIGHTS, Keeping, Served
 
 Stored = tuple[Mapping[str, np.ndarray], Mapping[str, Any]]
+KINDS = ("conflict", "wrong", "bad", "foreign", "ambiguous", "duplicate")  # in the order of the tool's own words
+LEVELS = (0.8, 0.9, 0.95, 0.99)  # certainties that suggestions can be asked for
+LIKENESS = 2  # changes with the features that `index_features` gives: what was kept of others is made anew
 AUDITED = 2_000  # pictures of each side
 MAPPED = 20_000  # points where only the slow engine is there
 NEAREST = 4
@@ -38,6 +45,8 @@ class Scores:
 
     Attributes:
         mislabel, anomaly, typicality: (N,) float32 in 0..1.
+        kind: (N,) int8, what is wrong: 0 for nothing, else the place in `KINDS`, counted from 1.
+        sure: (N,) float32, the highest of `LEVELS` at which the suggestion would be applied; 0 where there is none.
         suggested: (N,) int64 class; the given one where nothing speaks against it, `DROP` where no label that its
             picture has is known to be right.
         group: (N,) int64 duplicate group, -1 for none.
@@ -49,6 +58,8 @@ class Scores:
     mislabel: np.ndarray
     anomaly: np.ndarray
     typicality: np.ndarray
+    kind: np.ndarray
+    sure: np.ndarray
     suggested: np.ndarray
     group: np.ndarray
     exact: np.ndarray
@@ -61,6 +72,11 @@ class Scores:
     def known(self) -> np.ndarray:
         """(N,) bool: samples that were looked at."""
         return np.asarray(self.mislabel >= 0)
+
+    @property
+    def issue(self) -> np.ndarray:
+        """(N,) how probable it is that anything is wrong: the label, or the picture."""
+        return np.asarray(np.minimum(self.mislabel + self.anomaly, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +129,10 @@ class Answers:
     beside_run: str
 
 
+StartName = Literal["answers", "features", "scores", "map", "membership"]
+JobName = StartName | Literal["again"]
+
+
 @dataclass(frozen=True)
 class Work:
     """How one thing is done; `why_not` says why it cannot be, else nothing."""
@@ -123,7 +143,7 @@ class Work:
     why_not: Callable[[Served], str]
 
 
-_COLUMNS = ("mislabel", "anomaly", "typicality", "suggested", "group", "exact", "conflict")
+_COLUMNS = ("mislabel", "anomaly", "typicality", "kind", "sure", "suggested", "group", "exact", "conflict")
 
 
 def _needs_training(served: Served) -> str:
@@ -148,10 +168,17 @@ def _score(served: Served) -> Scores:
 
     suggested = served.run.samples.labels.copy()
     suggested[found.index] = np.where(found.advised() == DROP, DROP, found.mislabels.suggested)
+    sure = np.zeros(len(found), dtype=np.float32)
+    for level in LEVELS:  # what is applied at one level is applied at those below it
+        sure[found.advised(certainty=level) != found.samples.labels] = level
+    number = {"": 0, **{words: place for place, words in enumerate(WORDS_OF_KINDS, 1)}}
+    kind = np.array([number[words] for words in found.kinds()], dtype=np.int8)
     return Scores(
         mislabel=spread(found.mislabels.score, -1, np.float32),
         anomaly=spread(found.anomalies.score, 0, np.float32),
         typicality=spread(found.anomalies.typicality, 0, np.float32),
+        kind=spread(kind, 0, np.int8),
+        sure=spread(sure, 0, np.float32),
         suggested=suggested,
         group=spread(found.duplicates.group, -1, np.int64),
         exact=spread(found.duplicates.exact, 0, np.bool_),
@@ -172,6 +199,7 @@ def _scores_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str,
     )
     _want(all(getattr(found, name).shape == (n,) for name in _COLUMNS))
     _want(bool(np.isfinite([found.mislabel, found.anomaly, found.typicality]).all()))
+    _want(found.kind.min() >= 0 and found.kind.max() <= len(KINDS) and bool(np.isfinite(found.sure).all()))
     _want(found.suggested.min() >= DROP and found.suggested.max() < len(served.run.samples.class_names))
     return found
 
@@ -226,6 +254,7 @@ _ARRAYS = ("index", "xy", "cluster", "groups", "test", "test_xy", "test_class")
 
 
 def _map_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> Map:
+    _want(about.get("laid_out_by") == LIKENESS)
     found = Map(
         **{name: arrays[name] for name in _ARRAYS},
         engine=str(about["engine"]),
@@ -344,13 +373,14 @@ def unit(features: np.ndarray) -> np.ndarray:
     return np.asarray(features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12))
 
 
-def _features_back(served: Served, arrays: dict[str, np.ndarray], _: dict[str, Any]) -> np.ndarray:
+def _features_back(served: Served, arrays: dict[str, np.ndarray], about: dict[str, Any]) -> np.ndarray:
+    _want(about.get("laid_out_by") == LIKENESS)
     rows = 0 if served.training is None else len(served.training)
     _want(arrays["features"].shape[:1] == (rows,) and bool(np.isfinite(arrays["features"]).all()))
     return arrays["features"]
 
 
-WORK: dict[str, Work] = {
+WORK: dict[StartName, Work] = {
     "answers": Work(
         _answers,
         lambda found: (
@@ -360,7 +390,9 @@ WORK: dict[str, Work] = {
         _answers_back,
         _needs_test,
     ),
-    "features": Work(_features, lambda found: ({"features": found}, {}), _features_back, _needs_training),
+    "features": Work(
+        _features, lambda found: ({"features": found}, {"laid_out_by": LIKENESS}), _features_back, _needs_training
+    ),
     "scores": Work(
         _score,
         lambda found: (
@@ -374,7 +406,7 @@ WORK: dict[str, Work] = {
         _map,
         lambda found: (
             {name: getattr(found, name) for name in _ARRAYS},
-            {name: getattr(found, name) for name in ("engine", "left_out", "test_data")},
+            {name: getattr(found, name) for name in ("engine", "left_out", "test_data")} | {"laid_out_by": LIKENESS},
         ),
         _map_back,
         _needs_training,
@@ -401,14 +433,15 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is."""
+    """How far a job is, with the seconds that its present step will still take; `can` is false where `why` says why."""
 
-    name: str
+    name: JobName
     state: JobState = "none"
     done: int = 0
     total: int = 0
     words: str = ""
     seconds: float = 0.0
+    left: float | None = None
     error: str | None = None
     can: bool = True
     why: str = ""
@@ -420,7 +453,7 @@ class Jobs:
 
     served: Served
     keeping: Keeping
-    progress: dict[str, Progress] = field(default_factory=dict)
+    progress: dict[JobName, Progress] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     _turn: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -439,41 +472,68 @@ class Jobs:
                 LOG.warning("%s was kept and is not used: %s", name, error)
                 continue
             self.progress[name] = replace(self.progress[name], state="ready", can=True)
+        why = "" if self.served.folder is not None else "the run lies in no folder: a new one has no place beside it"
+        self.progress["again"] = Progress("again", can=not why, why=why)
 
     def result(self, name: str) -> Any | None:
         """What a job found, or None."""
         return self.results.get(name)
 
-    def start(self, name: str) -> Progress:
+    def start(self, name: StartName) -> Progress:
         """Start a job unless it runs, is ready or cannot be done."""
+        work = WORK[name]
+
+        def do() -> Any:
+            found = work.do(self.served)
+            self.keeping.write_arrays(name, *work.store(found))
+            return found
+
+        return self.launch(name, do)
+
+    def launch(self, name: JobName, do: Callable[[], Any]) -> Progress:
+        """Do something in the background, unless it runs, is ready or cannot be done."""
         with self._lock:
             now = self.progress[name]
             if now.state in ("running", "ready") or not now.can:
                 return now
-            self.progress[name] = replace(now, state="running", words="waiting", done=0, total=0, error=None)
-            threading.Thread(target=self._run, args=(name, WORK[name]), name=f"provnet-{name}", daemon=True).start()
+            self.progress[name] = Progress(name, "running", words="waiting", can=now.can, why=now.why)
+            threading.Thread(target=self._run, args=(name, do), name=f"provnet-{name}", daemon=True).start()
             return self.progress[name]
+
+    def have(self, name: JobName, result: Any) -> None:
+        """Take over what a job would find."""
+        self.results[name] = result
+        self._set(name, state="ready")
+
+    def forget(self, name: JobName) -> None:
+        """As if a job had never been done; one that runs goes on."""
+        if self.progress[name].state != "running":
+            self.results.pop(name, None)
+            self._set(name, state="none", error=None)
 
     def stop(self) -> None:
         """Let work end at its next step."""
         self._stopping = True
 
-    def _run(self, name: str, work: Work) -> None:
+    def _run(self, name: JobName, do: Callable[[], Any]) -> None:
         with self._turn:
             begin = time.monotonic()
+            steps: dict[str, float] = {}  # when each began
 
             def tell(title: str, total: int, done: int, _: str) -> None:
                 if self._stopping:
                     raise StoppedError
-                seconds = round(time.monotonic() - begin, 1)
-                self._set(name, words=title, done=min(done, total), total=total, seconds=seconds)
+                now = time.monotonic()
+                spent = now - steps.setdefault(title, now)
+                left = round(spent / done * max(total - done, 0), 1) if done and spent else None
+                self._set(
+                    name, words=title, done=min(done, total), total=total, seconds=round(now - begin, 1), left=left
+                )
 
             try:
                 self._set(name, words="starting")
                 with listening(tell):
-                    found = work.do(self.served)
-                arrays, about = work.store(found)
-                self.keeping.write_arrays(name, arrays, about)
+                    found = do()
             except StoppedError:
                 self._set(name, state="none", words="stopped")
             except ProvnetError as error:
@@ -485,9 +545,29 @@ class Jobs:
                 self.results[name] = found
                 self._set(name, state="ready", words="", seconds=round(time.monotonic() - begin, 1))
 
-    def _set(self, name: str, **changes: Any) -> None:
+    def _set(self, name: JobName, **changes: Any) -> None:
         with self._lock:
             self.progress[name] = replace(self.progress[name], **changes)
 
 
-Tell = Callable[[str, int, int, str], None]
+class JobList(BaseModel):
+    """All jobs."""
+
+    jobs: list[Progress]
+
+
+def job_routes(jobs: Jobs) -> APIRouter:
+    """GET /jobs, POST /jobs/{name}."""
+    routes = router("jobs")
+
+    @routes.get("/jobs", responses=gives())
+    async def every() -> JobList:
+        """How far everything is."""
+        return JobList(jobs=list(jobs.progress.values()))
+
+    @routes.post("/jobs/{name}", status_code=202, responses=gives(404))
+    async def start(name: StartName) -> Progress:
+        """Start a job, unless it runs or is done."""
+        return jobs.start(name)
+
+    return routes

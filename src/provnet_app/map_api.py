@@ -11,13 +11,10 @@ from pydantic import BaseModel, Field, StringConstraints
 from starlette.responses import Response
 
 from provnet.samples.csvfile import csv_text, quoted
-from provnet_app.decisions_api import csv_reply
-from provnet_app.explain_api import ByHash, ByPixels, ByTest, find
-from provnet_app.fields import WHOLE, Label, Named, Strict, naming, rounded
+from provnet_app.data_api import scores_of
+from provnet_app.explain_api import ByHash, ByPixels, ByTest, distorted, find
 from provnet_app.jobs import Map
-from provnet_app.pixels import distorted
-from provnet_app.routes import BODY, gives, router
-from provnet_app.sample_query import scores_of
+from provnet_app.routes import BODY, WHOLE, Label, Named, Strict, csv_reply, gives, naming, rounded, router
 from provnet_app.security import ApiError, not_ready, unknown
 from provnet_app.state import State
 
@@ -118,7 +115,7 @@ def map_routes(state: State) -> APIRouter:
     async def place(asked: ByHash | ByTest | ByPixels) -> Place:
         """Where a query belongs: among the samples that are named for it."""
         found = _map(state)
-        image = distorted(find(state, asked).image, asked.distort.made())
+        image = distorted(find(state, asked).image, asked.distort)
         answer = await state.engine.explain(image, NEAR, asked.weights)
         return _placed(state, found, answer.index, answer.weight)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from provnet.tools.membership.compute import SCORES
 from provnet.tools.membership.member import Heldout, Membership, memberships
-from provnet_app.fields import Hash, Interval, Label, Strict
+from provnet_app.engine import stacked
 from provnet_app.jobs import Audited
+from provnet_app.library import Known
 from provnet_app.limits import BATCH
-from provnet_app.routes import BODY, gives, router
+from provnet_app.routes import BODY, Hash, Interval, Label, Strict, Words, gives, router
 from provnet_app.security import not_ready
 from provnet_app.state import State
 
@@ -25,7 +25,7 @@ class Judged(Strict):
     sha256: Annotated[list[Hash], Field(min_length=1, max_length=BATCH)]
 
 
-class Match(Label):
+class Match(Label, Words):
     """The training sample behind a verdict."""
 
     index: int
@@ -35,7 +35,7 @@ class Match(Label):
     shown: bool
 
 
-class Verdict(BaseModel):
+class Verdict(Words):
     """The verdict on one picture."""
 
     sha256: str
@@ -129,17 +129,18 @@ def heldout_of(state: State) -> Heldout | None:
 
 def _verdicts(state: State, keys: list[str]) -> Verdicts:
     known = [state.library.find(key) for key in keys]
-    images = np.stack([one.image for one in known])
+    images = stacked([one.image for one in known])
     content, pixels = [one.content for one in known], [one.pixels for one in known]
     found = memberships(state.served.run, images, content, pixel_sha256=pixels, heldout=heldout_of(state))
-    return Verdicts(items=[_verdict(state, one.key, one.origin, v) for one, v in zip(known, found, strict=True)])
+    return Verdicts(items=[_verdict(state, one, v) for one, v in zip(known, found, strict=True)])
 
 
-def _verdict(state: State, key: str, origin: str, found: Membership) -> Verdict:
+def _verdict(state: State, known: Known, found: Membership) -> Verdict:
     samples, match = state.served.run.samples, found.match
     return Verdict(
-        sha256=key,
-        origin=origin,
+        **state.library.words(known),
+        sha256=known.key,
+        origin=known.origin,
         verdict=found.verdict,
         agrees=found.agrees,
         match=None
@@ -152,6 +153,7 @@ def _verdict(state: State, key: str, origin: str, found: Membership) -> Verdict:
             label=match.label,
             equal=match.equal,
             shown=state.library.is_shown(match.index),
+            **state.library.words_of(match.index),
         ),
         score=found.score,
         value=None if found.value is None else round(found.value, state.digits),

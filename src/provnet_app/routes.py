@@ -1,16 +1,20 @@
-"""Routes that look at a body before it is parsed: its type, its size, how deep it nests."""
+"""Routes that look at a body before it is parsed, and the types of fields: strict in the check as in the schema."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.routing import APIRoute
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from provnet.base.errors import ProvnetError
 from provnet.runs.safe import read_json
+from provnet.samples.identity import SampleTable
 from provnet_app.limits import DEPTH, JSON
 from provnet_app.security import ApiError, documented
 
@@ -90,3 +94,108 @@ def gives(*statuses: int, kind: str = "", words: str = "") -> dict[int | str, di
 
 
 BODY = (408, 413, 415)  # what a request with a body may be refused with
+
+
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 27.0 is a whole one; text and true are none."""
+    if isinstance(value, bool | str):
+        raise ValueError("a whole number is needed")
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError("a whole number is needed")
+    return value
+
+
+def _digits(value: Any) -> Any:
+    """An address holds text alone; of what Python takes for a number (7_0, +7, " 7", 7.0) only digits are taken."""
+    if isinstance(value, str) and not re.fullmatch("[0-9]{1,16}", value):
+        raise ValueError("a whole number is needed, in digits alone")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool | str):
+        raise ValueError("a number is needed")
+    return value
+
+
+def _clean(value: str) -> str:
+    if "\0" in value or any(0xD800 <= ord(character) <= 0xDFFF for character in value):
+        raise ValueError("NUL and lone surrogates are not taken")
+    return value
+
+
+Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Weights = Literal["plain", "joint"]  # the index branch's own shares, or P(class) times the share within the class
+WHOLE = BeforeValidator(_whole)
+NUMBER = BeforeValidator(_number)
+DIGITS = BeforeValidator(_digits)  # for whole numbers in an address
+Name = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00]+$"), AfterValidator(_clean)]
+
+
+class Strict(BaseModel):
+    """What comes in: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Interval(BaseModel):
+    """A figure with its 95 % interval; `why` where there is none."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int | None
+    why: str | None = None
+
+
+class Label(BaseModel):
+    """A class."""
+
+    class_: Annotated[int, Field(alias="class")]
+    label: str
+
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Named(Label):
+    """A training sample by its position, id and hash, with its class."""
+
+    index: int
+    sample_id: str
+    sha256: str
+
+
+class Words(BaseModel):
+    """A sample that is no picture, as text; of a row of a table also its columns with their values."""
+
+    text: str | None = None
+    cells: list[list[str]] | None = None
+
+
+def naming(samples: SampleTable, place: int) -> dict[str, Any]:
+    """The fields of `Named` for the sample at a position."""
+    number = int(samples.labels[place])
+    return {
+        "index": place,
+        "sample_id": samples.sample_ids[place],
+        "sha256": samples.hex(place),
+        "class_": number,
+        "label": samples.class_names[number],
+    }
+
+
+def rounded(value: float, digits: int) -> float:
+    """A finite number with so many decimals.
+
+    >>> rounded(0.98765, 2)
+    0.99
+    """
+    if not math.isfinite(value):
+        raise ValueError("a figure is not finite")
+    return round(float(value), digits)
+
+
+def csv_reply(content: bytes, name: str) -> Response:
+    """A CSV file to be saved."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "Content-Type": "text/csv; charset=utf-8"}
+    return Response(content, headers=headers)

@@ -16,15 +16,16 @@ from pydantic import BaseModel, Field
 import provnet
 from provnet.base.errors import ProvnetError
 from provnet.base.files import read_file
+from provnet.data.modalities.table import Table
+from provnet.data.modalities.text import Text
 from provnet.models.network import NETWORKS, parameter_count
 from provnet.runs.card import bank_state
 from provnet.runs.files import RunConfig
 from provnet.runs.fileset import NAME
 from provnet.runs.run import verify_files
 from provnet.tools.generate.compute import is_generator
-from provnet_app.fields import Interval, Label, Weights
 from provnet_app.limits import BATCH, PAGE, PIXELS, SHEET, UPLOAD, WITHOUT, K
-from provnet_app.routes import gives, router
+from provnet_app.routes import Interval, Label, Weights, gives, router
 from provnet_app.served import WEIGHTS, Served, hashes
 from provnet_app.state import State
 
@@ -179,10 +180,24 @@ class ClassRecord(Label):
     samples: int
 
 
+class ColumnRecord(BaseModel):
+    """A column of a table: numbers, or one of some values."""
+
+    name: str
+    kind: str
+    values: list[str]
+
+
 class Input(BaseModel):
-    """What the network takes; `drawable` where a person can draw it, `large` where pictures are photographs."""
+    """What the network takes; `drawable` where a person can draw it, `large` where pictures are photographs.
+
+    `typed` says whether a text, or a row with these `columns`, can be typed.
+    """
 
     shape: list[int]
+    kind: str
+    typed: bool
+    columns: list[ColumnRecord]
     picture: bool
     height: int | None
     width: int | None
@@ -375,6 +390,8 @@ def _run(state: State) -> RunRecord:
     picture = state.uploads.rule is not None
     sizes = np.bincount(samples.labels[state.library.active], minlength=len(samples.class_names))
     generates = is_generator(run)
+    own = state.library.modality
+    columns = own.columns if isinstance(own, Table) else ()
     return RunRecord(
         name=served.name,
         version=provnet.__version__,
@@ -385,6 +402,9 @@ def _run(state: State) -> RunRecord:
         parameters=parameter_count(run.network),
         input=Input(
             shape=list(shape),
+            kind=own.name,
+            typed=isinstance(own, Text) or bool(columns),
+            columns=[ColumnRecord(name=one.name, kind=one.kind, values=list(one.values)) for one in columns],
             picture=picture,
             height=shape[1] if picture else None,
             width=shape[2] if picture else None,

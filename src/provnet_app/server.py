@@ -7,7 +7,7 @@ import gc
 import hashlib
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -15,32 +15,174 @@ from typing import Any
 
 import h11
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import provnet
 from provnet.base.errors import UsageError
-from provnet_app.admission import Admission
+from provnet_app.again import again_routes
 from provnet_app.answers_api import answer_routes
 from provnet_app.credit_api import credit_routes
 from provnet_app.data_api import data_routes
-from provnet_app.decisions_api import decision_routes
-from provnet_app.explain_api import explain_routes
+from provnet_app.decisions import decision_routes
+from provnet_app.explain_api import explain_routes, pixel_schema
 from provnet_app.generate import generate_routes
-from provnet_app.jobs_api import job_routes, session_routes
-from provnet_app.limits import DRAIN, HEADER_SECONDS, STOP
+from provnet_app.jobs import job_routes
+from provnet_app.library import picture_routes
+from provnet_app.limits import BODY_SECONDS, DRAIN, HEADER_SECONDS, RETRY, STOP, UPLOAD
 from provnet_app.map_api import map_routes
 from provnet_app.membership_api import membership_routes
-from provnet_app.picture_api import picture_routes
-from provnet_app.pixels import pixel_schema
+from provnet_app.routes import gives, router
 from provnet_app.run_api import run_routes
 from provnet_app.security import API, HANDLERS, ApiError, Guard, reply
-from provnet_app.state import State
+from provnet_app.state import Gate, State
+
+LITTLE = 262_144  # bytes of a refused body that are read and thrown away, so that the refusal arrives
+LITTLE_SECONDS = 0.25
+
+
+class Admission:
+    """The layer that counts; only what lies below /api is counted."""
+
+    def __init__(self, app: ASGIApp, gate: Gate, *, seconds: float = BODY_SECONDS, limit: int = UPLOAD) -> None:
+        self.app = app
+        self.gate = gate
+        self.seconds = seconds
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http" or not scope["path"].startswith("/api/"):
+            await self.app(scope, receive, send)
+            return
+        if self.gate.inside >= self.gate.most:
+            busy = ApiError(503, "busy", "too many requests at a time; come back", headers={"Retry-After": str(RETRY)})
+            await _refuse(busy, scope, receive, send)
+            return
+        self.gate.inside += 1
+        try:
+            await self._admitted(scope, receive, self._closing(send))
+        finally:
+            self.gate.inside -= 1
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await asyncio.wait_for(self._read(scope, receive), self.seconds)
+        except TimeoutError:
+            message = f"the body did not come in within {self.seconds:g} seconds"
+            slow = ApiError(408, "slow_body", message, headers={"Connection": "close"})
+            await reply(slow)(scope, receive, send)
+            return
+        except ApiError as error:
+            await _refuse(error, scope, receive, send)
+            return
+        if body is None:  # the client went away
+            return
+        await _until_gone(self.app, scope, body, receive, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        parts, size = [], 0
+        message = f"the body may have {self.limit:,} bytes"
+        for name, value in scope["headers"]:
+            if name == b"content-length" and value.isdigit() and int(value) > self.limit:
+                raise ApiError(413, "too_large", message, headers={"Connection": "close"})
+        while True:
+            event = await receive()
+            if event["type"] == "http.disconnect":
+                return None
+            part = event.get("body", b"")
+            size += len(part)
+            if size > self.limit:
+                raise ApiError(413, "too_large", message, headers={"Connection": "close"})
+            parts.append(part)
+            if not event.get("more_body"):
+                return b"".join(parts)
+
+    def _closing(self, send: Send) -> Send:
+        """While the server stops, every answer ends its connection: nothing is sent on one that is about to close."""
+
+        async def closing(message: Message) -> None:
+            if self.gate.stopping and message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        return closing
+
+
+async def _until_gone(app: ASGIApp, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+    """Run the app on a body that is here, and stop it where the client goes away."""
+    given = answered = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def noticing(message: Message) -> None:
+        nonlocal answered
+        answered = answered or (message["type"] == "http.response.body" and not message.get("more_body"))
+        await send(message)
+
+    work = asyncio.ensure_future(_run(app, scope, replay, noticing))
+    gone = asyncio.ensure_future(_next(receive))
+    try:
+        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done() and not answered:
+            work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+    finally:
+        for task in (work, gone):
+            task.cancel()
+
+
+async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+    await app(scope, receive, send)
+
+
+async def _next(receive: Receive) -> Message:
+    return await receive()
+
+
+async def _refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer without using the body; a little of it is thrown away first, or the answer would be lost in a reset."""
+    whole = False
+    with suppress(TimeoutError):
+        whole = await asyncio.wait_for(_thrown_away(receive), LITTLE_SECONDS)
+    if not whole:
+        error.headers["Connection"] = "close"
+    await reply(error)(scope, receive, send)
+
+
+async def _thrown_away(receive: Receive) -> bool:
+    size = 0
+    while size <= LITTLE:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            return False
+        size += len(event.get("body", b""))
+        if not event.get("more_body"):
+            return True
+    return False
+
+
+def session_routes(state: State) -> APIRouter:
+    """POST /session."""
+    routes = router("session")
+
+    @routes.post("/session", status_code=204, response_class=Response, responses=gives())
+    async def session() -> Response:
+        """Exchange the token for a cookie that scripts cannot read."""
+        return Response(status_code=204, headers={"Set-Cookie": state.keys.set_cookie()})
+
+    return routes
 
 
 class OneLength(h11.Connection):
@@ -206,11 +348,9 @@ ROUTES = (
     session_routes,
     run_routes,
     explain_routes,
-    picture_routes,
-    job_routes,
     data_routes,
+    again_routes,
     answer_routes,
-    decision_routes,
     map_routes,
     membership_routes,
     credit_routes,
@@ -235,11 +375,11 @@ def make_app(state: State) -> ASGIApp:
         exception_handlers=HANDLERS,
         lifespan=lifespan,
     )
-    for make in ROUTES:
-        app.include_router(make(state))
-    more = generate_routes(state)
-    if more is not None:
-        app.include_router(more)
+    parts: list[APIRouter | None] = [make(state) for make in ROUTES]
+    parts += [picture_routes(state.library, state.shown), job_routes(state.jobs)]
+    parts += [decision_routes(state.decisions, state.tags), generate_routes(state)]
+    for routes in filter(None, parts):
+        app.include_router(routes)
     app.router.routes.extend(static_routes(read_assets()))
     add_schema(app, state)
     return Guard(Admission(app, state.gate), state.keys)

@@ -13,7 +13,7 @@ from provnet.answers.attributor import explain
 from provnet.answers.metrics import index_hit
 from provnet.base.batches import keyed_generator
 from provnet.data.dataset import ImageData
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet_paper import networks
 from provnet_paper.plots import BLUE, ORANGE, panels, png, tidy
 from provnet_paper.records import Cell, Experiment, Figure, Job, Result, Results, Scale, Table, Told

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from provnet.tools.robustness.compute import measure
-from provnet.tools.robustness.conditions import CONDITIONS
+from provnet.tools.robustness.compute import CONDITIONS, measure
 from provnet_paper import networks
 from provnet_paper.measures import mean
 from provnet_paper.mixing import BATCH

@@ -16,8 +16,7 @@ from provnet.data.dataset import ImageData
 from provnet.data.open import open_data
 from provnet.models.network import parameter_count
 from provnet.runs.run import Run
-from provnet.tools.generate import generate, recipe, sources
-from provnet.tools.generate.measures import index_hits, rebuilding_error
+from provnet.tools.generate.compute import generate, index_hits, rebuilding_error, recipe, sources
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 from provnet_paper import networks

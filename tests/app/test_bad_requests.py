@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from provnet_app import admission
+from provnet_app import server
 from tests.cases import cases
 
 from .made import API, Live, digit, digits, png, settled
@@ -247,12 +247,12 @@ def test_a_slow_body_is_given_up(fresh: Live, monkeypatch: pytest.MonkeyPatch) -
 
     from .made import serving
 
-    original = admission.Admission.__init__
+    original = server.Admission.__init__
 
     def quick(self: Any, app: Any, gate: Any, **_: Any) -> None:
         original(self, app, gate, seconds=0.3)
 
-    monkeypatch.setattr(admission.Admission, "__init__", quick)
+    monkeypatch.setattr(server.Admission, "__init__", quick)
     with serving(replace(fresh.state.served, keep=None)) as live:
         head = [f"POST {API}/explain HTTP/1.1", f"Host: 127.0.0.1:{live.port}", f"Authorization: Bearer {live.token}"]
         status, body = raw(live, *head, "Content-Type: image/png", "Content-Length: 100", body=b"a")

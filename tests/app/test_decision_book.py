@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from provnet.samples.identity import SampleTable
+from provnet_app.decisions import Choice, DecisionBook
 from provnet_app.served import Keeping, Served
-from provnet_app.state import Choice, DecisionBook
 
 from .browser import open_view
 from .made import Live, serving

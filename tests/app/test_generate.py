@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from provnet.tools.generate import sources
-from provnet.tools.generate.compute import generate
+from provnet.tools.generate.compute import generate, sources
 from tests.cases import cases
 
 from ..generation.made import pictures

@@ -55,7 +55,7 @@ def test_the_list_of_samples_is_asked_for_again(live: Live, page: Page) -> None:
     again(page, ".data-main")
     expect(page.locator(".total")).to_have_text("82 samples")
     again(page, ".jobs-here")
-    expect(page.get_by_role("button", name="Odd pictures")).to_be_visible()
+    expect(page.locator(".quick").get_by_role("button", name="Suspects")).to_be_visible()
     expect(page.locator(".decided")).to_be_empty()
     page.evaluate("window.dispatchEvent(new Event('focus'))")
     expect(page.locator(".decided")).to_have_text("nothing decided yet")
@@ -99,7 +99,7 @@ def test_a_sample_that_could_not_be_asked_about_is_asked_about_when_it_is_chosen
     expect(page.locator(".panel-named")).to_contain_text("The server does not answer")
     page.unroute_all()
     page.locator(".vg-tile[data-at='1']").click()
-    expect(page.get_by_role("heading", name="Most similar, says the model")).to_be_visible()
+    expect(page.get_by_role("heading", name="The network recognises")).to_be_visible()
 
 
 def test_a_job_goes_on_being_followed_after_the_server_did_not_answer(fresh: Live, page: Page) -> None:
@@ -110,4 +110,4 @@ def test_a_job_goes_on_being_followed_after_the_server_did_not_answer(fresh: Liv
     start.click()
     page.wait_for_timeout(1500)
     page.unroute_all()
-    expect(page.get_by_role("button", name="Odd pictures")).to_be_visible(timeout=20_000)
+    expect(page.locator(".quick").get_by_role("button", name="Suspects")).to_be_visible(timeout=20_000)

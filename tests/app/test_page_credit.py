@@ -31,7 +31,7 @@ def test_credit_for_test_samples(fresh: Live, page: Page, tmp_path: Path) -> Non
     expect(share).to_be_disabled()
     page.get_by_label("Choose a CSV file of sources").set_input_files(sources(fresh, tmp_path))
     expect(page.get_by_label("Who contributed")).to_contain_text("2 samples are not listed")
-    page.get_by_label("how many").fill("30")
+    page.get_by_label("Number", exact=True).fill("30")
     share.click()
     expect(page.locator(".credit-bars li")).to_have_count(5)
     found = fresh.post("/credit", json={"test": {"first": 0, "count": 30}}).json()

@@ -111,7 +111,7 @@ def test_filters_are_in_the_address_and_the_back_button_takes_them_away(page: Pa
 
 def test_duplicate_groups_and_the_panel(page: Page, live: Live) -> None:
     items(page, live)
-    page.get_by_role("button", name="Duplicate groups").click()
+    page.get_by_role("button", name="Duplicates").click()
     groups = live.get("/summary").json()["duplicate_groups"]
     assert groups >= 2
     named = page.locator(".vg-tile:visible .vg-group")
@@ -119,7 +119,7 @@ def test_duplicate_groups_and_the_panel(page: Page, live: Live) -> None:
     until(lambda: len(set(named.all_inner_texts())) == groups)
     page.locator(".vg-tile[data-at='0']").click()
     panel = page.get_by_label("The sample", exact=True)
-    expect(panel.get_by_role("heading", name="Most similar, says the model")).to_be_visible()
+    expect(panel.get_by_role("heading", name="The network recognises")).to_be_visible()
     expect(panel.locator("ol.named li")).not_to_have_count(0)
     panel.get_by_role("link", name="in group 0").click()
     expect(page.get_by_role("button", name="Duplicate group 0: take this filter away")).to_be_visible()
@@ -138,7 +138,7 @@ LATE = """(() => {
 def test_a_link_counts_although_the_view_that_is_left_would_note_where_one_stood(page: Page, live: Live) -> None:
     page.add_init_script(LATE)
     items(page, live)
-    page.get_by_role("button", name="Duplicate groups").click()
+    page.get_by_role("button", name="Duplicates").click()
     expect(page.locator(".vg-tile:visible .vg-group").first).to_have_text("group 0")
     page.locator(".vg-tile[data-at='0']").click()
     page.get_by_label("The sample", exact=True).get_by_role("link", name="in group 0").click()
@@ -194,9 +194,9 @@ def test_only_rows_in_sight_are_in_the_document(page: Page, live: Live, allowed:
 def test_scores_are_computed_on_demand(fresh: Live, page: Page) -> None:
     items(page, fresh)
     expect(page.get_by_role("heading", name="Scores of the samples")).to_be_visible()
-    assert page.get_by_role("button", name="Odd pictures").count() == 0
+    assert page.locator(".quick").get_by_role("button", name="Suspects").count() == 0
     page.get_by_role("button", name="Compute now").click()
-    expect(page.get_by_role("button", name="Odd pictures")).to_be_visible(timeout=20_000)
+    expect(page.locator(".quick").get_by_role("button", name="Suspects")).to_be_visible(timeout=20_000)
     expect(page.get_by_role("heading", name="Scores of the samples")).to_have_count(0)
 
 
@@ -231,7 +231,7 @@ def test_missing_pictures_are_told_with_what_to_do(served: Served, page: Page, s
     if not moved:
         expect(note).to_have_count(0)
         return
-    expect(note).to_contain_text("The training pictures are not there (/old/place: no such file or folder)")
+    expect(note).to_contain_text("The training pictures are missing (/old/place: no such file or folder)")
     expect(note).to_contain_text("--data")
     page.get_by_role("link", name="Explain", exact=True).click()
     expect(page.locator(".choose")).to_contain_text("There are no test samples to choose from: /old/place")
@@ -239,10 +239,10 @@ def test_missing_pictures_are_told_with_what_to_do(served: Served, page: Page, s
 
 def test_it_opens_on_the_suspects_and_they_are_reviewed_one_by_one(decided: Live, page: Page) -> None:
     items(page, decided, "")
-    order = decided.get("/samples", params={"sort": "mislabel", "order": "desc", "limit": 4}).json()["items"]
-    expect(page.locator(".what-next")).to_contain_text("What next?")
-    assert "sort=mislabel" in page.url
-    items(page, decided, "?sort=mislabel&order=desc")  # all, not those alone that are flagged
+    order = decided.get("/samples", params={"sort": "issue", "order": "desc", "limit": 4}).json()["items"]
+    expect(page.locator(".what-next")).to_contain_text("The most suspicious come first")
+    assert "sort=issue" in page.url
+    items(page, decided, "?sort=issue&order=desc")  # all, not those alone that are flagged
     page.get_by_role("button", name="Review one by one").last.click()
     stage = page.locator(".stage")
     expect(stage.locator(".panel-label").first).to_have_text(order[0]["label"])

@@ -145,13 +145,13 @@ def test_a_sample_left_out_and_taken_back(page: Page, live: Live) -> None:
     open_view(page, live, "#/explain?test=4")
     before = weights(page)
     page.locator(f"{CARD} .face").first.click()
-    expect(page.locator(".changes h2")).to_have_text("What changes without them")
+    expect(page.locator(".changes h2")).to_have_text("Without these samples")
     now = weights(page)
     assert before[0][0] not in [one[0] for one in now] and now[0][0] == before[1][0]
     expect(page.locator(f"{CARD} .moved.new")).to_have_count(1)
     expect(page.locator(f"{CARD} .moved").first).to_contain_text(f"was {before[1][1]}, place 2")
     found = live.post("/explain/known", json={"test": 4, "without": [before[0][0]]}).json()
-    expect(page.locator(".changes")).to_contain_text(f"They carried {found['without']['weight'] * 100:.1f} %")
+    expect(page.locator(".changes")).to_contain_text(f"They had {found['without']['weight'] * 100:.1f} %")
     page.reload()  # what was left out is part of the address
     expect(page.locator(".left-out li")).to_have_count(1)
     expect(page.locator(CARD)).to_have_count(5)
@@ -188,10 +188,10 @@ def test_no_supporting_sample_is_said_clearly(page: Page, live: Live) -> None:
 def test_training_sample_by_hash_and_the_back_button(page: Page, live: Live) -> None:
     open_view(page, live)
     hash_ = digits("train", 80).samples.hex(5)
-    page.get_by_text("By its SHA-256").click()
+    page.get_by_text("By SHA-256").click()
     page.get_by_label("SHA-256 of a training sample").fill("zz")
     page.get_by_role("button", name="Show", exact=True).click()
-    expect(page.locator("#toast")).to_contain_text("64 digits")
+    expect(page.locator("#toast")).to_contain_text("64 characters")
     page.get_by_label("SHA-256 of a training sample").fill(hash_)
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.locator(".query h2")).to_have_text("Training sample")

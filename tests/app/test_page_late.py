@@ -50,7 +50,7 @@ def test_an_older_verdict_does_not_replace_a_newer_one(live: Live, page: Page) -
     slowed(page, "/membership")
     hash_ = digits("train", 80).samples.hex(9)
     open_view(page, live, f"#/membership?hash={digits('test', 60).samples.hex(9)}")  # this answer comes late
-    page.get_by_text("By its SHA-256").click()
+    page.get_by_text("By SHA-256").click()
     page.get_by_label("SHA-256 of a picture").fill(hash_)
     page.get_by_role("button", name="Check").click()
     member = page.locator(".judged[data-verdict=member]")

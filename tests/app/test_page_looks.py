@@ -164,7 +164,7 @@ def test_many_classes_are_searched(page: Page, live: Live) -> None:
     expect(box).to_contain_text("10 of 120 shown")
     page.goto(f"{live.base}/#/map")
     legend = page.get_by_label("Legend", exact=True)
-    expect(legend).to_contain_text("near each other have like colours")
+    expect(legend).to_contain_text("close together have similar colours")
     page.get_by_label("Find a class").fill("class 11")
     expect(legend.locator("button:visible")).to_have_count(10)
 

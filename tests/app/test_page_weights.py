@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from .browser import no_sideways, open_view
 from .made import Live
 
-NAME = "How samples are weighed"
+NAME = "What the weights say"
 WEIGHTS = ".exemplars .weight .num"
 
 
@@ -66,13 +66,13 @@ def test_there_is_no_choice_where_it_would_change_nothing(live: Live, page: Page
     expect(page.get_by_label(NAME)).to_have_count(0)
     expect(page).to_have_url(re.compile("test=4$"))
     open_view(page, live, "#/credit")
-    expect(page.get_by_label("Count", exact=True)).to_be_visible()
-    expect(page.get_by_label("Weights", exact=True)).to_have_count(0)
+    expect(page.get_by_label("Weights counted", exact=True)).to_be_visible()
+    expect(page.get_by_label("What the weights say", exact=True)).to_have_count(0)
 
 
 def test_credit_offers_both_where_they_differ(independent: Live, page: Page) -> None:
     open_view(page, independent, "#/credit?weights=joint")
-    expect(page.get_by_label("Weights", exact=True)).to_have_value("joint")
+    expect(page.get_by_label("What the weights say", exact=True)).to_have_value("joint")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -94,6 +94,9 @@ def test_the_run_is_described(live: Live, served: Served) -> None:
     assert found["name"] == "a <b>run</b>" and found["exposure"] == "full" and found["samples"] == 82
     assert found["input"] == {
         "shape": [1, 8, 8],
+        "kind": "image",
+        "typed": False,
+        "columns": [],
         "picture": True,
         "height": 8,
         "width": 8,

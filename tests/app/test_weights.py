@@ -9,8 +9,8 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from provnet.answers.attributor import WEIGHTS, explain
-from provnet_app.fields import Weights
+from provnet.answers.attributor import SHARES, explain
+from provnet_app.routes import Weights
 from provnet_app.served import Served
 from tests.cases import cases
 
@@ -42,7 +42,7 @@ def test_joint_weights_differ_where_the_run_says_so(independent: Live, live: Liv
 
 
 def test_the_interface_takes_what_the_library_takes() -> None:
-    assert get_args(Weights) == WEIGHTS
+    assert get_args(Weights) == SHARES
 
 
 def test_a_single_branch_has_one_kind_of_weights() -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 import provnet
 from provnet.attached.provenance import Provenance
-from provnet.data.dataset import ImageData
+from provnet.data.dataset import Dataset, ImageData
 from tests.digits import training
 
 
@@ -37,6 +37,11 @@ def vectors(n: int = 40) -> ImageData:
     return provnet.open_data(rows.numpy(), [i % 3 for i in range(n)])
 
 
+def attach(model: nn.Module, data: Dataset, **given: Any) -> Provenance:
+    """With an index loss, which the default has not."""
+    return provnet.attach(model, data, **{"weight": 0.03} | given)
+
+
 def loader(prov: Provenance, batch: int = 16, **given: Any) -> DataLoader[Any]:
     return DataLoader(prov.dataset(given.pop("augment", None)), batch_size=batch, shuffle=True, **given)
 
@@ -58,4 +63,4 @@ def steps(model: nn.Module, prov: Provenance, epochs: int = 2, **given: Any) -> 
             yield float(loss.detach())
 
 
-__all__ = ["cnn", "loader", "mlp", "steps", "train", "training", "vectors"]
+__all__ = ["attach", "cnn", "loader", "mlp", "steps", "train", "training", "vectors"]

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import provnet
-from provnet.attached import finish
+from provnet.attached import provenance
 from provnet.attached.provenance import attach
 from provnet.base.errors import DataError, UsageError
 from provnet.base.files import DataWarning
@@ -147,7 +147,7 @@ def test_no_change_leads_to_a_wrong_sample(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["attached", "trained"])
 def test_without_the_guard_the_check_fails(moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish, "refuse_others", lambda *_: None)
+    monkeypatch.setattr(provenance, "refuse_others", lambda *_: None)
     monkeypatch.setattr("provnet.attached.samples.refuse_others", lambda *_: None)
     training = ChangingTraining(tmp_path)
     with pytest.raises(AssertionError, match="changed, and nobody noticed"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import provnet
-from provnet.attached.provenance import attach, index
+from provnet.attached.provenance import index
+from provnet.attached.steps import spread_of
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.models.attached import spread_of, weights_sha256
-from tests.attached.made import cnn, loader, mlp, steps, train, training, vectors
+from provnet.models.attached import weights_sha256
+from provnet.tools.debug.compute import debug
+from tests.attached.made import attach, cnn, loader, mlp, steps, train, training, vectors
 
 
 def test_a_network_for_pictures() -> None:
@@ -47,10 +50,10 @@ def test_an_mlp_over_vectors_names_equal_samples_alike() -> None:
     assert found.weight[5, 0] == found.weight[5, 1]
 
 
-def test_with_weight_zero_the_training_is_the_users_own() -> None:
+def test_by_default_the_training_is_the_users_own() -> None:
     data = training()
     with_prov, without = cnn(), cnn()
-    prov = attach(with_prov, data, weight=0)
+    prov = provnet.attach(with_prov, data)
     recorded = train(with_prov, prov)
     other = attach(without, data)  # its dataset alone
     other._tap.unhook()
@@ -91,7 +94,7 @@ def test_the_index_loss_pulls_on_the_model() -> None:
 
 def test_the_first_features_are_taken_whole_and_later_ones_by_half() -> None:
     data, model = vectors(), mlp()
-    prov = attach(model, data, weight=0)
+    prov = attach(model, data)
     rows = torch.tensor([3, 1])
     seen = []
     for factor in (1.0, 2.0):
@@ -99,7 +102,7 @@ def test_the_first_features_are_taken_whole_and_later_ones_by_half() -> None:
         seen.append(out.detach())
         model(data.images[rows] * factor)
         prov._check.steps = 9  # other input on purpose
-        prov.loss(rows)
+        prov.loss(rows).backward()  # type: ignore[no-untyped-call]
     prov.bank.settle(all_of_them=True)
     keys = prov.bank.keys[prov.bank.rows[rows]]
     mean, spread = seen[0].mean(0), spread_of(seen[0].var(0, correction=0))
@@ -279,7 +282,7 @@ def test_a_wide_layer_is_projected_on_fixed_directions() -> None:
     assert first.shape == (len(data), 512) and torch.equal(first, second)
     prov = attach(model, data)
     train(model, prov)
-    assert prov.finish().network.index_head.keys.shape == (len(data), 128)
+    assert prov.bank.keys.shape == (len(data), 128)
 
 
 def test_nothing_of_ours_is_trained() -> None:
@@ -350,3 +353,26 @@ def test_compiled_models(way: str) -> None:
     found = train(compiled, prov)  # type: ignore[arg-type]
     torch.testing.assert_close(torch.tensor(found), torch.tensor(due))
     prov.finish()
+
+
+def test_samples_without_labels(tmp_path: Path) -> None:
+    data = provnet.open_data(training().images)
+    assert data.samples.grouping is None
+    model = nn.Sequential(nn.Flatten(), nn.Linear(784, 24), nn.ReLU(), nn.Linear(24, 6))
+    prov = attach(model, data)
+    for _ in range(2):
+        for x, rows in loader(prov):
+            (model(x).var() + prov.loss(rows)).backward()
+    run = prov.finish()
+    assert run.history is None
+    found = run.explain(data, k=2)
+    assert found.index[:, 0].tolist() == [data.samples.equal(i)[0] for i in range(len(data))]
+    assert found[0].predicted == "" and (found.label == -1).all() and "<img " in found.show(data).html
+    figures = provnet.evaluate(run, test=data, train=data)
+    assert figures.index_accuracy_perturbed["jpeg"].value > 0.9 and figures.class_accuracy.n == 0  # type: ignore[operator]
+    run.save(tmp_path / "run")
+    again = provnet.load(tmp_path / "run", model=model)
+    assert np.array_equal(again.explain(data, k=2).weight, found.weight)
+    for ask in (lambda: debug(run, data), lambda: attach(cnn(), data, groups="class")):
+        with pytest.raises(UsageError, match="have no labels"):
+            ask()

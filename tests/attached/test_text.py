@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.answers.evaluation import evaluate
-from provnet.attached.provenance import attach, index
+from provnet.attached.provenance import index
 from provnet.base.errors import DataError, UsageError
 from provnet.data.compare import compare
 from provnet.data.dataset import Dataset
 from provnet.data.evidence import evidence
 from provnet.data.modalities.text import Text, trimmed
 from provnet.tools.debug.compute import debug
-from tests.attached.made import loader
+from tests.attached.made import attach, loader
 
 WORDS = ("red", "green", "blue", "cold", "warm", "dry", "wet", "new", "old")
 
@@ -93,13 +93,13 @@ def test_a_text_is_named_by_its_characters() -> None:
     with pytest.raises(DataError, match="not UTF-8"):
         Text(tokens).read(b"\xff", "a.txt")
     with pytest.raises(UsageError, match="texts need the tokenizer"):
-        Text().batch(["a"])
+        Text(named="split").batch(["a"])
 
 
 def test_a_network_of_texts_answers_and_is_trimmed(tmp_path: Path) -> None:
     data, model = opened(), Encoder()
     prov = taught(model, data)
-    assert prov.at == "the input of score"
+    assert prov.at == "the output of mix, pooled by mean"
     longest = max(len(tokens(text)) for text in texts())
     assert max(model.widths) <= longest < 16
     run = prov.finish()
@@ -135,7 +135,7 @@ def test_a_changed_text_is_refused() -> None:
     prov = attach(Encoder(), data)
     assert data.items is not None
     data.items[3] = "another"  # type: ignore[index]
-    with pytest.raises(DataError, match='"train/3" is not the sample that was opened'):
+    with pytest.raises(DataError, match='"train/3" has changed since it was opened'):
         list(loader(prov))
     tampered = opened()
     tampered.inputs["input_ids"][4, 1] = 9  # type: ignore[call-overload, index]
@@ -145,7 +145,8 @@ def test_a_changed_text_is_refused() -> None:
 
 def test_sequences_are_pooled_as_the_model_does_it_or_as_told() -> None:
     data = opened()
-    assert attach(Encoder("late"), data).at == "the input of score, pooled by last"
+    assert attach(Encoder("late"), data).at == "the output of mix, pooled by mean"
+    assert attach(Encoder("late"), data, pool="last").at == "the output of mix, pooled by last"
     for pool in ("mean", "cls", "last"):
         prov = taught(Encoder(), data, at="mix", pool=pool)
         assert prov.at == f"the output of mix, pooled by {pool}"

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import provnet
-from provnet.attached.provenance import Provenance, attach, index
+from provnet.attached.provenance import Provenance, index
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, ProvnetError, UsageError
 from provnet.models.tap import class_scores
 from provnet.runs.run import write_run
-from tests.attached.made import cnn, loader, mlp, train, vectors
+from tests.attached.made import attach, cnn, loader, mlp, train, vectors
 
 Use = Callable[[Path], Any]
 
@@ -310,15 +310,15 @@ WRONG: dict[str, tuple[Use, type[ProvnetError], str]] = {
     "bytes fed as floats": (bytes_fed, UsageError, "transform="),
     "normalised elsewhere": (normalised_elsewhere, UsageError, "spread.*transform="),
     # samples
-    "a sample changed while training": (changed_sample, DataError, '"train/3" is not the sample that was opened'),
-    "a sample changed in a worker": (in_a_worker, DataError, "not the sample that was opened"),
-    "a sample changed before finish": (changed_before_finish, DataError, '"train/3" is not the sample'),
+    "a sample changed while training": (changed_sample, DataError, '"train/3" has changed since it was opened'),
+    "a sample changed in a worker": (in_a_worker, DataError, "has changed since it was opened"),
+    "a sample changed before finish": (changed_before_finish, DataError, '"train/3" has changed'),
     "a sample never seen": (never_seen, UsageError, '1 of 40 samples were never in a batch: "train/39".*select'),
     "a data set with fewer samples": (lambda _: attached()[1].dataset()[40], IndexError, "numbered from 0 to 39"),  # type: ignore[dict-item]
     # the end
     "finish twice": (finished_twice, UsageError, "was finished before"),
     "a loss after finish": (loss_after_finish, UsageError, "attach the model again"),
-    "save before finish": (saved_before_finish, UsageError, "a run is wanted, got Provenance"),
+    "save before finish": (saved_before_finish, UsageError, "expected a run, got Provenance"),
     "a state of other data": (other_state, IntegrityError, "of other training data"),
     "a state of another layer": (state_of_another_layer, UsageError, "was made at the output of 0"),
     "the user's own state": (

@@ -231,7 +231,7 @@ ROWS = [
     Entry(23, "device to be explained", lambda p: ["explain", p.kit.run, "/dev/zero"], 3, ("not a regular file",)),
     Entry(24, "unreadable picture", locked, 3, ("a/locked.png", "permission denied")),
     Entry(24, "unreadable class folder", locked_folder, 3, ("data/c", "Permission denied"), open_again),
-    Entry(24, "picture that vanishes meanwhile", vanished, 3, ("a/late.png", "vanished meanwhile")),
+    Entry(24, "picture that vanishes meanwhile", vanished, 3, ("a/late.png", "just removed")),
     Entry(24, "picture on a lost network disk", stale, 3, ("a/late.png", "network file system")),
     Entry(25, "names that differ in case only", case, 0, ("differ in case only", "a/X.png and a/x.png"), both_cases),
     Entry(

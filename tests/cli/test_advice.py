@@ -17,13 +17,13 @@ def test_each_file_that_went_is_named_with_the_command_that_makes_it(place: Path
     found = call("withhold", run, "--id", "train/digit-2/3.png")
     assert found.code == 0, found.err
     words = " ".join(found.err.split())
-    assert "evaluation.json, membership.json and report.html told of the run before and went with it." in words
+    assert "removed evaluation.json, membership.json and report.html," in words
     assert f"evaluation.json: provnet evaluate {run};" in words
     assert f"membership.json: provnet audit {run} --out DIR;" in words
     assert (run / "course.png").exists()  # the course of training is still what it was
     (run / "membership.json").write_text("{}")
     words = call("withhold", run, "--id", "train/digit-2/3.png", "--restore").err
-    assert "membership.json told of the run before" in words
+    assert "removed membership.json," in words
     assert "provnet evaluate" not in words
 
 

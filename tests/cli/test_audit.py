@@ -14,6 +14,7 @@ import provnet
 from provnet.cli.rundata import open_others
 from provnet.runs.run import read_run, verify_files
 from provnet.tools.membership.member import HELDOUT
+from provnet.tools.membership.shadows import simulated
 
 from .conftest import Call, write_digits
 
@@ -245,3 +246,25 @@ def test_a_class_that_is_wholly_withheld(data: Path, strangers: Path, tmp_path: 
     assert drawn.json["misattributed"]["n"] == 8 - drawn.json["unnamed"]
     assert f"for {drawn.json['unnamed']} test samples none may be named" in drawn.err
     assert "more no sample may be named" in (tmp_path / "map/report.html").read_text("utf-8")
+
+
+def test_shadows_audit_runs_and_files_of_scores(run: Path, strangers: Path, tmp_path: Path, call: Call) -> None:
+    found = call("audit", run, "--shadow", run, "--out", tmp_path / "runs", "--json", "--limit", 20)
+    assert found.code == 0
+    assert (found.json["members"], found.json["others"], found.json["shadows"]) == (20, 8, 1)
+    assert found.json["decides"] == "attack_p"  # the only shadow saw what the run saw
+    made, _ = simulated(2_400, 8, seed=0, candidates=100)
+    arrays = {"target": made.target[:, 0], "shadows": made.shadows[..., 0], "inside": made.inside}
+    np.savez(tmp_path / "scores.npz", id=np.array(made.ids), member=made.member, **arrays)
+    found = call("audit", "--scores", tmp_path / "scores.npz", "--out", tmp_path / "file")
+    assert found.code == 0 and "RMIA: against the mean of all shadows *" in found.out
+    values = json.loads((tmp_path / "file/audit.json").read_text())
+    page = (tmp_path / "file/report.html").read_text()
+    assert f"{values['vulnerable']['count']:,} of 1,200" in page and values["vulnerable"]["samples"][0]["id"] in page
+    assert "Differential privacy" in page and "Candidates that were trained on" in page
+    strange = call("audit", run, "--shadow", run, "--nonmembers", strangers, "--out", tmp_path / "strange")
+    assert strange.code == 2 and "does not know the class" in strange.err
+    both = call("audit", run, "--scores", tmp_path / "scores.npz", "--out", tmp_path / "both")
+    neither = call("audit", "--out", tmp_path / "neither")
+    assert (both.code, neither.code) == (2, 2)
+    assert "got both" in both.err and "got neither" in neither.err

@@ -64,7 +64,7 @@ def test_erased_is_in_no_file(place: Path, data: Path, call: Call) -> None:
     assert found.code == 0
     assert "erased 1 sample" in found.out
     assert "The trained weights still carry what they learned from it" in found.err
-    assert "evaluation.json and report.html told of the run before" in found.err
+    assert "removed evaluation.json and report.html," in found.err
     for name, blob in contents(run).items():
         assert [trace for trace in traces if trace in blob] == [], name
     assert set(contents(run)) == {*contents_of_a_run(), "log.jsonl"}

@@ -105,7 +105,7 @@ def test_who_is_not_listed_and_ids_of_nobody_are_counted(run: Path, tmp_path: Pa
     assert (found.json["unlisted_samples"], found.json["unknown_ids"]) == (4, 1)
     assert [one["name"] for one in found.json["contributors"] if not one["listed"]] == ["(not listed)"]
     assert "4 of 24 samples have no contributor" in found.err
-    assert "1 ids of sources.csv are no samples of the run" in found.err
+    assert "1 ids of sources.csv are not samples of the run" in found.err
 
 
 def test_withheld_samples_are_never_credited_nor_shown(place: Path, tmp_path: Path, call: Call) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +41,19 @@ def value_of(one: Leaf) -> Any:
     return CHOSEN.get(one.name, found) if one.name != "size" or one.hint is Any else found
 
 
-def parsed(kind: type[Options], argv: list[str]) -> Any:
+@cache
+def command_of(kind: type[Options]) -> tuple[Callable[..., Any], list[Any]]:
+    """The command of a class, and the list of what it was asked."""
     seen: list[Any] = []
     app = typer.Typer()
     app.command()(callback(kind, seen.append))
-    typer.main.get_command(app)(argv, standalone_mode=False)
-    return seen[0]
+    return typer.main.get_command(app), seen
+
+
+def parsed(kind: type[Options], argv: list[str]) -> Any:
+    command, seen = command_of(kind)
+    command(argv, standalone_mode=False)
+    return seen.pop()
 
 
 def needed(kind: type[Options]) -> dict[str, Any]:
@@ -87,7 +96,7 @@ def test_help_shows_what_most_runs_need_and_help_all_the_rest(call: Call) -> Non
         (["map", "run", "--out", "d", "--seed", str(2**32)], "--seed must lie in 0..2^32-1 for a map"),
         (["evaluate", "run", "--seed", "-1"], "--seed must lie in 0..2^63-1, got -1"),
         (["app", "run", "--port", "65536"], "--port must lie in 0..65535"),
-        (["verify", "run", "--no-data", "--strict"], "--no-data checks the files alone"),
+        (["verify", "run", "--no-data", "--strict"], "--no-data checks only the files"),
     ],
 )
 def test_values_are_checked_before_anything_is_read(argv: list[str], words: str, call: Call) -> None:

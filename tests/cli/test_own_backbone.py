@@ -112,4 +112,4 @@ def test_a_run_that_needs_none_is_opened_as_ever(run: Path) -> None:
 @pytest.mark.parametrize("command", ["train", "demo", "reproduce"])
 def test_commands_that_make_networks_take_none(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"], backbone=body()) == 2
-    assert f"{command} makes networks by name" in " ".join(capsys.readouterr().err.split())
+    assert f"{command} builds networks by name" in " ".join(capsys.readouterr().err.split())

@@ -162,7 +162,7 @@ def test_stopped_and_resumed(data: Path, tmp_path: Path, call: Call, monkeypatch
     assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
     again = call("train", data, "--out", tmp_path / "run", "--resume", *common)
     assert again.code == 0
-    assert "finished already" in again.out
+    assert "already finished" in again.out
 
 
 def test_warnings_about_data_are_one_line(own_data: Path, tmp_path: Path, call: Call) -> None:
@@ -236,7 +236,7 @@ def test_a_run_that_is_replaced_is_there_until_the_new_one_is(data: Path, own_ru
 def test_nothing_to_go_on_with_is_said(data: Path, tmp_path: Path, call: Call) -> None:
     found = call("train", data, "--out", tmp_path / "new", "--resume", *QUICK)
     assert found.code == 0
-    assert "nothing to go on with in" in found.err and "trained in" in found.out
+    assert "there is no checkpoint in" in found.err and "trained in" in found.out
 
 
 @pytest.mark.parametrize("below", ["", "run"])

@@ -105,7 +105,7 @@ def test_a_damaged_record_is_no_crash(run: Path, call: Call) -> None:
 def test_goes_on_and_refuses_another_choice(data: Path, tmp_path: Path, call: Call) -> None:
     words = ("train", data, "--out", tmp_path / "run", *QUICK, "--index-subset", 8)
     assert call(*words).code == 0
-    assert "finished already" in call(*words, "--resume").out
+    assert "already finished" in call(*words, "--resume").out
     found = call(*words[:-1], 9, "--resume")
     assert found.code == 2
     assert "subset.asked: 8 -> 9" in found.last_line

@@ -86,7 +86,7 @@ def test_data_that_are_gone(own_data: Path, tmp_path: Path, call: Call) -> None:
     for command in (("evaluate",), ("explain", "test:0"), ("robustness", "--out", tmp_path / "out")):
         asked = call(command[0], tmp_path / "run", *command[1:])
         assert asked.code == 2
-        assert f"the run's test split cannot be opened: {own_data} is not there any more; put it back" in asked.err
+        assert f"the run's test split cannot be opened: {own_data} no longer exists; put it back" in asked.err
     assert call("verify", tmp_path / "run", "--strict").code == 6
     assert call("verify", tmp_path / "run", "--data", own_data).code == 2
     assert "data" not in call("verify", tmp_path / "run", "--no-data").out

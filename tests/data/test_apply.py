@@ -101,7 +101,7 @@ def test_unknown_samples_and_classes_are_refused() -> None:
 def test_decisions_come_before_a_holdout_and_once() -> None:
     old = data()
     train, _ = holdout(old, 0.25)
-    with pytest.raises(UsageError, match="before samples are held out"):
+    with pytest.raises(UsageError, match="before holding out samples"):
         apply_decisions(train, [])
     new = apply_decisions(old, [decided(old, 5, "drop")])
     with pytest.raises(UsageError, match="once"):
@@ -181,7 +181,7 @@ def test_a_copy_does_not_stand_in_for_a_dropped_file_that_is_gone(tmp_path: Path
 
 def test_a_record_of_a_later_form_is_refused() -> None:
     old = data()
-    with pytest.raises(IntegrityError, match="later provnet"):
+    with pytest.raises(IntegrityError, match="newer provnet"):
         apply_recorded(replace(old, spec=replace(old.spec, options={DECISIONS: {"form": 3}})))
 
 

@@ -172,10 +172,9 @@ def test_class_names_for_numbers() -> None:
         open_data(FLOATS, ["a", "z", "a", "a"], class_names=["a", "b"])
 
 
-def test_arrays_need_labels_and_cannot_be_reopened() -> None:
-    with pytest.raises(UsageError, match="need labels"):
-        open_data(FLOATS)
-    with pytest.raises(UsageError, match="pass them once more"):
+def test_arrays_may_have_no_labels_and_cannot_be_reopened() -> None:
+    assert open_data(FLOATS).samples.grouping is None
+    with pytest.raises(UsageError, match="pass them again"):
         open_data(open_data(FLOATS, LABELS).spec)
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from provnet.base.batches import bounds, carried, fold, keyed_generator, order
+from provnet.base.batches import bounds, fold, keyed_generator, order, steps_before
 from provnet.base.errors import UsageError
 from tests.models.made import LAWS
 
@@ -55,9 +55,9 @@ def test_other_processes_go_on_after_the_same_samples(n: int, batch: int, a: int
     cuts = [0, *(end for _, end in now[:-1])]  # where one may go on within an epoch
     if seen not in cuts:
         with pytest.raises(UsageError, match="number of processes of the checkpoint"):
-            carried((epochs, batches), before, now)
+            steps_before((epochs, batches), before, now)
         return
-    step = carried((epochs, batches), before, now)
+    step = steps_before((epochs, batches), before, now)
     assert divmod(step, len(now)) == (epochs, cuts.index(seen))
     if a == b:
         assert step == at

@@ -73,7 +73,7 @@ def test_pictures_that_were_written_to_are_not_trained_on_and_not_added(change: 
     run = fit(opened().select(np.arange(6)), head="exemplar", config=train_config("fast", epochs=1))
     data = opened()
     CHANGES[change](data.images)
-    said = r'the values of "train/\d+" are not those that were opened, .*open_data\(images, labels, ids='
+    said = r'the values of "train/\d+" have changed since they were opened, .*open_data\(images, labels, ids='
     with pytest.raises(DataError, match=f"the training data: {said}"):
         fit(data, config=train_config("fast", epochs=1))
     with pytest.raises(DataError, match=f"the samples to add: {said}"):

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from provnet import ImageData, open_data
-from provnet.data.compare import Comparison, compare, held
+from provnet.data.compare import Comparison, compare, find_held
 from provnet.data.evidence import evidence
 from tests.cases import cases
 from tests.data.made import encode, noise, pictures, write_folder
@@ -257,7 +257,7 @@ def test_the_same_files_opened_otherwise_are_no_evidence(
     assert not found.holds
     assert set(found.status) == {"decoded differently"}
     assert (found.positions == -1).all()
-    assert held(trained.samples, opened.samples).tolist() == list(range(8))
+    assert find_held(trained.samples, opened.samples).tolist() == list(range(8))
     assert all(
         one.picture is None and one.note.startswith("decoded differently")
         for one in evidence(trained.samples, opened, range(8))

@@ -67,15 +67,15 @@ def test_a_limit_keeps_ids_with_their_samples() -> None:
 
 BAD_IDS: dict[str, tuple[Any, str]] = {
     "count": (IDS[:3], "4 samples but 3 ids"),
-    "twice": (["a", "b", "c", "a"], "numbers 0 and 3 are both 'a'; 4 samples have 3 different ids"),
-    "number and text": ([1, "b", "c", "1"], "numbers 0 and 3 are both '1'"),
-    "empty": (["a", "", "c", "d"], "not empty, or whole numbers; number 1 is ''"),
-    "blank": (["a", "b", " ", "d"], "number 2 is ' '"),
-    "none": (["a", "b", "c", None], "number 3 is None"),
-    "fraction": ([0.5, 1.0, 2.0, 3.0], "number 0 is 0.5"),
-    "truth": ([True, "b", "c", "d"], "number 0 is True"),
-    "half a character": (["a", "b", "c", "\ud800"], "number 3 is"),
-    "bytes": (np.array(["a", "b", "c", "d"], "S1"), "number 0 is b'a'"),
+    "twice": (["a", "b", "c", "a"], "ids 0 and 3 are both 'a'; 4 samples have 3 different ids"),
+    "number and text": ([1, "b", "c", "1"], "ids 0 and 3 are both '1'"),
+    "empty": (["a", "", "c", "d"], "non-empty text or whole numbers; id 1 is ''"),
+    "blank": (["a", "b", " ", "d"], "id 2 is ' '"),
+    "none": (["a", "b", "c", None], "id 3 is None"),
+    "fraction": ([0.5, 1.0, 2.0, 3.0], "id 0 is 0.5"),
+    "truth": ([True, "b", "c", "d"], "id 0 is True"),
+    "half a character": (["a", "b", "c", "\ud800"], "id 3 is"),
+    "bytes": (np.array(["a", "b", "c", "d"], "S1"), "id 0 is b'a'"),
 }
 
 
@@ -94,7 +94,7 @@ def test_ids_of_npz_refused(why: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "words"), [(["ann"], "4 samples but 1 sources"), (["ann", 3, None, ""], "number 1 is 3")]
+    ("sources", "words"), [(["ann"], "4 samples but 1 sources"), (["ann", 3, None, ""], "source 1 is 3")]
 )
 def test_sources_refused(sources: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
@@ -103,7 +103,7 @@ def test_sources_refused(sources: Any, words: str) -> None:
 
 @pytest.mark.parametrize("ids", ["abcd", 4, np.array([["a", "b"], ["c", "d"]])])
 def test_ids_that_are_no_list(ids: Any) -> None:
-    with pytest.raises(UsageError, match="ids must be a list, one a sample; got"):
+    with pytest.raises(UsageError, match="ids must be a list with one entry per sample; got"):
         open_data(IMAGES, LABELS, ids=ids)
 
 

@@ -183,7 +183,7 @@ FOREIGN = {
 
 @cases(("name", "blob"), FOREIGN.items(), ids=FOREIGN)
 def test_other_formats_are_refused_whatever_their_name(name: str, blob: bytes) -> None:
-    words = "is empty" if name == "nothing" else "format is not in the list"
+    words = "is empty" if name == "nothing" else "not in a supported format"
     with pytest.raises(DataError, match=words):
         decode(blob, "x.png", rule=RULE)
 

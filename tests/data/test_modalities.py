@@ -29,7 +29,7 @@ from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.run import Run, read_run, write_run
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.membership.member import memberships
 from provnet.training.calibration import calibrate
 from provnet.training.config import train_config
@@ -103,9 +103,9 @@ def test_a_run_of_a_frame_reads_new_rows(of_frame: Run) -> None:
     strange = few.assign(work="never seen")
     with pytest.warns(DataWarning, match=r"4 values are categories or gaps .* \(work: 4\)"):
         provnet.explain(run, strange, k=1)
-    with pytest.raises(DataError, match="lacks wage; the columns are age, work, wage"):
+    with pytest.raises(DataError, match="lacks the columns wage; the columns are age, work, wage"):
         provnet.explain(run, frame().drop(columns="wage"))
-    with pytest.raises(DataError, match="beyond those that were trained on, more"):
+    with pytest.raises(DataError, match="columns that were not trained on: more"):
         provnet.explain(run, frame().assign(more=1))
     with pytest.raises(DataError, match="column age must hold numbers"):
         provnet.explain(run, frame().assign(age="old"))
@@ -243,7 +243,7 @@ def test_fields_are_asked_as_a_tensor_is() -> None:
     assert dict(**fields).keys() == {"input_ids", "attention_mask"}
     turned = Fields({"input_ids": ids.flip(0), "attention_mask": fields["attention_mask"]})
     assert (hash_inputs(fields)[::-1] == hash_inputs(turned)).all()
-    with pytest.raises(UsageError, match="one row per sample"):
+    with pytest.raises(UsageError, match="one per sample"):
         Fields({"a": torch.zeros(2), "b": torch.zeros(3)})
 
 

@@ -51,8 +51,8 @@ def test_what_cannot_be_augmented_is_refused() -> None:
         (images[:, 0], index, "digits", "takes uint8 pictures"),
         (images.long(), index, "digits", "takes uint8 pictures"),
         (images.flatten(1), index, "digits", "takes uint8 pictures"),
-        (images, index.int(), "digits", "one int64 index a sample, 4 here"),
-        (images, index[:3], "digits", "one int64 index a sample, 4 here"),
+        (images, index.int(), "digits", "one int64 index per sample, 4 here"),
+        (images, index[:3], "digits", "one int64 index per sample, 4 here"),
         (images, index, Policy(shift=8), "too much for pictures of 8 x 8"),
         (images, index, "digit", 'Did you mean "digits"'),
     ):

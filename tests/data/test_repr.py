@@ -11,9 +11,9 @@ import provnet
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
-from provnet.tools.generate import fit_generator, generate, interpolate
+from provnet.tools.generate.compute import fit_generator, generate, interpolate
 from provnet.tools.map.compute import sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.robustness.compute import measure
 from provnet.tools.trust.compute import check
 from provnet.training.config import train_config

@@ -72,7 +72,7 @@ def test_a_second_test_folder(tmp_path: Path) -> None:
 def test_splits_that_are_taken_for_classes(tmp_path: Path) -> None:
     write_folder(tmp_path, pictures("train/a/1.png", "test/a/2.png", "more/3.png"))
     (words,) = told(tmp_path)
-    assert words == "train/ and test/ are taken for classes, no splits, as other folders lie beside them: more/"
+    assert words == "train/ and test/ are read as classes, not as splits, because other folders lie beside them: more/"
 
 
 def test_labels_that_differ_in_blanks(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_files_that_are_no_data_set(tmp_path: Path) -> None:
     for name in ("x.pt", "x.pkl", "csv.bin"):
         with pytest.raises(UnsafeFileError, match="never opened"):
             open_data(tmp_path / name)
-    with pytest.raises(UsageError, match="one picture is no data set"):
+    with pytest.raises(UsageError, match="a single picture is not a data set"):
         open_data(tmp_path / "x.png")
     with pytest.raises(UsageError, match="not a data set"):
         open_data(tmp_path / "x.npy")
@@ -164,7 +164,7 @@ def test_data_given_as_arrays_open_from_a_file(tmp_path: Path) -> None:
     data = reopen(DataSpec("arrays", "arrays", options=options), tmp_path / "x.npz")
     assert data.spec == DataSpec(str(tmp_path / "x.npz"), "npz", options={"limit": 4})
     assert len(data) == 4
-    with pytest.raises(UsageError, match="pass them once more"):
+    with pytest.raises(UsageError, match="pass them again"):
         reopen(DataSpec("arrays", "arrays", options=options))
 
 

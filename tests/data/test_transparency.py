@@ -12,7 +12,7 @@ from PIL import Image
 
 from provnet.base.errors import DataError
 from provnet.data.modalities import decode as images
-from provnet.data.modalities.decode import _inflated, decode, picture_array
+from provnet.data.modalities.decode import _inflated_size, decode, picture_array
 from provnet.data.rules import DecodeRule
 from tests.cases import cases
 from tests.data.made import encode, noise, png
@@ -92,4 +92,4 @@ def test_a_picture_of_too_many_bytes_is_refused_before_it_is_decoded() -> None:
 
 def test_no_more_is_unpacked_than_the_header_asks_for() -> None:
     """A few bytes that unpack to gigabytes: of those that a picture needs few are looked at."""
-    assert 10 < _inflated(zlib.compress(bytes(2**26)), "a.png", 10) < 2**25
+    assert 10 < _inflated_size(zlib.compress(bytes(2**26)), "a.png", 10) < 2**25

@@ -28,24 +28,35 @@ from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
 from provnet.tools.debug.compute import debug
 from provnet.tools.debug.fix import fix
-from provnet.tools.generate import fit_generator, generate, interpolate, is_generator, sources
-from provnet.tools.generate.compute import explain_latents, rebuild_pictures, rebuilt_queries
-from provnet.tools.generate.measures import (
+from provnet.tools.generate.compute import (
+    explain_latents,
+    fit_generator,
+    generate,
     index_hits,
+    interpolate,
+    is_generator,
     latent_index_accuracy,
     latent_means,
     measure_generator,
+    rebuild_pictures,
     rebuilding_error,
+    rebuilt_queries,
+    sources,
 )
 from provnet.tools.map.compute import index_features, others_named, sample_map
-from provnet.tools.membership.audit import audit
-from provnet.tools.membership.compared import compared
-from provnet.tools.membership.compute import member_scores
-from provnet.tools.membership.member import memberships
+from provnet.tools.membership.compute import audit, member_scores
+from provnet.tools.membership.member import compared, memberships
 from provnet.tools.robustness.compute import is_isolated, measure
 from provnet.tools.subsets import index_subset, view_of
-from provnet.tools.trust.checks import abstention, class_calibration, dependence, index_calibration, support_of
-from provnet.tools.trust.compute import LeftOut, check
+from provnet.tools.trust.compute import (
+    LeftOut,
+    abstention,
+    check,
+    class_calibration,
+    dependence,
+    index_calibration,
+    support_of,
+)
 from tests.cases import cases
 from tests.estimator.made import small
 
@@ -55,7 +66,7 @@ INNER = {  # called by those below alone, with the run itself
     "runs.inputs.checked_inputs",
     "runs.inputs.content_hashes",
     "runs.inputs.pixel_hashes",
-    "tools.membership.redrawn.untrained_with_keys",
+    "tools.membership.compute.untrained_with_keys",
     "tools.debug.signals.sample_signals",
     "answers.evaluation.evaluate_on",
     "tools.subsets.subset_record",
@@ -106,21 +117,21 @@ def mirrored(data: ImageData) -> np.ndarray:
 
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
 BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
-    "tools.trust.checks.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
+    "tools.trust.compute.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
     "answers.attributor.scores": lambda m, d: scores(m, d.images[:3]).tolist(),
-    "tools.trust.checks.support_of": lambda m, d: support_of(m, d.images).tolist(),
-    "tools.membership.audit.audit": lambda m, d: audit(m, d, provnet.open_data(d.images // 2, d.labels)).to_json(),
-    "tools.trust.checks.class_calibration": lambda m, d: class_calibration(m, d.images, d.samples.labels).to_json(),
-    "tools.trust.checks.index_calibration": lambda m, d: index_calibration(m, d.images, np.arange(len(d))).to_json(),
+    "tools.trust.compute.support_of": lambda m, d: support_of(m, d.images).tolist(),
+    "tools.membership.compute.audit": lambda m, d: audit(m, d, provnet.open_data(d.images // 2, d.labels)).to_json(),
+    "tools.trust.compute.class_calibration": lambda m, d: class_calibration(m, d.images, d.samples.labels).to_json(),
+    "tools.trust.compute.index_calibration": lambda m, d: index_calibration(m, d.images, np.arange(len(d))).to_json(),
     "tools.credit.compute.credit": lambda m, d: credit(m, d.images, ["ann", "bob"] * 20).to_json(),
     "tools.debug.compute.debug": lambda m, d: debug(m, d).mislabels.score.tolist(),
-    "tools.trust.checks.dependence": lambda m, d: dependence(m, d.images[:4], d.images, np.arange(len(d))).to_json(),
+    "tools.trust.compute.dependence": lambda m, d: dependence(m, d.images[:4], d.images, np.arange(len(d))).to_json(),
     "tools.map.compute.index_features": lambda m, d: index_features(m, d.images).tolist(),
     "tools.copies.compute.attribute_generated": lambda m, d: attribute_generated(d.images, m, data=d).ratio.tolist(),
     "tools.map.compute.sample_map": lambda m, d: sample_map(m, d, groups=2, engine="scikit-learn").xy.tolist(),
     "tools.map.compute.others_named": lambda m, d: others_named(m, d, np.arange(len(d))).tolist(),
     "tools.membership.member.memberships": lambda m, d: [one.to_json() for one in memberships(m, d.images)],
-    "tools.membership.compared.compared": lambda m, d: [
+    "tools.membership.member.compared": lambda m, d: [
         one.to_json()
         for one in compared(m, [d], mirrored(d), [*mirrored(d)[:, 0]], memberships(m, torch.from_numpy(mirrored(d))))
     ],
@@ -146,11 +157,11 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
 }
 MADE: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.generate.compute.interpolate": lambda m, d: interpolate(m, d.images[0], d.images[1]).images.tolist(),
-    "tools.generate.measures.measure_generator": lambda m, d: measure_generator(m, d, made=20),
-    "tools.generate.measures.rebuilding_error": rebuilding_error,
-    "tools.generate.measures.latent_index_accuracy": lambda m, d: latent_index_accuracy(m, d, np.arange(len(d))),
-    "tools.generate.measures.index_hits": lambda m, d: index_hits(m, d, np.arange(len(d)))["index_at_mean"].tolist(),
-    "tools.generate.measures.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
+    "tools.generate.compute.measure_generator": lambda m, d: measure_generator(m, d, made=20),
+    "tools.generate.compute.rebuilding_error": rebuilding_error,
+    "tools.generate.compute.latent_index_accuracy": lambda m, d: latent_index_accuracy(m, d, np.arange(len(d))),
+    "tools.generate.compute.index_hits": lambda m, d: index_hits(m, d, np.arange(len(d)))["index_at_mean"].tolist(),
+    "tools.generate.compute.latent_means": lambda m, d: latent_means(m, d.images.numpy()).tolist(),
     "tools.generate.compute.generate": lambda m, d: generate(m, 2).images.tolist(),
     "tools.generate.compute.is_generator": lambda m, d: is_generator(m),
     "tools.generate.compute.rebuilt_queries": lambda m, d: [
@@ -204,13 +215,13 @@ def test_a_loaded_generator_is_as_good_as_its_run(
 def test_what_is_no_run_is_refused_as_such(name: str, given: Any) -> None:
     parameters = inspect.signature(OF_A_RUN[name]).parameters.values()
     required = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
-    words = r"a run or a fitted classifier is wanted, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
+    words = r"expected a run or a fitted classifier, got \w+; (fit it first|provnet\.load\(folder\) reads one)"
     with pytest.raises(UsageError, match=words):
         OF_A_RUN[name](**{**dict.fromkeys(required), "run": given})
 
 
 def test_a_classifier_is_written_by_itself(model: ProvenanceClassifier, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"a run is wanted, got ProvenanceClassifier; .* its save\(folder\)"):
+    with pytest.raises(UsageError, match=r"expected a run, got ProvenanceClassifier; .* its save\(folder\)"):
         write_run(model, tmp_path / "run")  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 

@@ -52,7 +52,7 @@ def test_the_ways_out_of_positions_are_ways(data: ImageData, named: ProvenanceCl
 def test_evaluate_takes_data_or_a_pair(
     given: Callable[[ImageData], Any], data: ImageData, named: ProvenanceClassifier
 ) -> None:
-    with pytest.raises(UsageError, match=r"an ImageData or a pair \(X, y\), got (Tensor|str|tuple): evaluate\(data\)"):
+    with pytest.raises(UsageError, match=r"a Dataset or a pair \(X, y\), got (Tensor|str|tuple): evaluate\(data\)"):
         named.evaluate(given(data), data.labels)
 
 
@@ -80,7 +80,7 @@ def test_a_picture_of_another_shape(given: Any, named: ProvenanceClassifier) -> 
 
 @pytest.mark.parametrize("given", ["a.png", Path("a.png"), TensorDataset(torch.zeros(4, 3))])
 def test_what_must_be_opened_first(given: Any, named: ProvenanceClassifier) -> None:
-    with pytest.raises(UsageError, match=r"open a \w+ first: provnet\.open_data\(...\) or PIL\.Image\.open"):
+    with pytest.raises(UsageError, match=r"open it first: provnet\.open_data\(...\) or PIL\.Image\.open"):
         named.explain(given)
 
 
@@ -109,14 +109,14 @@ def test_a_classifier_is_explained_and_evaluated_as_its_run(
 @pytest.mark.parametrize("given", [ProvenanceClassifier(), "runs/digits", None])
 def test_what_is_no_run(given: Any, data: ImageData) -> None:
     for call in (provnet.explain, provnet.evaluate):
-        with pytest.raises(UsageError, match=r"a run or a fitted classifier is wanted, got \w+; (fit it|provnet)"):
+        with pytest.raises(UsageError, match=r"expected a run or a fitted classifier, got \w+; (fit it|provnet)"):
             call(given, data)
 
 
 def test_names_of_a_run_are_no_attributes(named: ProvenanceClassifier) -> None:
     for name in ("config", "samples", "history", "folder", "other"):
         assert not hasattr(named, name)
-    with pytest.raises(AttributeError, match=r"no \.samples, its run has: where a run is wanted, give model\.run_"):
+    with pytest.raises(AttributeError, match=r"no \.samples, its run has: use model\.run_"):
         _ = named.samples
     with pytest.raises(AttributeError, match="'ProvenanceClassifier' object has no attribute 'other'"):
         _ = named.other

@@ -121,7 +121,7 @@ def test_joint_weights_are_those_of_the_function() -> None:
     ("settings", "said"),
     [
         ({"lr": "x"}, "lr must be a finite number above 0, got 'x'"),
-        ({"alpha": None}, "alpha must be a number, got None; leave it out for the usual value"),
+        ({"alpha": None}, "alpha must be a number, got None; leave it out for the default"),
         ({"alpha": "0.5"}, "alpha must be a number, got '0.5'"),
         ({"epochs": 2.5}, "epochs must be a whole number from 1 to 100000, got 2.5"),
         ({"backbone": nn.Conv2d(3, 4, 3)}, r"must give \(B, D\) features, this one gives \(B, 4, 4, 5\); end it with"),
@@ -143,7 +143,7 @@ PAIRS = TensorDataset(torch.zeros(4, 3), torch.zeros(4))
 
 @pytest.mark.parametrize("given", ["digits", Path("pictures"), PAIRS, DataLoader(PAIRS)])
 def test_what_must_be_opened_first_is_refused_with_the_way(given: Any) -> None:
-    with pytest.raises(UsageError, match=r"open a \w+ first: fit\(open_data\(...\)\)"):
+    with pytest.raises(UsageError, match=r"open it first: fit\(open_data\(...\)\)"):
         provnet.ProvenanceClassifier().fit(given)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import provnet
 from provnet.data.dataset import ImageData
 from provnet.runs.run import Run
-from provnet.tools.generate import fit_generator, recipe
+from provnet.tools.generate.compute import fit_generator, recipe
 
 NAMES = ("paper", "paper-mean", "faces", "modern")
 CLASSES = ("left", "right", "top")

@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from provnet.runs.run import Run
-from provnet.tools.generate import generate
-from provnet.tools.generate.compute import explain_latents, interpolate, rebuild_pictures
-from provnet.tools.generate.measures import index_hits, latent_means, rebuilding_error
+from provnet.tools.generate.compute import (
+    explain_latents,
+    generate,
+    index_hits,
+    interpolate,
+    latent_means,
+    rebuild_pictures,
+    rebuilding_error,
+)
 
 from .made import NAMES, pictures
 

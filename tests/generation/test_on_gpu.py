@@ -8,7 +8,7 @@ import torch
 
 import provnet
 from provnet.base.options import RunOptions
-from provnet.tools.generate import fit_generator, generate, sources
+from provnet.tools.generate.compute import fit_generator, generate, sources
 
 from .made import NAMES
 

@@ -15,9 +15,18 @@ from provnet import ImageData
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.cli.evaluate import generator_table
 from provnet.runs.run import Run
-from provnet.tools.generate import Generated, generate, interpolate, rebuild_pictures, sources
 from provnet.tools.generate import compute as sampling
-from provnet.tools.generate.measures import index_hits, mean_of, measure_generator, rebuilding_error
+from provnet.tools.generate.compute import (
+    Generated,
+    generate,
+    index_hits,
+    interpolate,
+    mean_of,
+    measure_generator,
+    rebuild_pictures,
+    rebuilding_error,
+    sources,
+)
 from provnet.training.config import train_config
 from tests.fitting import fit
 
@@ -124,9 +133,11 @@ def test_a_path_has_from_2_to_200_steps(runs: dict[str, Run], steps: int) -> Non
 
 def test_a_run_that_tells_classes_makes_no_pictures() -> None:
     run = fit(pictures(), backbone="small", config=train_config("fast", epochs=1))
-    with pytest.raises(UsageError, match="this run makes no pictures; train one that does: provnet train DATA --task"):
+    with pytest.raises(
+        UsageError, match="this run does not generate pictures; train one that does: provnet train DATA --task"
+    ):
         generate(run, 1)
-    with pytest.raises(UsageError, match="makes no pictures"):
+    with pytest.raises(UsageError, match="does not generate pictures"):
         sources(run, Generated(np.zeros((1, 1, 8, 8), np.uint8), np.zeros(1, np.int64), np.zeros((1, 8)), 1))
 
 

@@ -10,7 +10,7 @@ import pytest
 from provnet.base.errors import IntegrityError, ProvnetError
 from provnet.runs.run import read_run, write_run
 from provnet.runs.verify import verify
-from provnet.tools.generate import generate
+from provnet.tools.generate.compute import generate
 from provnet.training.session import LOG
 from tests.fitting import fit
 from tests.training.made import interrupt, same_bits

@@ -73,7 +73,7 @@ REFUSED: list[tuple[str, Callable[[Any], Any], str]] = [  # what, how it is chan
     ("keys", lambda x: x[:0], "N of 1 or more"),
     ("keys", lambda x: x.long(), "keys must be one of float32, .*int64; convert it"),
     ("keys", lambda x: x.to("meta"), "one device, .*keys on meta"),
-    ("target", lambda x: x[:4], r"one int64 key number a row, shape \(5,\), got \(4,\)"),
+    ("target", lambda x: x[:4], r"one int64 key number per row, shape \(5,\), got \(4,\)"),
     ("target", lambda x: x.int(), "got .* torch.int32"),
     ("target", lambda x: x - 11, r"targets must lie in \[0, 11\), got -"),
     ("target", lambda x: x * 0 + 11, r"targets must lie in \[0, 11\), got 11"),

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 import provnet
-from provnet.attached.provenance import Provenance, attach
+from provnet.attached.provenance import Provenance
 from provnet.base.errors import UsageError
-from tests.attached.made import cnn, train
+from tests.attached.made import attach, cnn, train
 
 LIMIT = 80
 
@@ -114,5 +114,24 @@ def test_a_batch_without_an_index(tmp_path: Path) -> None:
         enable_model_summary=False, callbacks=[prov.for_lightning()],
     )  # fmt: skip
     images = [torch.zeros(1, 28, 28)] * 8
-    with pytest.raises(UsageError, match=r"must end with the index"):
-        trainer.fit(Classifier(model), DataLoader(images, batch_size=4))
+    pairs = [(one, 1) for one in images]  # a label is no index
+    for given, words in ((images, "got Tensor"), (pairs, r"\[x, y, index\], got 2 parts")):
+        with pytest.raises(UsageError, match=f"must end with the index, .*{words}"):
+            trainer.fit(Classifier(model), DataLoader(given, batch_size=4))  # type: ignore[arg-type]
+
+
+def test_samples_without_labels(tmp_path: Path) -> None:
+    class Learner(Classifier):
+        def training_step(self, batch: Any, number: int) -> Tensor:
+            (x,) = batch
+            out: Tensor = self.model(x).var()
+            return out
+
+    model, bare = cnn(), provnet.open_data(provnet.open_data("embedded", limit=LIMIT).images)
+    prov = attach(model, bare)
+    trainer = pl.Trainer(
+        max_epochs=1, accelerator="cpu", devices=1, default_root_dir=tmp_path, logger=False, enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, callbacks=[prov.for_lightning()],
+    )  # fmt: skip
+    trainer.fit(Learner(model), DataLoader(prov.dataset(), batch_size=16, shuffle=True))
+    assert prov.finish().explain(bare, k=1).index[:, 0].tolist() == list(range(LIMIT))

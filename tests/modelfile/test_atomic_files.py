@@ -86,7 +86,7 @@ def test_a_folder_killed_at_every_step_is_whole_or_absent(tmp_path: Path) -> Non
 
 def test_a_folder_that_exists_is_replaced_only_when_asked(tmp_path: Path) -> None:
     atomic.write_files(tmp_path / "f", {"a": b"1"})
-    with pytest.raises(UsageError, match="exists already"):
+    with pytest.raises(UsageError, match="already exists"):
         atomic.write_files(tmp_path / "f", {"b": b"2"})
     atomic.write_files(tmp_path / "f", {"b": b"2"}, replace=True)
     assert names(tmp_path) == ["f"]

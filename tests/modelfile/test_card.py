@@ -12,7 +12,7 @@ import yaml
 from provnet.runs.card import audit_figures, bank_state, escape, model_card
 from provnet.runs.run import Run, read_run, write_run
 from provnet.samples.identity import SampleTable
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from tests.cases import cases
 from tests.digits import trained, training, unseen
 

@@ -27,7 +27,7 @@ from provnet.samples.decisions import Decision
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.debug.compute import debug
 from provnet.tools.map.compute import sample_map
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from provnet.tools.subsets import index_subset
 from provnet.training.config import train_config
 from tests.cli.conftest import write_digits

@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial.distance import mahalanobis
 
-from provnet.heads.support import ALONE, DIM, FLOOR, LOOKS, MANY, RANK, Support, held_out, looks_of, place_in_class
+from provnet.heads.support import (
+    ALONE,
+    DIM,
+    FLOOR,
+    LOOKS,
+    MANY,
+    RANK,
+    Support,
+    looks_of,
+    measure_held_out,
+    place_in_class,
+)
 from tests.cases import cases
 
 from .made import LAWS
@@ -174,7 +185,7 @@ def held(
     torch.manual_seed(0)
     rows, own = torch.from_numpy(x), torch.from_numpy(labels)
     some = rows if copies is None else torch.from_numpy(copies)
-    support, known = held_out(rows, own, some, own[: len(some)], torch.arange(len(some)), classes)
+    support, known = measure_held_out(rows, own, some, own[: len(some)], torch.arange(len(some)), classes)
     return -support.numpy(), known.numpy()
 
 

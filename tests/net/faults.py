@@ -622,8 +622,8 @@ FAULTS = (
     ),
     fault(
         "attach: samples are not hashed again when their keys are set",
-        "            refuse_others(data, rows)\n            with torch.inference_mode():",
-        "            with torch.inference_mode():",
+        "            refuse_others(data, rows)\n            yield rows,",
+        "            yield rows,",
         "wrong_uses_are_refused_in_words",
     ),
     fault(
@@ -658,8 +658,8 @@ FAULTS = (
     ),
     fault(
         "attach: two processes keep keys of their own",
-        "        if self.processes > 1:\n            shard",
-        "        if self.processes > 9:\n            shard",
+        "        if self.processes > 1:\n            shares",
+        "        if self.processes > 9:\n            shares",
         "two_processes_of_a_foreign_loop_do_what_one_does",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import provnet
-from provnet.tools.generate import fit_generator
+from provnet.tools.generate.compute import fit_generator
 from provnet_paper.records import SCALES, Job
 from provnet_paper.vae import _away, _made
 

@@ -172,25 +172,22 @@ def test_the_picture_writes_letters_as_they_are_and_long_names_do_not_shrink_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("matplotlib", reason="figures need the extra plots")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
-    monkeypatch.setattr(pyplot, "close", lambda drawing: None)
+    saved: list[Figure] = []
+    save = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (saved.append(self), save(self, *a, **k)))
 
     def drawn(names: list[str]) -> tuple[float, list[str]]:
         map_png(replace(report(), class_names=names))
-        drawing = pyplot.gcf()
-        (axes,) = drawing.axes
+        (axes,) = saved[-1].axes
         return axes.get_window_extent().width, [words.get_text() for words in axes.texts]
 
-    try:
-        width, words = drawn(["0", "elektrizitäten"])
-        assert words == ["0", "elektrizitäten"]
-        wider, words = drawn(["0", "n" * 300 + "\x1b"])
-        assert words == ["0", "n" * 11 + "…" + "n" * 5 + "\\x1b"]
-        assert wider == width
-    finally:
-        monkeypatch.undo()
-        pyplot.close("all")
+    width, words = drawn(["0", "elektrizitäten"])
+    assert words == ["0", "elektrizitäten"]
+    wider, words = drawn(["0", "n" * 300 + "\x1b"])
+    assert words == ["0", "n" * 11 + "…" + "n" * 5 + "\\x1b"]
+    assert wider == width
     with pytest.MonkeyPatch.context() as quiet:
         quiet.setattr("warnings.warn", lambda *a, **k: pytest.fail(str(a)))
         assert map_png(replace(report(), class_names=["犬", "a\x1b$_$"])).startswith(b"\x89PNG")

@@ -98,10 +98,10 @@ def test_more_queries_than_are_scanned_together(monkeypatch: pytest.MonkeyPatch)
 
 def test_one_query_takes_the_short_way_unless_many_keys_tie() -> None:
     query, keys = drawn("spread", 1, 5000, 16, 0)
-    short = retrieval._one(query, PackedKeys(keys), 10)
+    short = retrieval._find_one(query, PackedKeys(keys), 10)
     assert short is not None
     same(short, brute_force(query, keys, 10))
-    assert retrieval._one(query, PackedKeys(keys[:1].expand(5000, 16)), 10) is None
+    assert retrieval._find_one(query, PackedKeys(keys[:1].expand(5000, 16)), 10) is None
 
 
 def test_recall_counts_only_rows_that_are_there() -> None:

@@ -13,9 +13,16 @@ from sklearn.metrics import roc_auc_score
 from provnet.answers.metrics import roc
 from provnet.base.errors import UsageError
 from provnet.models.keys import exemplar_head
-from provnet.tools.membership.audit import Audit, audit, audit_scores, lookup, thin_curve
-from provnet.tools.membership.compute import SCORES, member_scores
-from provnet.tools.membership.redrawn import untrained_with_keys
+from provnet.tools.membership.compute import (
+    SCORES,
+    Audit,
+    audit,
+    audit_scores,
+    lookup,
+    member_scores,
+    thin_curve,
+    untrained_with_keys,
+)
 from tests import banked, digits
 
 MEMBERS, OTHERS = banked.vectors(60, seed=1), banked.vectors(90, seed=2)

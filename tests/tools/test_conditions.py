@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from provnet.base.errors import UsageError
 from provnet.heads.index_map import IndexMap
 from provnet.models.network import NetworkConfig, ProvenanceNet, build
-from provnet.tools.robustness.conditions import (
+from provnet.tools.robustness.compute import (
     ATTACKS,
     CONDITIONS,
     KINDS,

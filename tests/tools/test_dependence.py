@@ -15,9 +15,8 @@ from provnet.base.errors import UsageError
 from provnet.base.stats import Interval
 from provnet.runs import bank
 from provnet.runs.run import Run
-from provnet.tools.membership.redrawn import cascade, feature_scores, index_scores, layers
-from provnet.tools.trust.checks import Dependence, Step, abstention, dependence, spearman
-from provnet.tools.trust.compute import check, verdicts
+from provnet.tools.membership.compute import cascade, feature_scores, index_scores, layers
+from provnet.tools.trust.compute import Dependence, Step, abstention, check, dependence, spearman, verdicts
 from provnet.training.config import train_config
 from tests.cases import cases
 from tests.fitting import fit

@@ -14,8 +14,7 @@ from provnet.runs.bank import withhold
 from provnet.runs.run import Run
 from provnet.tools.membership.compute import member_scores
 from provnet.tools.membership.member import memberships
-from provnet.tools.robustness.compute import measure, sample_keys_of
-from provnet.tools.robustness.conditions import distort
+from provnet.tools.robustness.compute import distort, measure, sample_keys_of
 from provnet.training.config import train_config
 from tests.fitting import fit
 

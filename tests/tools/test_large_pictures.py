@@ -26,12 +26,11 @@ from provnet.tools.debug.compute import debug
 from provnet.tools.debug.duplicates import duplicates
 from provnet.tools.debug.signals import nearest_others
 from provnet.tools.map.compute import index_features
-from provnet.tools.membership import redrawn
-from provnet.tools.membership.compute import member_scores
-from provnet.tools.membership.redrawn import feature_scores, pixel_scores
+from provnet.tools.membership import compute as redrawn
+from provnet.tools.membership.compute import feature_scores, member_scores, pixel_scores
 from provnet.tools.robustness.compute import measure
 from provnet.tools.subsets import view_of
-from provnet.tools.trust.checks import abstention, dependence, support_of
+from provnet.tools.trust.compute import abstention, dependence, support_of
 from tests.cases import cases
 
 from ..digits import training

@@ -11,8 +11,7 @@ import torch
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.runs.bank import add
 from provnet.runs.run import Run
-from provnet.tools.membership.audit import audit
-from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.compute import audit, member_scores
 from provnet.tools.membership.member import ADDED, COPY, MEMBER, STRANGER, UNKNOWN, Heldout, memberships
 from tests import banked
 

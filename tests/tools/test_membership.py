@@ -119,7 +119,7 @@ def test_withheld_samples_are_neither_known_nor_named() -> None:
 
 def test_nothing_and_nan_are_refused() -> None:
     run = banked.banked_run(banked.vectors(8, seed=0))
-    with pytest.raises(UsageError, match="nothing to look at"):
+    with pytest.raises(UsageError, match="no samples were given"):
         member_scores(run, torch.zeros(0, 6))
     with pytest.raises(NonFiniteError, match="NaN"):
         member_scores(run, torch.full((1, 6), torch.nan))
@@ -174,6 +174,6 @@ def test_a_crop_enlarges_what_is_inside() -> None:
     image[:, :, 0] = 255  # the margin that is cut
     assert int(crop(image).max()) == 0
     assert crop(torch.full((1, 3, 56, 40), 7.0)).unique().tolist() == [7.0]
-    for wrong, words in ((torch.zeros(2, 4), "can be cut"), (torch.zeros(1, 1, 2, 2), "too small")):
+    for wrong, words in ((torch.zeros(2, 4), "can be cropped"), (torch.zeros(1, 1, 2, 2), "too small")):
         with pytest.raises(UsageError, match=words):
             crop(wrong)

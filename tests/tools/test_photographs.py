@@ -22,9 +22,7 @@ from provnet.data.open import reopen
 from provnet.runs.data import find_data
 from provnet.runs.verify import verify
 from provnet.tools.debug.duplicates import mirrored_pairs
-from provnet.tools.membership.compared import compared
-from provnet.tools.membership.likeness import likeness
-from provnet.tools.membership.member import COPY, MEMBER, SEEN, UNKNOWN, Heldout, memberships
+from provnet.tools.membership.member import COPY, MEMBER, SEEN, UNKNOWN, Heldout, compared, likeness, memberships
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 

@@ -16,11 +16,10 @@ from provnet.answers.evaluation import evaluate
 from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
-from provnet.tools.generate import fit_generator, rebuild_pictures
+from provnet.tools.generate.compute import fit_generator, rebuild_pictures
 from provnet.tools.membership.compute import member_scores, scores_by
 from provnet.tools.membership.member import memberships
-from provnet.tools.trust.checks import abstention, support_of
-from provnet.tools.trust.compute import check
+from provnet.tools.trust.compute import abstention, check, support_of
 from tests.cases import cases
 
 from ..banked import banked_run

@@ -14,15 +14,16 @@ import provnet
 from provnet.base.errors import UsageError
 from provnet.runs.bank import withhold
 from provnet.tools.robustness.compute import (
+    CONDITIONS,
     FIGURES,
     _most_named,
+    distort,
     from_isolated,
     is_isolated,
     measure,
     paired_difference,
     sample_keys_of,
 )
-from provnet.tools.robustness.conditions import CONDITIONS, distort
 from provnet.tools.robustness.page import (
     ConditionRow,
     Gain,

@@ -21,8 +21,16 @@ from provnet.data.modalities.augment import copies_of
 from provnet.runs import bank
 from provnet.runs.card import bank_state, model_card
 from provnet.runs.run import Run, read_run, write_run
-from provnet.tools.trust.checks import abstention, calibration_of, index_calibration
-from provnet.tools.trust.compute import LeftOut, Trust, check, letters, strangers
+from provnet.tools.trust.compute import (
+    LeftOut,
+    Trust,
+    abstention,
+    calibration_of,
+    check,
+    index_calibration,
+    letters,
+    strangers,
+)
 from provnet.training.config import train_config
 from tests.cases import cases
 from tests.fitting import fit
@@ -78,7 +86,7 @@ def test_abstention_counts_what_lies_below_the_threshold() -> None:
 
 
 def test_the_area_is_that_of_the_support() -> None:
-    from provnet.tools.trust.checks import support_of
+    from provnet.tools.trust.compute import support_of
 
     run, other = trained(), 255 - unseen().images
     mine, theirs = support_of(run, unseen().images), support_of(run, other)

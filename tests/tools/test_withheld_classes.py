@@ -13,8 +13,7 @@ import provnet
 from provnet.base.errors import UsageError
 from provnet.runs.run import Run
 from provnet.tools.map.compute import sample_map
-from provnet.tools.membership.audit import audit
-from provnet.tools.membership.compute import member_scores
+from provnet.tools.membership.compute import audit, member_scores
 from provnet.tools.membership.member import UNKNOWN, UNNAMED, Heldout, memberships
 from provnet.tools.robustness.compute import measure
 

@@ -13,7 +13,7 @@ import provnet
 from provnet.base.options import HEADS
 from provnet.heads import losses as index_loss
 from provnet.models.network import NETWORKS
-from provnet.tools.generate import fit_generator
+from provnet.tools.generate.compute import fit_generator
 from provnet.training.config import train_config
 from provnet.training.loop import Stepper
 from tests.fitting import fit

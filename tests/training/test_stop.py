@@ -121,8 +121,16 @@ def at_a_terminal() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("at_a_terminal")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-@pytest.mark.parametrize(("batch", "epoch"), [(BATCH, 1), (BATCH, 2), (BATCH, 3), (64, 1)])
+@pytest.mark.parametrize(
+    ("number", "batch", "epoch"),
+    [
+        (signal.SIGTERM, BATCH, 1),
+        (signal.SIGINT, BATCH, 2),
+        (signal.SIGHUP, BATCH, 2),
+        (signal.SIGTERM, BATCH, 3),
+        (signal.SIGINT, 64, 1),
+    ],
+)
 def test_a_signal_is_answered_with_a_checkpoint(tmp_path: Path, number: signal.Signals, batch: int, epoch: int) -> None:
     out, config = tmp_path / "run", recipe(batch_size=batch)
     before = signal.getsignal(number)

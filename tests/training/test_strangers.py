@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from provnet.base.errors import IntegrityError, UsageError
-from provnet.cli.demo import refuse_others, run_demo
+from provnet.cli.demo import refuse_foreign, run_demo
 from provnet.runs.run import read_run
 from provnet.training import session as run_folder
 from provnet.training.checkpoint import save_checkpoint
@@ -114,7 +114,7 @@ def test_checkpoints_of_others_that_come_while_training_are_not_dropped(tmp_path
 def test_a_checkpoint_is_not_written_over_something_else(tmp_path: Path) -> None:
     before = put(tmp_path, ["checkpoints/step-0000000000/weights.bin"])
     net = nn.Linear(2, 2)
-    with pytest.raises(UsageError, match="step-0000000000 is in the way, which provnet did not write"):
+    with pytest.raises(UsageError, match="step-0000000000 has the name of a checkpoint, but provnet did not write it"):
         save_checkpoint(tmp_path, net, torch.optim.SGD(net.parameters()), fresh_state(4, torch.device("cpu")), {})
     assert held(tmp_path) == before
 
@@ -189,7 +189,7 @@ def test_a_demo_goes_over_its_own_interrupted_output_alone(tmp_path: Path) -> No
     out.mkdir()
     (out / ".lock").write_text(f"{os.getpid()}\n")
     interrupt(pictures(), out / "planted", at=1)
-    refuse_others(out)
+    refuse_foreign(out)
     for mine, name in (("planted/README.md", "README.md"), ("debug/report.html", "report.html")):
         before = put(out, [mine])
         with pytest.raises(UsageError, match=name):

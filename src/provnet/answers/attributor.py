@@ -25,7 +25,9 @@ from provnet.answers.explanation import Explanation
 from provnet.base.batches import MOST, Inputs, all_finite, at_once, is_matrix, split
 from provnet.base.errors import NonFiniteError, UsageError, one_of
 from provnet.heads.scores import Equal, Mass, Match, Scores, Spread, mass_of
-from provnet.models.keys import restricted
+from provnet.influence.keys import Influence
+from provnet.influence.of_run import influence as influence_of_run
+from provnet.models.keys import restrict_network
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
 from provnet.runs.inputs import Fitted, inputs_of, range_problem, raw_tensor, run_of, whole_number
 from provnet.runs.run import Run
@@ -45,8 +47,8 @@ def _look(net: ProvenanceNet, inputs: Any, classes: Tensor | None) -> Provenance
 class Answered:
     """What a network says of a batch. Samples are those of the run's table, whatever the head knows of them."""
 
-    def __init__(self, output: ProvenanceOutput, by: Attributor) -> None:
-        self._output, self._by = output, by
+    def __init__(self, output: ProvenanceOutput, by: Attributor, asked: Tensor | None = None) -> None:
+        self._output, self._by, self._asked = output, by, asked
 
     @cached_property
     def _scores(self) -> Scores:
@@ -78,13 +80,17 @@ class Answered:
 
     def best(self, k: int) -> Attribution:
         """The k samples with the largest weight, and class, confidence and support."""
-        found = attribute(self._by.network, self._output, k, self._by.weights, self._by.equal)
-        return replace(found, index=self._by._named(found.index))
+        found = attribute(self._by.network, self._output, k, self._by.shares, self._by.equal)
+        found = replace(found, index=self._by._named(found.index))
+        return found if self._asked is None else self._by._depends(found, self._asked, k)
 
     def weight(self, index: Tensor) -> Tensor:
         """(B, L) int64 samples -> (B, L) their weights, however far down they stand; 0 where one is withheld."""
         check_samples(index, len(self.logits), self._by.count)
         place = self._by._places(index)
+        if self._asked is not None:
+            found = self._by.influence.scored(self._asked).gather(1, index)
+            return found.where(place >= 0, 0.0)
         found = weights_of(self._by.network, self._output, place.clamp(min=0), self._by.weights, self._by.equal)
         return found.where(place >= 0, 0.0)
 
@@ -95,6 +101,8 @@ class Answered:
         """
         best = self.best(max(k, 1))  # refuses what is not finite
         supported = best.support >= threshold
+        if self._asked is not None:
+            return self._by._credited(self._asked, groups, count, supported, k), supported
         if k > 0:
             return mass_of(best.index, best.weight, groups, count, supported), supported
         found = self._scores.mass(self._by._of_known(groups), count, supported)
@@ -119,10 +127,11 @@ class Answered:
 
 @final
 class Attributor:
-    """Asks a run, or a network that belongs to none: such a one names samples by its own positions.
+    """Asks a run, or a network without a run, which names samples by position.
 
-    `weights` are the index branch's own shares, or `joint`: P(class) times the share within the sample's class.
-    `samples`, of a network alone, say which samples are equal.
+    `weights` are the index branch's own shares; or `joint`: P(class) times the share within the sample's class; or
+    `influence`: how much the answer depends on a sample, of either sign (`provnet.influence`). For a network without a
+    run, `samples` says which samples are equal.
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -156,8 +165,20 @@ class Attributor:
         return next(self.network.parameters()).device
 
     @property
+    def shares(self) -> str:
+        """Which shares of the index branch are asked for; with influence its own stand beside."""
+        return "plain" if self.weights == INFLUENCE else self.weights
+
+    @property
+    def influence(self) -> Influence:
+        """What the influence of the run's samples is computed from."""
+        if self._run is None:
+            raise UsageError("influence is that of a run's samples; give the run, not its network alone")
+        return influence_of_run(self._run)
+
+    @property
     def equal(self) -> Equal | None:
-        """The slots of equal samples, looked for once."""
+        """The slots of equal samples, computed once."""
         if self.weights not in self._equal:
             joint = self.weights == "joint" and self.network.task_head is not None
             known = None if self._samples is None else self.network.index_head.equal(self._samples, joint=joint)
@@ -188,7 +209,8 @@ class Attributor:
         found = self.each(inputs, lambda answered: vars(answered.best(k)), how=how, **given)
         columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in found.items()}
         supported = columns["support"] >= self._run.config.threshold
-        return Explanation(**columns, supported=supported, samples=self._run.samples)
+        unit = self.weights == INFLUENCE and self.influence.unit is not None
+        return Explanation(**columns, supported=supported, samples=self._run.samples, in_log_odds=unit)
 
     def each(
         self,
@@ -202,7 +224,7 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """Ask about raw inputs (B, ...), a few at a time, and join the columns that `read` makes of each batch.
+        """Ask about raw inputs (B, ...) in batches, and concatenate the columns that `read` makes of each batch.
 
         `classes` (B,) are what the index branch is conditioned on. `batch_size` inputs go through the network at a
         time; None chooses by their `shape`, `most` where they are small. `how` is the pass through the network.
@@ -221,13 +243,16 @@ class Attributor:
         update: Callable[[int], None] | None = None,
         how: Pass = _look,
     ) -> dict[str, Tensor]:
-        """The same for batches that somebody else makes: inputs with classes or None."""
+        """The same for batches of the caller: inputs with classes or None."""
         self.network.eval()
         parts, done, device = [], 0, self.device
         for inputs, classes in batches:
             with torch.inference_mode():
                 given = None if classes is None else classes.to(device)
-                parts.append(read(Answered(how(self.network, inputs.to(device), given), self)))
+                output = how(self.network, inputs.to(device), given)
+            asked = self.influence.queries(inputs, output.classes) if self.weights == INFLUENCE else None
+            with torch.inference_mode():
+                parts.append(read(Answered(output, self, asked)))
             done += len(inputs)
             if update is not None:
                 update(done)
@@ -249,6 +274,41 @@ class Attributor:
             return index
         place = torch.searchsorted(self._kept, index.contiguous()).clamp(max=len(self._kept) - 1)
         return place.where(self._kept[place] == index, -1)
+
+    def _sure(self, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, N) influence, and whether it is surely above chance; of a withheld sample never."""
+        scores = self.influence.scored(asked)
+        sure = scores > self.influence.chance(asked)[:, None]
+        if self._kept is not None:
+            named = torch.zeros(self.count, dtype=torch.bool, device=sure.device)
+            named[self._kept] = True
+            sure = sure & named
+        return scores, sure
+
+    def _depends(self, found: Attribution, asked: Tensor, k: int) -> Attribution:
+        """With the k samples that the answers surely depend on most in place of those recognised; -1 where fewer do."""
+        scores, sure = self._sure(asked)
+        _refuse_not_finite(torch.isfinite(scores).all(1))
+        best = scores.where(sure, -torch.inf).sort(dim=1, descending=True, stable=True)
+        weight, index = best.values[:, :k], best.indices[:, :k]
+        there = weight > -torch.inf
+        low, high = self.influence.interval(asked, index)
+        named = {"index": index.where(there, -1), "weight": weight.where(there, 0.0)}
+        return Dependence(
+            **{**vars(found), **named},
+            low=low.where(there, 0.0),
+            high=high.where(there, 0.0),
+            recognised_index=found.index,
+            recognised_weight=found.weight,
+        )
+
+    def _credited(self, asked: Tensor, groups: Tensor, count: int, supported: Tensor, k: int) -> Mass:
+        """Shares of the samples that are surely above chance, of the k first or of all."""
+        scores, sure = self._sure(asked)
+        if k > 0:
+            sure = sure & (scores >= scores.where(sure, -torch.inf).topk(min(k, self.count), 1).values[:, -1:])
+        every = torch.arange(self.count, device=scores.device).expand_as(scores)
+        return mass_of(every.where(sure, -1), scores.where(sure, 0.0), groups.to(scores.device), count, supported)
 
     def _of_known(self, values: Tensor) -> Tensor:
         """(N, ...) of the table -> those of samples that the network knows."""
@@ -273,7 +333,7 @@ def _active(run: Run) -> tuple[ProvenanceNet, Tensor | None]:
         raise UsageError(
             "every sample of this run is withheld, so none can be named; restore some: see provnet.runs.bank"
         )
-    return restricted(run.network, kept), kept
+    return restrict_network(run.network, kept), kept
 
 
 def explain(
@@ -341,7 +401,7 @@ def _queries(run: Run, images: Any) -> Any:
     if not all_finite(queries):
         raise NonFiniteError("the input holds NaN or infinite values; no sample can be named")
     if 0 in queries.shape:
-        raise UsageError("there is nothing to explain: the input is empty")
+        raise UsageError("no inputs were given; give at least one")
     return queries
 
 
@@ -349,9 +409,7 @@ def _classes(run: Run, given: Tensor | np.ndarray, n: int) -> Tensor:
     """The classes asked for; those that the index branch cannot be conditioned on are refused."""
     classes: Tensor = raw_tensor(given).cpu()
     if not run.config.network.network.startswith("class-conditional"):
-        raise UsageError(
-            f'classes are for class-conditional networks; this one, "{run.config.network.network}", has no use'
-        )
+        raise UsageError(f'classes= is for class-conditional networks; this one is "{run.config.network.network}"')
     if classes.shape != (n,) or classes.dtype != torch.int64:
         raise UsageError(
             f"classes must be int64, one for each of {n} inputs; got {classes.dtype} {tuple(classes.shape)}"
@@ -384,6 +442,21 @@ class Attribution:
     support: Tensor
 
 
+@dataclass(frozen=True)
+class Dependence(Attribution):
+    """What the answers of a batch depend on: index -1 and weight 0 where no more samples are surely above chance.
+
+    Attributes:
+        low, high: (B, K) ends of the 95 % intervals of the weights; infinite where there is one snapshot alone.
+        recognised_index, recognised_weight: (B, K) the samples that are recognised, with their shares.
+    """
+
+    low: Tensor
+    high: Tensor
+    recognised_index: Tensor
+    recognised_weight: Tensor
+
+
 def attribute(
     net: ProvenanceNet, output: ProvenanceOutput, k: int, weights: str = "plain", equal: Equal | None = None
 ) -> Attribution:
@@ -393,7 +466,7 @@ def attribute(
     """
     if k < 1:
         raise UsageError(f"k must be 1 or more, got {k}")
-    one_of("weights", weights, WEIGHTS)
+    one_of("weights", weights, SHARES)
     support = net.support(output.support_features, output.classes, output.looks)
     scores = net.scores(output, joint=weights == "joint", equal=equal)
     _refuse_not_finite(torch.isfinite(output.logits).all(1) & scores.finite() & torch.isfinite(support))
@@ -422,7 +495,7 @@ def weights_of(
     >>> round(weights_of(net, net(torch.zeros(1, 4)), torch.tensor([[0, 1, 2]])).sum().item(), 5)
     1.0
     """
-    one_of("weights", weights, WEIGHTS)
+    one_of("weights", weights, SHARES)
     check_samples(index, len(output.logits), net.index_head.index_map.n)
     scores = net.scores(output, joint=weights == "joint", equal=equal)
     _refuse_not_finite(torch.isfinite(output.logits).all(1) & scores.finite())
@@ -451,4 +524,6 @@ def _refuse_not_finite(finite: Tensor) -> None:
         )
 
 
-WEIGHTS = ("plain", "joint")
+INFLUENCE = "influence"
+SHARES = ("plain", "joint")  # of the index branch
+WEIGHTS = (*SHARES, INFLUENCE)

@@ -26,7 +26,7 @@ from provnet.base.progress import forecast, progress_bar
 from provnet.base.stats import Interval, wilson
 from provnet.data.compare import DECODED, compare, decoding_advice
 from provnet.data.dataset import Dataset, image_data
-from provnet.data.modalities.augment import of_photographs
+from provnet.data.modalities.augment import photograph_copies
 from provnet.data.select import with_classes
 from provnet.heads.index_map import TargetSampler
 from provnet.models.pretrained import keep_features
@@ -251,7 +251,7 @@ def _count(run: Run, test: Dataset | None, train: Dataset | None) -> int:
 
 def _seconds(run: Run, data: Dataset | None, total: int) -> float:
     """How long asking about so many photographs takes, by a few mirrored ones; others are quick."""
-    if data is None or len(data) < TRIED or not of_photographs(data.shape):
+    if data is None or len(data) < TRIED or not photograph_copies(data.shape):
         return 0.0
     ask, some = Attributor(run), data.images[:TRIED].flip(3)
     ask(some[: TRIED // 2], 1)
@@ -262,10 +262,13 @@ def _seconds(run: Run, data: Dataset | None, total: int) -> float:
 
 def _on_test(run: Run, test: Dataset | None, ask: _Questions) -> dict[str, Any]:
     none = wilson(0, 0)
+    nothing = dict.fromkeys(KS, none)
+    empty = {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}, "risk": ()}
     if test is None or len(test) == 0:
-        nothing = dict.fromkeys(KS, none)
-        return {"class": none, "any": nothing, "majority": nothing, "supported": none, "extra": {}, "risk": ()}
+        return empty
     found = ask("test", test.inputs, max(KS))
+    if run.samples.grouping is None:
+        return {**empty, "supported": _rate(found.supported)}
     truth = test.samples.labels
     extra = {}
     if run.config.network.network == "class-independent":  # elsewhere joint and plain weights rank alike
@@ -321,7 +324,7 @@ TRIED = 16  # of them that tell how long it will take
 
 def _of_copies(train: Dataset) -> Tensor | None:
     """The samples whose copies are asked about: photographs take long, so some of them serve; None means all."""
-    if len(train) <= COPIES or not of_photographs(train.shape):
+    if len(train) <= COPIES or not photograph_copies(train.shape):
         return None
     return torch.arange(0, len(train), -(-len(train) // COPIES))
 
@@ -330,18 +333,17 @@ def _extra(
     run: Run, train: Dataset, own: np.ndarray, found: Explanation, seed: int, ask: _Questions
 ) -> dict[str, Interval]:
     """Figures that only some networks have; names as in the reading of the paper's appendix."""
-    labels = train.samples.labels
-    extra = {"class_accuracy_train": _rate(found.predicted == labels)}
-    config = run.config.network
+    config, grouping = run.config.network, train.samples.grouping
+    extra = {} if grouping is None else {"class_accuracy_train": _rate(found.predicted == grouping.of)}
     if config.network.startswith("class-conditional"):
-        given = ask("its class given", train.inputs, 1, classes=torch.tensor(labels))
+        given = ask("its class given", train.inputs, 1, classes=torch.tensor(train.samples.labels))
         extra["stage_1"] = extra["class_accuracy_train"]
         extra["stage_2"] = _rate(index_hit(given.index, own))
         extra["end_to_end"] = _rate(index_hit(found.index, own))
     learned = run.network.index_head.learned_hits()
     if learned is not None:  # exact index accuracy is 100 % by construction: what did the keys learn?
         extra["index_accuracy_learned"] = wilson(*learned)
-    if config.network == "class-independent":
+    if config.network == "class-independent" and grouping is not None:
         joint = ask("training samples, joint weights", train.inputs, 1, weights="joint")
         extra["joint_index_accuracy"] = _rate(index_hit(joint.index, own))
     if config.alpha > 0:

@@ -108,7 +108,7 @@ def frechet(one: np.ndarray, other: np.ndarray, *, space: str, parts: int = PART
     """
     sides = [_checked(one, "the first"), _checked(other, "the second")]
     if sides[0].shape[1] != sides[1].shape[1]:
-        raise UsageError(f"features of one space are needed, got {sides[0].shape[1]} and {sides[1].shape[1]} numbers")
+        raise UsageError(f"give features of one space, got {sides[0].shape[1]} and {sides[1].shape[1]} numbers")
     if not space:
         raise UsageError("name the feature space: distances in two spaces cannot be compared")
     middle = sides[0].mean(0)  # close to both: sums of squares keep their digits
@@ -215,7 +215,7 @@ def _agrees(judged: np.ndarray, label: np.ndarray) -> np.ndarray:
     judged, label = np.asarray(judged), np.asarray(label)
     first = label[:, 0] if is_matrix(label) else label
     if not is_column(judged) or first.shape != judged.shape:
-        raise UsageError(f"one judged class and one row of labels an image, got {judged.shape} and {label.shape}")
+        raise UsageError(f"one judged class and one row of labels per image, got {judged.shape} and {label.shape}")
     return np.asarray((judged == first) & (first >= 0))
 
 
@@ -224,7 +224,7 @@ def _checked(features: np.ndarray, which: str) -> np.ndarray:
     if not is_matrix(values) or len(values) < FEWEST or values.shape[1] == 0:
         raise UsageError(f"{which} features must be (n, D) with n of {FEWEST} or more, got {values.shape}")
     if not np.isfinite(values).all():
-        raise NonFiniteError(f"{which} features hold NaN or infinite values; no distance can be told")
+        raise NonFiniteError(f"{which} features hold NaN or infinite values; no distance can be measured")
     return values
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from provnet.answers.explanation import Explanation, exemplar_card
 from provnet.base.errors import DataError, MemoryLimitError, NonFiniteError, UnsafeFileError, UsageError
@@ -27,10 +28,13 @@ from provnet.data.dataset import ImageData
 from provnet.data.evidence import Evidence, evidence
 from provnet.data.modalities.decode import are_pictures, decode_whole, fit, is_picture
 from provnet.data.modalities.image import converter, picture_of, planes
+from provnet.data.modalities.modality import Modality
 from provnet.data.rules import make_options
 from provnet.data.sources.arrays import check_array
+from provnet.models.text import TEXT
 from provnet.report.pictures import no_larger, pictures_of
-from provnet.report.records import ExplanationCard
+from provnet.report.records import ExplanationCard, Passage, Picture, passage
+from provnet.runs.data import modality_for
 from provnet.runs.inputs import Fitted, as_trained, picture_rules, range_problem, raw_tensor, run_of
 from provnet.runs.run import Run
 from provnet.samples.identity import hash_bytes, hash_pixels, hash_rows
@@ -48,6 +52,7 @@ class Query(NamedTuple):
         truth: the name of its class where it is known.
         pixel_sha256: of the pixels that name it, those of the whole picture; empty where they are those of `image`.
         picture: the whole picture, uint8 (H, W) or (H, W, 3); None where that is `image`.
+        text: what people read, where samples are texts.
     """
 
     name: str
@@ -56,6 +61,7 @@ class Query(NamedTuple):
     truth: str | None = None
     pixel_sha256: str = ""
     picture: np.ndarray | None = None
+    text: str = ""
 
     @property
     def shown(self) -> np.ndarray | None:
@@ -68,10 +74,13 @@ def read_queries(run: Run | Fitted, given: Sequence[str], data_dir: str | None, 
     run = run_of(run)
     positions = [_positions(text) for text in given]
     test = _test_queries(run, data_dir) if any(found is not None for found in positions) else None
+    reads, own = run.config.network.backbone == TEXT, modality_for(run.config)
     queries: list[Query] = []
     for text, found in zip(given, positions, strict=True):
         if found is not None and test is not None:
             queries += [test(position) for position in found]
+        elif reads and not text.lower().endswith((".npy", ".npz")):
+            queries.append(_from_text(own, text))
         elif os.path.isdir(text):  # noqa: PTH112 - a name too long to be one is no error yet
             name = shown(text).rstrip("/")
             raise UsageError(
@@ -125,12 +134,24 @@ def _test_queries(run: Run, data_dir: str | None) -> Any:
             raise UsageError(f"test:{position} is not there: the test split has {len(test):,} samples, counted from 0")
         truth = test.class_names[int(test.samples.labels[position])]
         found = Query(f"test:{position}", test.images[position].numpy(), test.samples.hex(position), truth)
+        if test.items is not None:
+            return found._replace(text=test.modality.show(test.items[position]).text)
         if test.originals is None:
             return found
         pixels = bytes(test.samples.pixel_sha256[position].tobytes()).hex()
         return found._replace(pixel_sha256=pixels, picture=evidence(test.samples, test, [position])[0].picture)
 
     return one
+
+
+def _from_text(own: Modality, given: str) -> Query:
+    """A file of text, or the words themselves."""
+    is_file = given.lower().endswith(".txt")
+    said = own.read(read_file(Path(given), 2**20), given) if is_file else given
+    inputs = own.batch([said])
+    assert isinstance(inputs, Tensor), "texts of this network are bytes"
+    name = given if is_file else "text"
+    return Query(name, inputs[0].numpy(), bytes(hash_bytes(own.content(said))).hex(), text=said)
 
 
 def _from_picture(run: Run, text: str) -> Query:
@@ -256,7 +277,10 @@ LARGEST = 2 * 2**30  # bytes of an array file
 
 def exemplar_evidence(explanation: Explanation, data: ImageData | Sequence[ImageData] | None) -> dict[int, Evidence]:
     """The picture of every exemplar, or why there is none, by index; each is read and hashed once."""
-    wanted = np.unique(explanation.index[explanation.index >= 0])
+    index = explanation.index
+    if explanation.recognised_index is not None:
+        index = np.concatenate([index, explanation.recognised_index], 1)
+    wanted = np.unique(index[index >= 0])
     return dict(zip(wanted.tolist(), pictures_of(explanation.samples, data, wanted), strict=True))
 
 
@@ -266,16 +290,23 @@ def explanation_cards(
     """One card an input."""
     cards = []
     for query, one in zip(queries, explanation, strict=True):
-        exemplars = tuple(exemplar_card(item, pictures[item.index]) for item in one.exemplars)
+        exemplars = tuple(exemplar_card(item, pictures[item.index], query.text) for item in one.recognised)
+        largest = one.depends_on[0].weight if one.depends_on else 0.0
+        depends_on = tuple(exemplar_card(item, pictures[item.index], query.text, largest) for item in one.depends_on)
+        seen: Picture | Passage | None = None if query.shown is None else no_larger(query.shown)
+        if query.text:
+            seen = passage(query.text, [pictures[item.index].text for item in one.exemplars])
         cards.append(
             ExplanationCard(
-                query=None if query.shown is None else no_larger(query.shown),
+                query=seen,
                 name=query.name,
                 predicted=one.predicted,
                 confidence=one.confidence,
                 supported=one.supported,
                 exemplars=exemplars,
                 truth=query.truth,
+                depends_on=None if explanation.low is None else depends_on,
+                in_log_odds=explanation.in_log_odds,
             )
         )
     return cards

@@ -36,9 +36,10 @@ from provnet.data.sources.arrays import to_numpy
 from provnet.models.attached import Given, Transform
 from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.models.tap import Reader
-from provnet.runs.inputs import picture_rule, row_shape, to_input
+from provnet.models.text import TEXT
+from provnet.runs.inputs import inputs_of, picture_rule, row_shape, to_input
 from provnet.runs.run import Run, read_run, write_run
-from provnet.training.config import PRESETS, TrainConfig, for_pretrained, for_samples, train_config
+from provnet.training.config import PRESETS, TrainConfig, for_pretrained, for_samples, for_texts, train_config
 from provnet.training.fit import fit
 from provnet.training.session import refuse_strangers
 from provnet.training.setup import auto_head
@@ -61,13 +62,13 @@ def flatten(samples: Any) -> tuple[Any, tuple[int, ...] | None]:
     return samples, None
 
 
-def many(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -> Any:
+def as_batch(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -> Any:
     """Samples for a run that takes `shape`: one picture becomes a batch of one, arrays of another size are refused.
 
-    >>> many(np.zeros((8, 6, 3)), (3, 8, 6)).shape, many(Image.new("L", (6, 8)), (1, 8, 6)).shape
+    >>> as_batch(np.zeros((8, 6, 3)), (3, 8, 6)).shape, as_batch(Image.new("L", (6, 8)), (1, 8, 6)).shape
     ((1, 8, 6, 3), (1, 8, 6))
     """
-    refuse_unopened(samples, "arrays, an ImageData or a PIL picture", "provnet.open_data(...) or PIL.Image.open(...)")
+    refuse_unopened(samples, "arrays, a Dataset or a PIL picture", "provnet.open_data(...) or PIL.Image.open(...)")
     if isinstance(samples, Image.Image):
         samples = picture_array(samples, "the picture", rule or DecodeRule())
     listed = isinstance(samples, list | tuple) and isinstance(next(iter(samples), None), _PICTURES)
@@ -90,13 +91,13 @@ def many(samples: Any, shape: tuple[int, ...], rule: DecodeRule | None = None) -
 def refuse_unopened(given: Any, wanted: str, way: str) -> None:
     """Refuse paths, Datasets and DataLoaders, which must be opened first."""
     if isinstance(given, str | os.PathLike | Dataset | DataLoader):
-        raise UsageError(f"{wanted} are wanted; open a {type(given).__name__} first: {way}")
+        raise UsageError(f"expected {wanted}, got {type(given).__name__}; open it first: {way}")
 
 
 def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
     """Labels that scikit-learn can read: tensors become arrays, anything else stays as it is; missing ones are refused.
 
-    Numbers are refused where the classes are names: they may be the positions of an ImageData, whose order of the
+    Numbers are refused where the classes are names: they may be the positions of a Dataset, whose order of the
     classes need not be that of the run.
 
     >>> answers_of(torch.tensor([1, 0]))
@@ -109,8 +110,8 @@ def answers_of(labels: Any, classes: np.ndarray | None = None) -> Any:
         return given
     if np.asarray(given).dtype.kind in "biuf":
         raise UsageError(
-            f"the labels given are numbers, the classes of this run are names ({_some(classes)}); labels of an "
-            "ImageData are positions: give the data as they are, score(data) or evaluate(data), or the names, "
+            f"the labels given are numbers, the classes of this run are names ({_some(classes)}); labels of a "
+            "Dataset are positions: give the Dataset itself, score(data) or evaluate(data), or the names, "
             "np.array(data.class_names)[data.labels]"
         )
     return given
@@ -142,7 +143,7 @@ def pair_of(given: Any) -> tuple[Any, Any]:
     """
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise UsageError(
-            f"evaluate takes an ImageData or a pair (X, y), got {type(given).__name__}: evaluate(data) or "
+            f"evaluate takes a Dataset or a pair (X, y), got {type(given).__name__}: evaluate(data) or "
             "evaluate((X, y)); the second argument is the training data, in the same form"
         )
     return given[0], given[1]
@@ -262,6 +263,7 @@ def recipe_of(run: Run) -> dict[str, Any]:
     named = PRESETS.get(preset, PRESETS["fast"])
     chosen = for_samples(named, len(run.samples), run.config.network.input_shape)
     chosen = for_pretrained(chosen) if run.config.network.backbone in PRETRAINED else chosen
+    chosen = for_texts(chosen) if run.config.network.backbone == TEXT else chosen
     usual = {**named.to_json(), **{name: getattr(chosen, name) for name in ("augment", "epochs", "lr")}}
     names = {"epochs": "epochs", "batch_size": "batch_size", "lr": "lr", "augment": "augment", "seed": "random_state"}
     own = {names[k]: v for k, v in recipe.items() if k in names and type(v) in (int, float, str) and v != usual[k]}
@@ -278,26 +280,26 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     """A classifier that names the training samples behind every answer.
 
     Samples are vectors (N, F), pictures (N, H, W), (N, H, W, C) or (N, C, H, W), or flattened pictures (N, F) with
-    `image_shape`; as arrays, tensors, lists or data frames. `fit` also takes an ImageData, which has its own labels.
+    `image_shape`; as arrays, tensors, lists or data frames. `fit` also takes a Dataset, which has its own labels.
 
     Parameters:
         network: `auto` (class-conditional, but class-independent behind a pretrained backbone), `single`,
             `class-independent`, `class-conditional` or `class-conditional-heads`.
         backbone: a name in BACKBONES or SHARING, `auto`, or an `nn.Module` (a copy of it is trained).
         preset: `default`, `fast`, `paper` or `robust`; `epochs`, `batch_size`, `lr` and `augment` replace its values
-            where they are not None.
+            unless they are None.
         head: `plain` (the paper's output layer), `exemplar` or `exemplar-trained` (keys), `auto` by preset.
         alpha: label mixing, the probability that the index target is another sample of the class.
         conditional: whether the index branch of `class-conditional` sees the class.
-        image_shape: shape of one picture where X holds flattened ones: (H, W), (H, W, C) or (C, H, W).
+        image_shape: shape of one picture if X holds flattened pictures: (H, W), (H, W, C) or (C, H, W).
         device: `auto`, `cpu` or `cuda`; the trained network is kept on the CPU.
-        random_state: a whole number for the same result every time, None, or a RandomState.
+        random_state: a whole number for a reproducible result, None, or a RandomState.
         verbose: show a progress bar.
 
     Attributes:
-        classes_: the labels, in the order of the columns of `predict_proba`, of the type that y had; for an ImageData
-            its class names, text: `predict` gives those, where the data's own `labels` are positions among them.
-        n_features_in_, feature_names_in_: values of one sample, and their names where X was a data frame.
+        classes_: the labels, in the order of the columns of `predict_proba`, of the type that y had; for a Dataset
+            its class names as text: `predict` returns these, while the data's own `labels` are positions in them.
+        n_features_in_, feature_names_in_: number of values of a sample, and their names if X was a data frame.
         run_: the Run: network, sample table, settings, per-sample losses. The functions that take a run (`debug`,
             `audit`, `credit`, ...) take this.
 
@@ -346,23 +348,23 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803
-        """Train on samples with labels, or on an ImageData."""
+        """Train on samples with labels, or on a Dataset."""
         if isinstance(X, ImageData):
             if y is not None:
-                raise UsageError("an ImageData has its own labels; call fit(data) without y")
+                raise UsageError("a Dataset has its own labels; call fit(data) without y")
             data = X
             if self.image_shape is not None:
                 check_shape(self.image_shape, data.shape)
             if hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_
         else:
-            refuse_unopened(X, "samples with labels, or an ImageData,", "fit(open_data(...))")
+            refuse_unopened(X, "samples with labels, or a Dataset", "fit(open_data(...))")
             data = self._training_data(X, y)
         where = RunOptions(device=self.device, progress=bool(self.verbose))
         return self._take(fit(data, self._train_config(), where))
 
     def predict(self, X: Any) -> np.ndarray:  # noqa: N803
-        """(N,) the most probable label of each sample, one of `classes_`: names where an ImageData was fitted."""
+        """(N,) the most probable label of each sample, one of `classes_` (names if a Dataset was fitted)."""
         best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
@@ -372,7 +374,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return _probabilities(self.run_, images)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
-        """Accuracy on samples with labels, as `classes_` has them, or on an ImageData."""
+        """Accuracy on samples with labels, as `classes_` has them, or on a Dataset."""
         check_is_fitted(self, "run_")
         if y is None and isinstance(X, ImageData):
             names = np.array(X.class_names)[X.samples.labels]
@@ -380,7 +382,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return float(super().score(X, answers_of(y, self.classes_), sample_weight))
 
     def explain(self, X: Any, k: int = 5, weights: str = "plain") -> Explanation:  # noqa: N803
-        """Predictions with the k training samples behind each, `weights` plain or joint; iterate for single ones.
+        """Predictions with the k training samples behind each; `weights` are plain or joint. Iterate for single inputs.
 
         Of a run on pictures X may be a single one, an array or of PIL.
         """
@@ -388,7 +390,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         return explain(self.run_, images, k=k, weights=weights, warn=False)  # `_input` has looked at the range
 
     def evaluate(self, test: Any = None, train: Any = None) -> Evaluation:
-        """All figures, on unseen data and training data, each an ImageData or a pair (X, y); None is the run's own."""
+        """All figures, on unseen data and training data, each a Dataset or a pair (X, y); None is the run's own."""
         check_is_fitted(self, "run_")
         return evaluate(self.run_, self._data(test), self._data(train), progress=bool(self.verbose))
 
@@ -411,7 +413,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def __getattr__(self, name: str) -> Any:
         """Only for names that are not there: those of a Run are asked for by functions that want one."""
         if name in ("config", "samples", "history", "folder"):
-            raise AttributeError(f"a classifier has no .{name}, its run has: where a run is wanted, give model.run_")
+            raise AttributeError(f"a classifier has no .{name}, its run has: use model.run_")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def _train_config(self) -> TrainConfig:
@@ -450,7 +452,10 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
         check_is_fitted(self, "run_")
         if isinstance(given, ImageData):
             return to_input(self.run_, given)
-        rows, shape = flatten(many(given, self.run_.config.network.input_shape, picture_rule(self.run_.config)))
+        if self.run_.config.network.backbone == TEXT:
+            texts: Tensor = inputs_of(self.run_.config, given)
+            return texts
+        rows, shape = flatten(as_batch(given, self.run_.config.network.input_shape, picture_rule(self.run_.config)))
         rows = validate_data(self, rows, reset=False)
         return to_input(self.run_, rows if shape is None else rows.reshape(len(rows), *shape))
 
@@ -494,12 +499,12 @@ def load(
     transform: Transform | None = None,
     modality: Modality | None = None,
 ) -> ProvenanceClassifier | Run:
-    """What a run folder holds: the Run of a model that was attached or indexed, else a fitted classifier.
+    """Read a run folder: the Run of a model that was attached or indexed, else a fitted classifier.
 
     The functions that take a run (`debug`, `audit`, `credit`, `sample_map`, ...) take either; the classifier's Run is
     `.run_`. Labels come back in the type they were fitted with; runs on data opened by name or path have text labels. A
-    run whose backbone was given as object needs it again; a run that was attached to a model needs that `model`, with
-    the weights of then, and what among `at`, `pool`, `transform` and `modality` is a function or holds a tokenizer.
+    run whose backbone was given as an object needs it again. A run of an attached model needs that `model` with the
+    same weights, and those of `at`, `pool`, `transform` and `modality` that are functions or hold a tokenizer.
     """
     if model is not None:
         if backbone is not None:

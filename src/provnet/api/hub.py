@@ -26,7 +26,7 @@ class ProvenanceModel(
     library_name="provnet",
     tags=["provenance", "data-attribution", "explainability"],
 ):
-    """A provenance network with its sample table, for code that speaks the Hub's language.
+    """A provenance network with its sample table, as a model of the Hugging Face Hub.
 
     >>> import tempfile, torch
     >>> from provnet.models.network import NetworkConfig
@@ -64,7 +64,7 @@ class ProvenanceModel(
         return Run(self.network, self.config, self.samples, self.history)
 
     def forward(self, images: Tensor, classes: Tensor | None = None) -> ProvenanceOutput:
-        """What the network says of raw images (B, ...)."""
+        """The output of the network for raw images (B, ...)."""
         output: ProvenanceOutput = self.network(images, classes)
         return output
 

@@ -55,6 +55,7 @@ class IndexCollator:
     def __init__(self, prov: Provenance, collator: Collator | None = None) -> None:
         self.collator: Collator = collator or default_data_collator
         self.name = getattr(prov.model, "main_input_name", "input_ids")
+        self.labelled = prov.data.samples.grouping is not None
 
     def __call__(self, items: list[Any]) -> dict[str, Any]:
         """Samples -> a batch by column."""
@@ -69,6 +70,8 @@ class IndexCollator:
             return {name: value for name, value in item.items() if name != INDEX}, item.get(INDEX)
         x, *rest = item
         columns = dict(x) if isinstance(x, Mapping) else {self.name: x}
+        if not self.labelled:
+            return columns, rest[-1] if rest else None
         if len(rest) == 2 or (rest and not isinstance(rest[0], Tensor) and "labels" not in columns):
             columns["labels"] = int(rest[0])
         return columns, rest[-1] if len(rest) == 2 else None
@@ -150,7 +153,7 @@ class ProvenanceCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
             own = own * (len(index) / self.items)
         if isinstance(output, tuple):
             return (output[0] + own.to(output[0].device), *output[1:])
-        if getattr(output, "loss", None) is None:
+        if (output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)) is None:
             raise UsageError(
                 "the model gives no loss: the batches need labels, or add prov.loss(index) to a loss of yours"
             )

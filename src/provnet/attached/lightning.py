@@ -21,23 +21,27 @@ except ImportError as error:
         f"Lightning cannot be imported ({error}); install provnet[integrations], or write the loop out"
     ) from error
 
+LABELLED = 3  # parts of a batch of samples with labels: x, y, index
+
 
 class ProvenanceCallback(Callback):  # type: ignore[misc, unused-ignore]
     """For `Trainer(callbacks=[...])`; its state is part of Lightning's own checkpoints."""
 
     def __init__(self, prov: Provenance) -> None:
-        self.prov = prov
+        self.prov, self.parts = prov, LABELLED if prov.data.samples.grouping is not None else LABELLED - 1
         self.index: Any = None
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Take the index out: `training_step` is given (x, y), as ever."""
         if isinstance(batch, dict) and "index" in batch:
             self.index = batch.pop("index")
-        elif isinstance(batch, list) and len(batch) in (2, 3):
+        elif isinstance(batch, list) and len(batch) == self.parts:
             self.index = batch.pop()
         else:
+            given = f"{len(batch)} parts" if isinstance(batch, list) else type(batch).__name__
+            due = "[x, y, index]" if self.parts == LABELLED else "[x, index]"
             raise UsageError(
-                f"a batch of training must end with the index, [x, y, index], got {type(batch).__name__}; use "
+                f"a batch of training must end with the index, {due}, got {given}; use "
                 "DataLoader(prov.dataset(), ...), whose batches are lists"
             )
 

@@ -48,8 +48,8 @@ def refuse_others(data: Data, rows: Tensor) -> None:
     if len(changed):
         name = shown(data.samples.sample_ids[int(rows[changed[0]])])
         raise DataError(
-            f'"{name}" is not the sample that was opened: its values were changed since, so its hash would name '
-            "another; open the changed data anew: provnet.open_data(...)"
+            f'"{name}" has changed since it was opened, so its hash no longer names it; open the changed data '
+            "again: provnet.open_data(...)"
         )
 
 

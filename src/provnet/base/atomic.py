@@ -52,7 +52,7 @@ def write_files(folder: str | Path, files: Mapping[str, Content], *, needs: int 
     """
     goal = Path(folder)
     if goal.exists() and not replace:
-        raise UsageError(f"{goal} exists already; choose another name or remove it first")
+        raise UsageError(f"{goal} already exists; choose another name or remove it first")
     size = needs + sum(len(c) for c in files.values() if isinstance(c, bytes))
     with explain_disk(goal, size), _temporary(goal) as temp:
         fill(temp, files)

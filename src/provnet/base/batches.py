@@ -63,19 +63,19 @@ def bounds(n: int, batch: int, least: int = 2) -> list[tuple[int, int]]:
     return list(itertools.pairwise(edges))
 
 
-def carried(done: tuple[int, int], before: list[tuple[int, int]], now: list[tuple[int, int]]) -> int:
+def steps_before(done: tuple[int, int], before: list[tuple[int, int]], now: list[tuple[int, int]]) -> int:
     """The steps that lead to where training is: after the whole epochs and the batches of the next that are `done`.
 
     Another number of processes may cut an epoch's last batch another way; all batches before it lie where they lay.
 
-    >>> carried((2, 1), bounds(19, 8), bounds(19, 8, least=4))
+    >>> steps_before((2, 1), bounds(19, 8), bounds(19, 8, least=4))
     5
     """
     epochs, batches = done
     if before[:batches] != now[:batches]:
         last = before[-1][1] - before[-1][0]
         raise UsageError(
-            f"cannot resume with another number of processes here: of an epoch that was begun a batch of {last} is "
+            f"cannot resume with another number of processes: the unfinished epoch ends with a batch of {last} is "
             "left, too small to be shared; go on with the number of processes of the checkpoint"
         )
     return epochs * len(now) + batches
@@ -221,7 +221,7 @@ class Fields:
         self._tensors = dict(tensors)
         lengths = {name: len(one) for name, one in self._tensors.items()}
         if len(set(lengths.values())) != 1:
-            raise UsageError(f"fields must have one row per sample each, the same number in all; got {lengths}")
+            raise UsageError(f"all fields must have the same number of rows, one per sample; got {lengths}")
 
     def keys(self) -> KeysView[str]:
         """The names of the tensors."""

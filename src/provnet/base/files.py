@@ -134,7 +134,7 @@ def free_memory() -> int | None:
 _BRIEF = 100  # characters
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _REASONS = {
-    errno.ENOENT: "it is not there, or vanished meanwhile",
+    errno.ENOENT: "it does not exist, or was just removed",
     errno.EACCES: "permission denied",
     errno.EPERM: "permission denied",
     errno.EISDIR: "it is a folder",

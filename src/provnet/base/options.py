@@ -108,7 +108,7 @@ def with_changes(kind: type[Kind], options: Kind | None, changes: dict[str, Any]
             raise UsageError(f'there is no option "{name}" here; allowed: {", ".join(allowed)}.{hint}')
     if not isinstance(options, kind | None):
         given = type(options).__name__
-        raise UsageError(f"options must be {kind.__name__}, got {given}; single ones are given by name")
+        raise UsageError(f"options must be {kind.__name__}, got {given}; give single options by name")
     found: Kind = replace(kind() if options is None else options, **changes)  # type: ignore[type-var]
     return found
 
@@ -171,12 +171,12 @@ def _seed(words: str, most: int = 2**63 - 1, of: str = "") -> Any:
 
 def _run() -> Any:
     """RUN."""
-    return argument("A run folder, as train wrote it.", metavar="RUN")
+    return argument("A run folder that train wrote.", metavar="RUN")
 
 
 def _data_dir(*, rare: bool = False) -> Any:
     """--data-dir."""
-    words = "Folder that data set names resolve under. Default: $PROVNET_DATA, else ./data."
+    words = "Folder in which data sets are looked up by name. Default: $PROVNET_DATA, else ./data."
     return option(words, metavar="DIR", rare=rare)
 
 
@@ -192,13 +192,16 @@ def _device() -> Any:
 
 def _weights() -> Any:
     """--weights."""
-    words = "The index branch's own shares, or P(class) times the share within the class."
-    return option(words, "plain", metavar="plain|joint")
+    words = (
+        "plain: shares of the index branch. joint: P(class) times the share within the class. influence: how much the "
+        "answer depends on each sample; needs provnet influence RUN."
+    )
+    return option(words, "plain", metavar="plain|joint|influence")
 
 
 def _json() -> Any:
     """--json."""
-    return option("Print JSON on stdout, and nothing else there.", default=False)
+    return option("Print JSON on stdout and nothing else.", default=False)
 
 
 def at_least(least: int) -> Test:
@@ -222,25 +225,25 @@ def between(least: int, most: int) -> Test:
     return check
 
 
-def probability(name: str, value: float) -> None:
+def check_chance(name: str, value: float) -> None:
     """Refuse 0, which everything reaches, and what is no probability."""
     if not 0 < value <= 1:
         raise UsageError(f"{name} must lie above 0 and be at most 1, got {value}")
 
 
-def megabytes(name: str, value: float) -> None:
+def check_megabytes(name: str, value: float) -> None:
     """Refuse sizes that no page has."""
     if not 0.1 <= value <= 1000:
         raise UsageError(f"{name} must lie between 0.1 and 1000 (MB), got {value:g}")
 
 
-def pause(name: str, value: float) -> None:
+def check_seconds(name: str, value: float) -> None:
     """Refuse times that are none."""
     if not 0 <= value < float("inf"):
         raise UsageError(f"{name} must be 0 or more, got {value}")
 
 
-def sides(name: str, value: Any) -> None:
+def check_sides(name: str, value: Any) -> None:
     """Refuse text that `parse_size` cannot read."""
     if isinstance(value, str):
         parse_size(value, name)
@@ -262,7 +265,7 @@ def check_number(name: str, value: Any, *, whole: bool = False) -> None:
     """Refuse what is no number."""
     if not isinstance(value, numbers.Integral if whole else numbers.Real):
         what = "a whole number" if whole else "a number"
-        raise UsageError(f"{name} must be {what}, got {value!r}; leave it out for the usual value")
+        raise UsageError(f"{name} must be {what}, got {value!r}; leave it out for the default")
 
 
 def check_network(asked: Any, heads: tuple[str, ...] = HEADS) -> None:
@@ -300,30 +303,37 @@ class DataOptions(Options):
     size: Any = option(
         "Size of the network's view, such as 64 or 64x48. Default: as found; 224 or 64 where sizes differ.",
         metavar="N|HxW",
-        check=sides,
+        check=check_sides,
     )
     fit: str | None = option(
-        "How a picture of another shape becomes that size. Default: stretch, which cuts nothing.",
+        "How pictures are brought to that size. Default: stretch, which cuts nothing off.",
         metavar="stretch|pad|crop",
         rare=True,
     )
-    mode: str | None = option("Default: as found.", metavar="grey|rgb", rare=True)
-    background: str | None = option("Behind transparency. Default: white.", metavar="COLOUR", rare=True)
-    frame: int | None = option("Which picture of animated or multi-page files.", rare=True)
+    mode: str | None = option("Grey or colour. Default: as found.", metavar="grey|rgb", rare=True)
+    background: str | None = option("Colour behind transparent pixels. Default: white.", metavar="COLOUR", rare=True)
+    frame: int | None = option("Which frame or page of files that hold several, from 0.", rare=True)
     value_range: tuple[float, float] | None = option(
-        "Values of 16-bit and float pictures.", metavar="LOW HIGH", rare=True
+        "Lowest and highest value of 16-bit and float pictures.", metavar="LOW HIGH", rare=True
     )
     data_dir: str | None = _data_dir(rare=True)
     root: str | None = option(
-        "Folder that a manifest's paths are relative to. Default: that of the CSV file.", metavar="DIR", rare=True
+        "Folder that the paths in a manifest are relative to. Default: the folder of the CSV file.",
+        metavar="DIR",
+        rare=True,
     )
-    skip_bad: bool = option("Leave bad files out and count them.", default=False, rare=True)
+    skip_bad: bool = option("Leave out files that cannot be read, and count them.", default=False, rare=True)
     cache: str | None = option(
         "Keep decoded pictures for the next opening. Default: $PROVNET_CACHE, else none.", metavar="DIR", rare=True
     )
-    limit: int | None = option("At most so many samples of each split, evenly by class.", rare=True)
+    limit: int | None = option(
+        "Use at most this many samples of each split, spread evenly over the classes.", rare=True
+    )
     columns: Any = option(
-        "Which columns of a table hold what, such as path=image,label=class.", metavar="WHAT=NAME,...", rare=True
+        "Names of the columns of a table, such as path=image,label=class.", metavar="WHAT=NAME,...", rare=True
+    )
+    length: int | None = option(
+        "Number of bytes of a text that the network sees. Default: 2,048.", metavar="N", rare=True
     )
     class_names: Any = None  # the classes and their order
     default_size: int | None = None  # of the network's view where sizes differ and none is asked for
@@ -337,14 +347,14 @@ class SplitOptions(Options):
     panel: ClassVar[str | None] = "Data"
 
     holdout: float | None = option(
-        "Hold out a fraction of each class for testing, chosen by content.", metavar="FRACTION"
+        "Hold out this fraction of each class for testing, chosen by content.", metavar="FRACTION"
     )
     test: str | None = option(
-        "Test on these data: their test split, else all of them. Default: the test split of the training data.",
+        "Data to test on: their test split, or all of them if they have none. Default: the test split of DATA.",
         metavar="DATA",
     )
     apply: Path | None = option(
-        "Decisions of `provnet debug --review`, edited: samples to keep, relabel or drop.", metavar="CSV", rare=True
+        "Edited decisions of `provnet debug --review`: samples to keep, relabel or drop.", metavar="CSV", rare=True
     )
 
 
@@ -355,14 +365,14 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, but "
-        "class-independent behind a pretrained backbone.",
+        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, or "
+        "class-independent with a pretrained backbone.",
         "auto",
         metavar="NAME",
     )
     backbone: Any = option(
-        "efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one of app. "
-        "7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
+        "text, efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one "
+        "of app. 7.6, or the folder of a Hugging Face model (./folder). auto: by the data and the machine.",
         "auto",
         metavar="NAME|DIR/",
     )
@@ -374,9 +384,11 @@ class NetworkOptions(Options):
     key_type: str = option(
         "How an exemplar head stores its keys.", "fp32", name="--keys", metavar="fp32|bf16|int8", rare=True
     )
-    key_width: int = option("Numbers of a key. 0: the backbone's features, if at most 512.", 0, metavar="D", rare=True)
+    key_width: int = option(
+        "Length of a key. 0: as many as the backbone has features, up to 512.", 0, metavar="D", rare=True
+    )
     alpha: float = option("Label mixing: probability that another sample of the class is the target.", 0.0, rare=True)
-    conditional: bool = option("Give the class to the index branch (class-conditional).", True, rare=True)
+    conditional: bool = option("Feed the class to the index branch (class-conditional networks).", True, rare=True)
     level: int = option("Sharing level 1 to 4 of the backbones of app. 7.6.", 3, rare=True)
 
     def __post_init__(self) -> None:
@@ -391,27 +403,27 @@ class RecipeOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     task: str = option(
-        "What to learn: to tell classes, or to make pictures.",
+        "What the network learns: to classify, or to generate pictures.",
         default="classify",
         metavar="classify|generate",
         rare=True,
     )
     generator: str | None = option(
-        "With --task generate: the paper's VAE, its fully connected one for faces, or ours. Default: modern.",
+        "With --task generate: the paper's VAE, its fully connected VAE for faces, or provnet's own. Default: modern.",
         metavar="paper|faces|modern",
         rare=True,
     )
-    preset: str | None = option("Recipe. Default: default.", metavar="default|fast|paper|robust")
-    epochs: int | None = option("Default: by preset.")
-    batch_size: int | None = option("2 to 1,000,000. Default: by preset.", rare=True)
+    preset: str | None = option("Training recipe. Default: default.", metavar="default|fast|paper|robust")
+    epochs: int | None = option("Passes over the training data. Default: by preset.")
+    batch_size: int | None = option("Samples in a batch, 2 to 1,000,000. Default: by preset.", rare=True)
     lr: float | None = option("Highest learning rate. Default: by preset.", rare=True)
-    finetune: bool = option("Train a pretrained backbone, too. Default: it is frozen.", default=False, rare=True)
+    finetune: bool = option("Also train the pretrained backbone. Default: it stays frozen.", default=False, rare=True)
     augment: str | None = option(
-        "Train on changed copies that keep their index: tiny, digits, photos, noise. Default: by preset.",
+        "Train on changed copies of samples, which keep their index: tiny, digits, photos, noise. Default: by preset.",
         metavar="none|auto|NAME",
         rare=True,
     )
-    seed: int | None = option("Default: 0.")
+    seed: int | None = option("Seed of all random numbers. Default: 0.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -421,18 +433,22 @@ class SubsetOptions(Options):
     panel: ClassVar[str | None] = "Index over some samples"
 
     index_subset: str | None = option(
-        "Index only so many samples; every class keeps at least one. Default: all.", metavar="30%|N", rare=True
+        "How many samples are indexed; every class keeps at least one. Default: all.", metavar="30%|N", rare=True
     )
     select: str | None = option(
-        "Which samples: drawn by the seed (default), near k-means centres, of smallest margin, far apart.",
+        "Which samples: drawn at random (default), near k-means centres, of smallest margin, or far apart.",
         metavar="stratified|prototypes|boundary|diverse",
         rare=True,
     )
     select_from: Path | None = option(
-        "Select by this run's features. Default: a class branch alone, trained quickly.", metavar="RUN", rare=True
+        "Select by the features of this run. Default: by those of a class branch that is trained quickly first.",
+        metavar="RUN",
+        rare=True,
     )
     subset_classes_on: str | None = option(
-        "What the class branch learns from. Default: all; for a single branch subset.", metavar="all|subset", rare=True
+        "What the class branch learns from. Default: all; subset for a network with a single branch.",
+        metavar="all|subset",
+        rare=True,
     )
 
 
@@ -443,23 +459,28 @@ class RunOptions(Options):
     panel: ClassVar[str | None] = "The run"
 
     device: str = option("Where to compute.", "auto", metavar="auto|cpu|cuda")
-    devices: int = option("Processes to train with.", 1, rare=True)
-    checkpoint_seconds: float = option("Time between checkpoints.", 60.0, metavar="S", check=pause, rare=True)
-    overwrite: bool = option("Replace the run in RUN.", default=False)
-    resume: bool = option("Go on with the run in RUN, under the same settings.", default=False)
+    devices: int = option("Number of processes to train with.", 1, rare=True)
+    checkpoint_seconds: float = option(
+        "Seconds between checkpoints.", 60.0, metavar="S", check=check_seconds, rare=True
+    )
+    overwrite: bool = option("Replace the run that is in RUN.", default=False)
+    resume: bool = option("Continue the run in RUN with the same settings.", default=False)
+    snapshots: bool | None = option(
+        "Keep the weights of some epochs, for influence. Default: if they take at most 200 MB.", rare=True
+    )
     out: Path | str | None = None  # the command line gives its own
     progress: bool = False
     recorded: bool = True
 
     def __post_init__(self) -> None:
         if self.resume and self.overwrite:
-            raise UsageError("--resume goes on with a run, --overwrite replaces it; give one of them")
+            raise UsageError("--resume continues a run, --overwrite replaces it; give one of them")
         super().__post_init__()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Options):
-    """Train a network on DATA and write a run folder. Killed or stopped, it goes on with --resume."""
+    """Train a network on DATA and write a run folder; --resume continues a stopped training."""
 
     data: str = argument(
         "A name (embedded, digits, mnist, fashion-mnist, cifar10, cifar100, lfw, stanford-dogs) or a path: "
@@ -482,20 +503,20 @@ class Train(Options):
 class Evaluate(Options):
     """Measure class accuracy on unseen data, and how well a run names its own training samples.
 
-    All figures are also written to evaluation.json in the run folder, those on the run's own data into its model card,
-    too; --json prints the chief ones.
+    Writes all figures to evaluation.json in the run folder, and those on the run's own data into its model card.
+    --json prints the main ones.
     """
 
     run: Path = _run()
     data: str | None = argument(
-        "Name or path of data to test on (their test split where they have one). Default: the run's own.",
+        "Data to test on, by name or path (their test split if they have one). Default: the run's own.",
         metavar="DATA",
         default=None,
     )
     train_data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
-    seed: int = _seed("Of the noise and shifts.")
+    seed: int = _seed("Seed of the noise and shifts.")
     json: bool = _json()
 
     example: ClassVar[str] = "provnet evaluate runs/mnist --json"
@@ -510,32 +531,34 @@ class Explain(Options):
         "Picture files, test:12 or test:0..9 (positions in the run's own test split), .npy or .npz arrays.",
         metavar="IMAGE",
     )
-    k: int = option("Exemplars for each input.", default=5)
+    k: int = option("Number of exemplars for each input.", default=5)
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     json: bool = _json()
-    html: Path | None = option("Write a page that needs nothing else.", metavar="FILE")
-    png: Path | None = option("Write a contact sheet.", metavar="FILE")
+    html: Path | None = option("Write an HTML page, complete in one file.", metavar="FILE")
+    png: Path | None = option("Write a contact sheet as PNG.", metavar="FILE")
     log: Path | None = option("Append each decision to a hash-chained log (JSON lines).", metavar="FILE")
     weights: str = _weights()
-    strict: bool = option("Refuse where an exemplar changed or is missing, or values are out of range.", default=False)
+    strict: bool = option(
+        "Stop with an error if an exemplar changed or is missing, or if values are out of range.", default=False
+    )
 
     example: ClassVar[str] = "provnet explain runs/mnist digit.png test:0..4 --html because.html"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Generate(Options):
-    """Make pictures with a run of `train --task generate`, and name the training samples behind each.
+    """Generate pictures with a run of `train --task generate`, and name the training samples behind each.
 
-    Writes report.html, sheet.png (a row a picture, the first 48), generated.json, and every picture as a PNG file.
+    Writes report.html, sheet.png (one row per picture, the first 48), generated.json, and every picture as a PNG file.
     """
 
     run: Path = _run()
     out: Path = _out("Folder to write to.")
-    n: int = option("How many pictures.", default=16)
-    label: str | None = option("Of this class alone. Default: of any.", metavar="NAME")
+    n: int = option("Number of pictures.", default=16)
+    label: str | None = option("Only pictures of this class. Default: of any class.", metavar="NAME")
     seed: int = _seed("The same seed gives the same pictures.")
-    k: int = option("Training samples for each picture.", default=5)
+    k: int = option("Number of training samples for each picture.", default=5)
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -546,17 +569,17 @@ class Generate(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolate(Options):
-    """Go from one picture to another through the latents of a run that makes pictures; the sources change on the way.
+    """Interpolate between two pictures in the latents of a generator; show how the sources change.
 
-    Writes report.html, sheet.png (a row a step), path.gif (there and back) and path.json.
+    Writes report.html, sheet.png (one row per step), path.gif (there and back) and path.json.
     """
 
     run: Path = _run()
     first: str = argument("A picture file, or test:12.", metavar="IMAGE")
     last: str = argument("Another one.", metavar="IMAGE")
     out: Path = _out("Folder to write to.")
-    steps: int = option("Pictures on the way, both ends included.", default=9)
-    k: int = option("Training samples for each picture.", default=5)
+    steps: int = option("Number of pictures, both ends included.", default=9)
+    k: int = option("Number of training samples for each picture.", default=5)
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -571,8 +594,8 @@ class Debug(Options):
 
     Writes samples.csv (every sample), report.html, corrected.csv, and relabel.csv for a run with a test split.
 
-    A run that kept its history of losses (every run that train writes) is judged by the course of its training, also
-    where the network has memorised its wrong labels.
+    A run with recorded losses (every run of train) is judged by them, so wrong labels are found even where the network
+    has memorised them.
     """
 
     run: Path = _run()
@@ -580,16 +603,16 @@ class Debug(Options):
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     threshold: float = option(
-        "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=probability
+        "Flag labels whose probability of being wrong is at least this.", default=0.5, metavar="P", check=check_chance
     )
     certainty: float = option(
-        "Labels are replaced in corrected.csv where the suggested one is right with at least this probability.",
+        "Correct a label in corrected.csv if the suggested label is right with at least this probability.",
         default=0.9,
         metavar="P",
-        check=probability,
+        check=check_chance,
     )
-    top: int = option("Suspects shown in the report.", default=60, metavar="N", check=at_least(0))
-    review: bool = option(f"Write {DECISIONS} too: suggestions to edit, for `provnet train --apply`.", default=False)
+    top: int = option("Number of suspects in the report.", default=60, metavar="N", check=at_least(0))
+    review: bool = option(f"Also write {DECISIONS}: suggestions to edit, for `provnet train --apply`.", default=False)
     device: str | None = _device()
     json: bool = _json()
 
@@ -598,30 +621,28 @@ class Debug(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Fix(Options):
-    """Correct wrong labels in the description of a run's data, train again beside the run, and say what changed.
+    """Correct wrong labels in the description of a run's data, train a new run, and compare the two.
 
-    Your files and the run stay as they are. The new run is trained with the same seed and settings, compared with the
-    old one on the same test samples, and holds a file that says what was changed.
+    Your files and the old run stay as they are. The new run has the same seed and settings, is compared on the same
+    test samples, and holds a file that says what was changed.
     """
 
     run: Path = _run()
     out: Path | None = _out("Folder of the new run.", metavar="NEW", default=None)
     decisions: Path | None = option(
-        f"{DECISIONS} of `provnet debug --review`, edited. Default: suggestions that are certain.", metavar="FILE"
+        f"Edited {DECISIONS} of `provnet debug --review`. Default: the suggestions that are certain.", metavar="FILE"
     )
     certainty: float = option(
-        "Without decisions: labels are replaced where the suggested one is right with at least this probability.",
+        "Without --decisions: correct a label if the suggested label is right with at least this probability.",
         default=0.8,
         metavar="P",
-        check=probability,
+        check=check_chance,
     )
     leave_out: bool = option(
-        "Without decisions: leave out flagged samples whose right label is not clear, and those of no class.",
+        "Without --decisions: leave out flagged samples without a clear suggestion, and samples of no class.",
         default=True,
     )
-    undo: bool = option(
-        "RUN is one that fix has made: say which run it came from, and what was changed.", default=False
-    )
+    undo: bool = option("Say which run a run of fix came from and what was changed, and how to go back.", default=False)
     data_dir: str | None = _data_dir()
     device: str | None = _device()
     json: bool = _json()
@@ -650,8 +671,8 @@ class InputOptions(ToolOptions):
 class AuditOptions(InputOptions):
     """How a run is audited; `batch_size` None chooses by the size of the pictures."""
 
-    distort: bool = option("Also distorted copies of both.", default=True)
-    seed: int = _seed("Of draws and distortions.")
+    distort: bool = option("Also measure distorted copies of both.", default=True)
+    seed: int = _seed("Seed of draws and distortions.")
     batch_size: int | None = None
 
 
@@ -660,20 +681,31 @@ class Audit(Options):
     """Measure how well the run tells its training pictures from others: ROC, AUC, hits at few false alarms.
 
     Writes audit.json and report.html into DIR, and into the run folder the scores that `provnet member` compares with.
+    --shadow and --scores attack with shadow models instead (LiRA, RMIA, Attack-P); --scores takes those of any model.
     """
 
-    run: Path = _run()
+    run: Path | None = argument(
+        "A run folder that train wrote; leave it out with --scores.", metavar="RUN", default=None
+    )
     out: Path = _out("Folder of the report.")
     members: str | None = option(
-        "Pictures that were trained on (their train split). Default: the run's own data.", metavar="DATA"
+        "Pictures that were trained on (their train split). Default: the run's own.", metavar="DATA"
     )
     nonmembers: str | None = option(
         "Pictures that were not (their test split). Default: the run's test split.", metavar="DATA"
     )
-    null: Path | None = option("A run that saw neither. Default: the same network, weights drawn anew.", metavar="RUN")
-    limit: int = option("At most so many of each, drawn by the seed.", default=10000, metavar="N", check=at_least(2))
+    null: Path | None = option(
+        "A run that saw neither. Default: the same network with new random weights.", metavar="RUN"
+    )
+    shadow: list[Path] | None = option(
+        "A run trained in the same way on other samples; may be repeated.", metavar="RUN"
+    )
+    scores: Path | None = option("Scores of any model and its shadows, .csv or .npz, in place of RUN.", metavar="FILE")
+    limit: int = option(
+        "At most this many pictures of each, drawn at random.", default=10000, metavar="N", check=at_least(2)
+    )
     how: AuditOptions = field(default_factory=AuditOptions)
-    figure: Path | None = option("Also one figure for print: .png, .pdf or .svg (matplotlib).", metavar="FILE")
+    figure: Path | None = option("Also draw a figure for print: .png, .pdf or .svg (needs matplotlib).", metavar="FILE")
     card: bool = option("Write the figures into the run's model card.", default=True)
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -684,9 +716,9 @@ class Audit(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Options):
-    """Say of pictures whether the run was trained on them, on distorted copies of them, or not.
+    """Say whether the run was trained on given pictures, on distorted copies of them, or on neither.
 
-    Names the training sample that matches, and whether bytes, pixels or only the content agree.
+    Names the training sample that matches, and says whether bytes, pixels or only the content agree.
     """
 
     run: Path = _run()
@@ -694,7 +726,7 @@ class Member(Options):
         "Picture files, .npy or .npz arrays, or test:12 and test:0..9 of the run's test split.", metavar="IMAGE..."
     )
     nonmembers: str | None = option(
-        "Pictures that were never trained on, to compare with. Default: what an audit kept, else the test split.",
+        "Pictures that were never trained on, to compare with. Default: those of an audit, else the test split.",
         metavar="DATA",
     )
     data_dir: str | None = _data_dir()
@@ -708,9 +740,9 @@ class Member(Options):
 class RobustnessOptions(ToolOptions):
     """How a run is distorted and attacked."""
 
-    epsilon: float = option("Largest change by an attack, on pixels from 0 to 1.", default=0.1)
-    attacked: int = option("Test samples that are attacked.", default=1000, metavar="N")
-    seed: int = _seed("Of all draws.")
+    epsilon: float = option("Largest change of a pixel by an attack, on a scale from 0 to 1.", default=0.1)
+    attacked: int = option("Number of test samples that are attacked.", default=1000, metavar="N")
+    seed: int = _seed("Seed of all draws.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -721,14 +753,14 @@ class Robustness(Options):
     Writes robustness.json, robustness.csv, report.html, conditions.png and, with matplotlib, heatmap.png, curves.png.
     """
 
-    run: list[Path] = argument("Run folders, as train wrote them.", metavar="RUN...")
+    run: list[Path] = argument("Run folders that train wrote.", metavar="RUN...")
     out: Path = _out("Folder of the report.")
     data: str | None = option("Test data, name or path. Default: the first run's own test split.", metavar="DATA")
     data_dir: str | None = _data_dir()
     conditions: str | None = option("Only these, such as blur,occlusion-4. Default: all 15.", metavar="NAME,NAME")
     attacks: str = option("Extra rows: fgsm, pgd, or none.", default="fgsm,pgd", metavar="NAME,NAME")
     how: RobustnessOptions = field(default_factory=RobustnessOptions)
-    limit: int | None = option("At most so many test samples, evenly spread.", metavar="N", check=at_least(1))
+    limit: int | None = option("Use at most this many test samples, evenly spread.", metavar="N", check=at_least(1))
     device: str | None = _device()
     json: bool = _json()
 
@@ -739,13 +771,17 @@ class Robustness(Options):
 class MapOptions(ToolOptions):
     """How samples are laid out; `threads` is for openTSNE."""
 
-    groups: int = option("Groups inside each class (k-means).", default=5, metavar="K", check=at_least(1))
-    limit: int | None = option("At most so many samples, evenly by class.", metavar="N", check=at_least(1))
-    perplexity: float = option("Of t-SNE: about how many neighbours count.", default=30.0)
-    engine: str = option(
-        "What makes the map. auto: openTSNE where installed.", default="auto", metavar="auto|openTSNE|scikit-learn"
+    groups: int = option("Number of groups in each class (k-means).", default=5, metavar="K", check=at_least(1))
+    limit: int | None = option(
+        "Use at most this many samples, spread evenly over the classes.", metavar="N", check=at_least(1)
     )
-    seed: int = _seed("Of t-SNE and k-means.", most=2**32 - 1, of=" for a map")
+    perplexity: float = option("Perplexity of t-SNE: about how many neighbours count.", default=30.0)
+    engine: str = option(
+        "Program that computes the map. auto: openTSNE if it is installed.",
+        default="auto",
+        metavar="auto|openTSNE|scikit-learn",
+    )
+    seed: int = _seed("Seed of t-SNE and k-means.", most=2**32 - 1, of=" for a map")
     threads: int = 2
 
 
@@ -759,17 +795,90 @@ class Map(Options):
     run: Path = _run()
     out: Path = _out("Folder of the map.")
     data: str | None = _training_data()
-    test: str | None = option("Test data for misattributed samples, or none. Default: the run's own.", metavar="DATA")
+    test: str | None = option(
+        "Test data to look for misattributed samples in, or none. Default: the run's own.", metavar="DATA"
+    )
     data_dir: str | None = _data_dir()
     how: MapOptions = field(default_factory=MapOptions)
-    cards: int = option("Misattributed samples shown with their exemplars.", default=24, metavar="N", check=at_least(0))
+    cards: int = option(
+        "Number of misattributed samples shown with their exemplars.", default=24, metavar="N", check=at_least(0)
+    )
     size: float = option(
-        "Size that the page may have; thumbnails get the rest.", default=14.5, metavar="MB", check=megabytes
+        "Largest size of the page; thumbnails take what is left.", default=14.5, metavar="MB", check=check_megabytes
     )
     device: str | None = _device()
     json: bool = _json()
 
     example: ClassVar[str] = "provnet map runs/mnist --out map"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfluenceOptions(ToolOptions):
+    """How influence keys are made.
+
+    Attributes:
+        ridge: of each layer's solve, in units of the mean squared length of a sample's gradient.
+        sketch: numbers that a layer's gradient is cut to.
+        whole: also keep the solved sketches of all samples.
+    """
+
+    width: int = option("Numbers per sample of the compact keys.", default=1024, metavar="N", check=at_least(1))
+    ridge: float = 1.0
+    sketch: int = 4096
+    whole: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Influence(Options):
+    """Compute how much answers depend on each training sample, and keep in the run what that is computed from.
+
+    Afterwards every command with --weights takes influence. It reads the training data once for each snapshot.
+    """
+
+    run: Path = _run()
+    data: str | None = _training_data()
+    data_dir: str | None = _data_dir()
+    how: InfluenceOptions = field(default_factory=InfluenceOptions)
+    device: str | None = _device()
+    json: bool = _json()
+
+    example: ClassVar[str] = "provnet influence runs/mnist"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Without(Options):
+    """Foretell what the answers to some queries would be without some training samples.
+
+    With --retrain the network is trained again with and without them, and what was foretold stands beside what was
+    found. Needs provnet influence RUN.
+    """
+
+    run: Path = _run()
+    queries: list[str] = argument(
+        "Data (name, folder, .npz), pictures (files or a folder), .npy arrays, test:0..99 (the test split).",
+        metavar="QUERIES",
+    )
+    ids: list[str] | None = option("A sample id; may be repeated.", name="--id", metavar="ID")
+    sources: list[str] | None = option(
+        "All samples from this contributor; may be repeated.", name="--source", metavar="NAME"
+    )
+    retrain: int = option(
+        "Train this many times with and without the samples.", default=0, metavar="N", check=at_least(0)
+    )
+    keep: bool = option("Keep the unit that --retrain finds in the run.", default=False)
+    data: str | None = _training_data()
+    data_dir: str | None = _data_dir()
+    device: str | None = _device()
+    json: bool = _json()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.retrain == 1:
+            raise UsageError("--retrain must be 2 or more, as one training says nothing of how far trainings differ")
+        if self.keep and not self.retrain:
+            raise UsageError("--keep keeps what --retrain N finds; give both")
+
+    example: ClassVar[str] = "provnet without runs/mnist test:0..9 --id train/12 --id train/40"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -781,9 +890,9 @@ class CreditOptions(InputOptions):
         batch_size: queries that go through the network at a time; None chooses by their size.
     """
 
-    k: int = option("Count only the k largest weights of each query. 0: all.", default=0)
+    k: int = option("Count only the k largest weights of each query; 0 counts all.", default=0)
     weights: str = _weights()
-    seed: int = _seed("Of the draws that give the intervals.")
+    seed: int = _seed("Seed of the draws that give the intervals.")
     draws: int = 2000
     batch_size: int | None = None
 
@@ -805,7 +914,7 @@ class Credit(Options):
     )
     out: Path | None = _out("Folder for report.html, credit.json and credit.csv.", default=None)
     how: CreditOptions = field(default_factory=CreditOptions)
-    top: int = option("Leading contributors whose samples are shown.", default=8, metavar="N")
+    top: int = option("Number of leading contributors whose samples are shown.", default=8, metavar="N")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -820,16 +929,21 @@ class CopyOptions(InputOptions):
 
     k: int = option("Exemplars for each image.", default=5)
     false_alarms: float = option(
-        "Share of fresh pictures that may be flagged as near-copies.", default=0.005, metavar="RATE"
+        "Share of new pictures that may be flagged as near-copies by mistake.", default=0.005, metavar="RATE"
     )
-    seed: int = _seed("Of the pictures that the threshold is set on.")
+    seed: int = _seed("Seed of the draw of pictures that set the threshold.")
+    photos: bool = option(
+        "Also find photographs that were cropped, mirrored, recoloured or put into a collage (extra vision): about "
+        "0.15 s more per training picture on a CPU.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(Options):
-    """Trace images from any generator to training samples, or abstain; flag near-copies of one training image.
+    """Trace images of any generator to training samples, or abstain; flag near-copies.
 
-    The threshold for near-copies is set on real pictures that are no copies, to a stated rate of false alarms.
+    Real pictures that are not copies set the threshold for near-copies, at a stated rate of false alarms.
     """
 
     run: Path = _run()
@@ -839,11 +953,11 @@ class Attribute(Options):
     out: Path | None = _out("Folder for report.html, attribution.json, attribution.csv, sources.csv.", default=None)
     how: CopyOptions = field(default_factory=CopyOptions)
     heldout: str | None = option(
-        "Real pictures that were never trained on, for the threshold. Default: the run's test split, else "
-        "training pictures each against all others.",
+        "Real pictures that were never trained on; they set the threshold. Default: the run's test split, else "
+        "training pictures, each compared with all others.",
         metavar="DATA",
     )
-    top: int = option("Images, near-copies and sources shown on the page.", default=24, metavar="N")
+    top: int = option("Number of images, near-copies and sources on the page.", default=24, metavar="N")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()
@@ -856,23 +970,20 @@ class Attribute(Options):
 class CheckOptions(InputOptions):
     """How much is checked."""
 
-    limit: int = option("At most so many pictures of each kind.", default=2000, metavar="N", check=at_least(20))
-    seed: int = _seed("Of draws, strangers and weights drawn anew.")
+    limit: int = option("Use at most this many pictures of each kind.", default=2000, metavar="N", check=at_least(20))
+    seed: int = _seed("Seed of draws, of made-up inputs and of random weights.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Options):
     """Check whether a run's explanations can be trusted, and write the outcome into its model card.
 
-    A bar that is not met is an outcome, not an error: the exit code is 0. With --out a report and all figures are
-    written.
+    A bar that is not met is an outcome, not an error: the exit code is 0. --out writes a report and all figures.
     """
 
     run: Path = _run()
     out: Path | None = _out("Folder for report.html and check.json.", default=None)
-    other: list[str] | None = option(
-        "Other data that the run should abstain on; may be given again and again.", metavar="DATA"
-    )
+    other: list[str] | None = option("Other data that the run should abstain on; may be repeated.", metavar="DATA")
     left_out: Path | None = option(
         "A run trained the same way without some classes: does it abstain on those?", metavar="RUN"
     )
@@ -889,17 +1000,18 @@ class Check(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Add(Options):
-    """Add samples to a run with an exemplar head, each with the key that the network gives it; nothing is trained.
+    """Add samples to a run with an exemplar head, without training.
 
-    Pictures are read by the rules that the training data were read with. Shape, range and classes must be the run's.
+    Each sample gets the key that the network computes for it. Pictures are read as the training data were. Shape, range
+    and classes must be those of the run.
     """
 
     run: Path = _run()
     data: str = argument("Name or path of the data, as for train.", metavar="DATA")
     split: str = option("Which part of the data.", default="train", metavar="train|test|all")
-    limit: int | None = option("At most so many samples, evenly by class.")
-    skip_bad: bool = option("Leave bad files out and count them.", default=False)
-    skip_known: bool = option("Leave out samples whose pixels the run has already.", default=False)
+    limit: int | None = option("Use at most this many samples, spread evenly over the classes.")
+    skip_bad: bool = option("Leave out files that cannot be read, and count them.", default=False)
+    skip_known: bool = option("Leave out samples whose pixels are already in the run.", default=False)
     data_dir: str | None = _data_dir()
     device: str | None = _device()
     json: bool = _json()
@@ -909,45 +1021,48 @@ class Add(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Withhold(Options):
-    """Withhold samples of a run with an exemplar head: explanations no longer name them, and others take their share.
+    """Withhold samples of a run with an exemplar head: explanations no longer name them.
 
-    They stay in the files and can be restored, unless erased. What the network learned from them stays in its weights.
+    Other samples take their share. Withheld samples stay in the files and can be restored, unless erased. What the
+    network learned from them stays in its weights.
     """
 
     run: Path = _run()
-    ids: list[str] | None = option("A sample id; may be given again and again.", name="--id", metavar="ID")
-    file: Path | None = option("A text file (UTF-8) with one sample id a line.", name="--list", metavar="FILE")
-    erase: bool = option("Take key, id, hashes, label, path, source and losses out of all files.", default=False)
+    ids: list[str] | None = option("A sample id; may be repeated.", name="--id", metavar="ID")
+    file: Path | None = option("A text file (UTF-8) with one sample id per line.", name="--list", metavar="FILE")
+    erase: bool = option(
+        "Remove key, id, hashes, label, path, source and losses from all files, for good.", default=False
+    )
     restore: bool = option("Name these samples again.", default=False)
     json: bool = _json()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.erase and self.restore:
-            raise UsageError("--erase takes samples out for good, --restore names them again; give one of them")
+            raise UsageError("--erase removes samples for good, --restore names them again; give one of them")
 
     example: ClassVar[str] = "provnet withhold runs/mnist --id train/12 --id train/40 --erase"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Options):
-    """Check every hash of a run, and whether its training data are the same, re-ordered, moved, decoded differently,
-    edited or others. In place of RUN a log of decisions (.jsonl) may be given: its chain of hashes is checked.
+    """Check every hash of a run, and whether its training data have changed; or the chain of a decision log (.jsonl).
 
-    Exit code 0 if all is well, 6 if not, 7 if a file is unsafe to open.
+    The data are the same, re-ordered, moved, edited, decoded differently or other data. Exit code 0 if all is well, 6
+    if not, 7 if a file is unsafe to open.
     """
 
     run: Path = _run()
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
-    no_data: bool = option("Check the run's files alone.", default=False)
-    strict: bool = option("Fail also where data are re-ordered, moved or not there.", default=False)
+    no_data: bool = option("Check only the files of the run.", default=False)
+    strict: bool = option("Also fail if data are re-ordered, moved or missing.", default=False)
     json: bool = _json()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.no_data and (self.data is not None or self.strict):
-            raise UsageError("--no-data checks the files alone; leave --data and --strict out")
+            raise UsageError("--no-data checks only the files; leave --data and --strict out")
 
     example: ClassVar[str] = "provnet verify runs/mnist --data /mnt/data/mnist"
 
@@ -964,7 +1079,7 @@ class Info(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduce(Options):
-    """Run the cells of an experiment that are not kept yet, and put the results beside the paper's numbers.
+    """Run the cells of an experiment that have no result yet, and put the results beside the paper's numbers.
 
     Writes DIR/NAME.json, NAME.md and, with matplotlib, NAME.png; smaller scales into a folder of their own.
     """
@@ -979,16 +1094,16 @@ class Reproduce(Options):
         default="full",
         metavar="tiny|small|full",
     )
-    seeds: int | None = option("Seeds 0 to N - 1. Default: 3, of tiny 1.", metavar="N")
+    seeds: int | None = option("Use seeds 0 to N - 1. Default: 3, or 1 at scale tiny.", metavar="N")
     only: list[str] | None = option(
-        "Only this cell, or all whose names begin so, such as mnist; repeatable.", metavar="CELL"
+        "Only this cell, or all cells whose names begin with this, such as mnist; may be repeated.", metavar="CELL"
     )
     data_dir: str | None = _data_dir()
     device: str | None = _device()
     out: Path = _out("Folder of the results; finished cells there are kept.", default=Path("results"))
-    jobs: int = option("Cells at a time, in processes of their own.", default=1, metavar="N")
-    seconds: float | None = option("Stop after about so long; the same command goes on with what is left.", metavar="S")
-    networks: Path | None = option("Keep trained networks there, and take those that are there already.", metavar="DIR")
+    jobs: int = option("Number of cells that run at the same time, each in its own process.", default=1, metavar="N")
+    seconds: float | None = option("Stop after about S seconds; the same command continues later.", metavar="S")
+    networks: Path | None = option("Keep trained networks in this folder, and use those that are there.", metavar="DIR")
     json: bool = _json()
 
     example: ClassVar[str] = "provnet reproduce table2 --scale tiny"
@@ -998,7 +1113,7 @@ class Reproduce(Options):
 class App(Options):
     """Look at a run in the browser: explain, clean the data, see the map, check membership.
 
-    The page is served on this machine alone and needs the token of the printed link. Ctrl-C ends it.
+    The page is served on this machine only and needs the token of the printed link. Ctrl-C ends it.
     """
 
     run: Path = _run()
@@ -1006,11 +1121,11 @@ class App(Options):
         "Port on 127.0.0.1. Default: 8808, or any free one.", metavar="N", check=between(0, 65535)
     )
     exposure: str | None = option(
-        "How much of the pictures is shown. Default: full for runs trained here, ids for others.",
+        "How much of each picture is shown. Default: full for runs trained in this folder, ids for others.",
         metavar="ids|thumb|full",
     )
-    no_browser: bool = option("Print the address, open nothing.", default=False)
-    beside: Path | None = option("Another run of the same data, to compare the answers of both.", metavar="RUN")
+    no_browser: bool = option("Print the address without opening a browser.", default=False)
+    beside: Path | None = option("Another run of the same data, to compare answers with.", metavar="RUN")
     data: str | None = _training_data()
     data_dir: str | None = _data_dir()
     device: str | None = _device()

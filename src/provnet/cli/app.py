@@ -48,7 +48,9 @@ def _provnet(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; goes anywhere.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; can be given anywhere.")
+    ] = False,
 ) -> None:
     pass
 
@@ -77,7 +79,7 @@ def main(
     _drop_width()
     if backbone is not None and arguments[:1] and arguments[0] in MAKING:
         words = "in Python fit(data, train_config(backbone=module)) of provnet.training takes one"
-        error_line(f"{arguments[0]} makes networks by name and takes no backbone given as object; {words}")
+        error_line(f"{arguments[0]} builds networks by name and takes no backbone object; {words}")
         return UsageError.exit_code
     before = BACKBONE.set(None if backbone is None else (backbone, at, pool, transform))
     try:
@@ -85,7 +87,7 @@ def main(
             code = _run(arguments or ["--help"], debug)
     finally:
         BACKBONE.reset(before)
-    return _flushed(code)
+    return _flush(code)
 
 
 def _run(arguments: list[str], debug: bool) -> int:
@@ -103,7 +105,7 @@ def _run(arguments: list[str], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        code, message = _explained(error, arguments[0])
+        code, message = _exit_and_words(error, arguments[0])
         error_line(message)
         return code
 
@@ -114,7 +116,7 @@ def commands() -> Any:
     return typer.main.get_command(app)
 
 
-def _explained(error: Exception, command: str) -> tuple[int, str]:
+def _exit_and_words(error: Exception, command: str) -> tuple[int, str]:
     """Exit code and one line for whatever a command raised."""
     if isinstance(error, ProvnetError):
         return error.exit_code, str(error)
@@ -188,7 +190,7 @@ def _plain_warnings() -> Any:
         yield
 
 
-def _flushed(code: int) -> int:
+def _flush(code: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has seen enough; keep Python from complaining at its end
@@ -222,6 +224,8 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
     "robustness": (options.Robustness, "provnet.cli.robustness"),
     "map": (options.Map, "provnet.cli.map"),
     "credit": (options.Credit, "provnet.cli.credit"),
+    "influence": (options.Influence, "provnet.cli.influence"),
+    "without": (options.Without, "provnet.cli.influence"),
     "attribute": (options.Attribute, "provnet.cli.attribute"),
     "check": (options.Check, "provnet.cli.check"),
     "add": (options.Add, "provnet.cli.bank"),
@@ -233,7 +237,7 @@ COMMANDS: dict[str, tuple[type[options.Options], str]] = {  # options, and the m
 }
 
 
-def _loaded(module: str, name: str) -> Callable[[options.Options], None]:
+def _command(module: str, name: str) -> Callable[[options.Options], None]:
     """What a command does; its module, and torch with it, is imported only then."""
 
     def run(asked: options.Options) -> None:
@@ -242,6 +246,11 @@ def _loaded(module: str, name: str) -> Callable[[options.Options], None]:
     return run
 
 
+def paragraphs(text: str) -> str:
+    """A docstring whose paragraphs are one line each, which a terminal wraps at its own width."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
 for _name, (_kind, _module) in COMMANDS.items():
     _example = f"Example: [bold]{_kind.example}[/bold]"
-    app.command(_name, help=_kind.__doc__, epilog=_example)(callback(_kind, _loaded(_module, _name)))
+    app.command(_name, help=paragraphs(_kind.__doc__ or ""), epilog=_example)(callback(_kind, _command(_module, _name)))

@@ -104,7 +104,7 @@ def _others(run: Run, source: str | None, data_dir: str | None) -> ImageData | N
     except ProvnetError as error:
         if source is not None:
             raise
-        note(f"there are no held-out pictures, training pictures set the threshold: {error}")
+        note(f"there are no held-out pictures, so training pictures set the threshold: {error}")
         return None
 
 
@@ -113,14 +113,15 @@ def _notes(found: Traced) -> list[str]:
     if not found.calibration.enough:
         n, rate = len(found.calibration.scores), found.calibration.false_alarms
         lines.append(f"{n:,} pictures are too few for a rate of {rate:g}: only equal pixels are flagged as copies")
+    if found.photos is not None and found.photos.threshold is None:
+        n, rate = found.photos.calibrated_on, found.photos.false_alarms
+        lines.append(f"{n:,} pictures are too few for a rate of {rate:g}: no photograph is called a copy by its places")
     if found.heldout_trained:
         lines.append(f"{found.heldout_trained:,} held-out pictures are training samples and were left out")
     if found.missing:
-        lines.append(
-            f"{found.missing:,} training samples were not compared with: they are gone, or decoded differently"
-        )
+        lines.append(f"{found.missing:,} training samples were not compared: they are missing, or decoded differently")
     if found.withheld:
-        lines.append(f"{found.withheld:,} withheld samples are neither named nor compared with")
+        lines.append(f"{found.withheld:,} withheld samples are neither named nor compared")
     return lines
 
 
@@ -137,4 +138,9 @@ def _show(found: Traced, queries: list[Query], most: int = 10) -> None:
         of = f"{shown(copies[row].sample_id)} (sha256 {copies[row].sha256[:12]})"
         say(f"near-copy: {shown(queries[row].name)} of {of}: {words}")
     if len(flagged) > most:
-        say(f"and {len(flagged) - most:,} near-copies more")
+        say(f"and {len(flagged) - most:,} more near-copies")
+    if found.photos is not None:
+        for row in np.flatnonzero(found.photos.near_copy)[:most].tolist():
+            of = found.explanation.samples.sample_ids[int(found.photos.row[row])]
+            words = f"their places agree, {found.photos.agreement[row]:.2f} (more than {found.photos.threshold:.2f})"
+            say(f"copy of a photograph: {shown(queries[row].name)} of {shown(of)}: {words}")

@@ -83,11 +83,11 @@ def say_change(folder: Path, found: Change, words: str) -> None:
 
 
 def note_removed(folder: Path, found: Change) -> None:
-    """Name the files that told of the run before, each with the command that makes it."""
+    """Name the removed files, which described the run before a change, each with the command that makes it."""
     if found.removed:
         gone = f"{', '.join(found.removed[:-1])} and {found.removed[-1]}".removeprefix(" and ")
         again = "; ".join(f"{name}: {REPORTS[name].replace('RUN', path_word(folder))}" for name in found.removed)
-        note(f"{gone} told of the run before and went with it. To make again: {again}")
+        note(f"removed {gone}, made for the run before this change. To make again: {again}")
 
 
 def note_strangers(folder: Path) -> None:
@@ -120,7 +120,7 @@ def withhold(asked: Withhold) -> None:
     act = {"erase": bank.erase, "restore": bank.restore, "withhold": bank.withhold}[action]
     found = change_run(asked.run, lambda loaded: act(loaded, wanted))
     before, after = found.before.samples, found.after.samples
-    left = [] if asked.restore else still_there(before, wanted, asked.erase)
+    left = [] if asked.restore else equal_ids(before, wanted, asked.erase)
     changed = len(before) - len(after) if asked.erase else int((before.withheld != after.withheld).sum())
     if asked.json:
         counts = bank_counts(found.after.config, after)
@@ -144,7 +144,7 @@ def withhold(asked: Withhold) -> None:
         note_strangers(asked.run)
 
 
-def still_there(samples: SampleTable, ids: Iterable[str], erased: bool) -> list[str]:
+def equal_ids(samples: SampleTable, ids: Iterable[str], erased: bool) -> list[str]:
     """The ids of other samples with the pictures of these, which are still named or, after erasing, in the files."""
     given = {samples.id_places[name] for name in ids}
     equal = {other for place in given for other in samples.equal(place)} - given
@@ -205,12 +205,12 @@ def add(asked: Add) -> None:
     known = f"; {left_out:,} known ones left out" if left_out else ""
     if added:
         many = "sample" if added == 1 else "samples"
-        say_change(asked.run, found, f"added {added:,} {many}{known}. {_taught(why)}")
+        say_change(asked.run, found, f"added {added:,} {many}{known}. {_training_words(why)}")
     else:
         say(f"nothing to add{known}")
 
 
-def _taught(why: str) -> str:
+def _training_words(why: str) -> str:
     """Whether the network knows what was added."""
     if not why:
         return "The network was not trained on what was added"

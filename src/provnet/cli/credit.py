@@ -51,7 +51,7 @@ def open_queries(run: Run, given: Sequence[str], data_dir: str | None) -> tuple[
             continue
         files: list[str] = []  # together, so that what is to be said of them is said once
         for text in texts:
-            inside = _loose(text)
+            inside = _loose_pictures(text)
             files += inside or [text]
             names.append(f"{len(inside):,} pictures in {text}" if inside else text)
         queries = read_queries(run, files, data_dir, strict=False)
@@ -71,14 +71,14 @@ def _is_data(text: str) -> bool:
     """
     path = Path(text)
     if text in NAMES or path.is_dir():
-        return text in NAMES or not _loose(text)
+        return text in NAMES or not _loose_pictures(text)
     if path.suffix.lower() == ".npz" and path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return any(Path(name).stem in ("labels", "y", "y_test", "test_labels") for name in archive.namelist())
     return path.suffix.lower() == ".csv" and path.is_file()
 
 
-def _loose(text: str) -> list[str]:
+def _loose_pictures(text: str) -> list[str]:
     """The pictures in a folder without class folders; nothing of anything else."""
     return [str(path) for path in loose_pictures(Path(text))] if Path(text).is_dir() else []
 
@@ -137,9 +137,9 @@ def _notes(people: Contributors, withheld: int) -> list[str]:
         whole = len(people.names)
         lines.append(f"{people.unlisted:,} of {whole:,} samples have no contributor: they are credited as (not listed)")
     if people.strangers:
-        lines.append(f"{people.strangers:,} ids of {shown(people.about)} are no samples of the run and are passed over")
+        lines.append(f"{people.strangers:,} ids of {shown(people.about)} are not samples of the run and are ignored")
     if withheld:
-        lines.append(f"{withheld:,} samples are withheld: they are never credited, others take their share")
+        lines.append(f"{withheld:,} samples are withheld: they are never credited, and others take their share")
     return lines
 
 
@@ -170,4 +170,4 @@ def _show(found: Credit, most: int = 20) -> None:
         table.add_row(str(one.rank), shown(one.name), *cells)
     show(table)
     if len(found.ranking) > most:
-        say(f"and {len(found.ranking) - most:,} contributors more")
+        say(f"and {len(found.ranking) - most:,} more contributors")

@@ -81,7 +81,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     """Do the demo in a folder and return the path of its report; `epochs` and `limit` make it smaller."""
     began = time.perf_counter()
 
-    refuse_others(out)
+    refuse_foreign(out)
     data = open_data("embedded", limit=limit)
     test = open_data("embedded", split="test", limit=limit)
     config = train_config("default", seed=seed, epochs=epochs)
@@ -115,7 +115,7 @@ def run_demo(out: Path, *, seed: int = 0, epochs: int | None = None, limit: int 
     return _finish(report, found, out / "report.html", began)
 
 
-def refuse_others(out: Path) -> None:
+def refuse_foreign(out: Path) -> None:
     """Refuse a folder with something of somebody else where the demo will write, before anything is trained."""
     for folder in (out, out / "planted"):
         if folder.is_dir():

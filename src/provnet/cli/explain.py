@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
+from provnet.answers.attributor import INFLUENCE
 from provnet.answers.attributor import explain as explain_images
 from provnet.answers.explanation import Explained, Explanation
 from provnet.answers.queries import Query, exemplar_evidence, explanation_cards, read_queries
@@ -26,18 +28,19 @@ from provnet.cli.output import (
     note,
     say,
 )
-from provnet.cli.rundata import note_undrawn, open_run, picture_data, with_state
-from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among, write_outputs
+from provnet.cli.rundata import note_undrawable, open_run, picture_data, with_state
+from provnet.cli.targets import PAGE, SHEET, check_outputs, refuse_among_pictures, write_outputs
 from provnet.data.evidence import NO_PICTURE, Evidence
 from provnet.report.page import explanation_html
-from provnet.report.records import percent
+from provnet.report.records import Passage, passage, percent
 from provnet.report.sheet import explanation_png
 from provnet.runs.log import append_decisions
 from provnet.runs.run import Run
-from provnet.samples.identity import duplicate_words
+from provnet.samples.identity import Exemplar, duplicate_words
 from provnet.tools.generate.compute import rebuilt_queries
 
 PLACES = "--html or --png"
+SHOWN = 200  # characters of a text on a terminal
 
 
 def explain(asked: Explain) -> None:
@@ -53,20 +56,23 @@ def explain(asked: Explain) -> None:
     if asked.png is not None and asked.png.suffix.lower() != ".png":
         raise UsageError(f'--png writes a PNG file, not "{asked.png.name}"; let its name end in .png')
     if asked.log is not None:
-        refuse_among([asked.log], [asked.run], [Path(each) for each in inputs if each is not None], asked.data_dir)
+        refuse_among_pictures(
+            [asked.log], [asked.run], [Path(each) for each in inputs if each is not None], asked.data_dir
+        )
     queries = read_queries(loaded, asked.image, asked.data_dir, strict=asked.strict)
-    explanation = _explained(loaded, queries, asked.k, asked.weights)
+    explanation = _explain(loaded, queries, asked.k, asked.weights)
     rebuilt = rebuilt_queries(loaded, queries)
     records = explanation.to_records([query.name for query in queries])
     for record, copy in zip(records, rebuilt, strict=False):
         record["reconstruction_mse"] = copy.error
 
     files: dict[Path, bytes] = {}
-    if asked.html or asked.png or asked.strict or asked.data is not None:
+    pictures: dict[int, Evidence] = {}
+    texts = any(query.text for query in queries) and not asked.json
+    if asked.html or asked.png or asked.strict or asked.data is not None or texts:
         pictures = _pictures(loaded, explanation, asked.data, asked.data_dir, asked.strict)
-        files = _drawn(
-            loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt]
-        )
+    if asked.html or asked.png:
+        files = _draw(loaded, explanation, queries, pictures, asked.html, asked.png, [copy.picture for copy in rebuilt])
     if asked.log is not None:
         _append(asked.log, asked.run, state["model.safetensors"], loaded, queries, records, asked.weights)
     write_outputs(files, [asked.run], inputs, PLACES)
@@ -74,20 +80,22 @@ def explain(asked: Explain) -> None:
         emit_json(records)
     elif is_first_process():
         for place, (query, one) in enumerate(zip(queries, explanation, strict=True)):
-            _show(query, one)
+            _show(query, one, pictures, influence=asked.weights == INFLUENCE)
             if rebuilt:
                 say(f"  rebuilt from its latents with a mean square error of {rebuilt[place].error:.5f} a pixel")
+        if asked.weights == INFLUENCE and not explanation.in_log_odds:
+            note("what the answers depend on is in order, but has no unit yet: provnet without --retrain N --keep")
         for path in files:
             note(f"written: {path}")
 
 
-def _explained(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
+def _explain(run: Run, queries: list[Query], k: int, weights: str) -> Explanation:
 
     active = int((~run.samples.withheld).sum())
     images = np.stack([query.image for query in queries])
     found = explain_images(run, images, k=min(k, active), weights=weights, warn=False)  # inputs were looked at
     fewest = int((found.index >= 0).sum(1).min())
-    if fewest < min(k, active):
+    if fewest < min(k, active) and weights != INFLUENCE:
         words = f"where that has fewer samples, all of them are named ({fewest:,} at the fewest)"
         note(f"-k {k:,}: this network looks within the predicted class; {words}")
     elif k > active:
@@ -113,7 +121,7 @@ def _pictures(
     return pictures
 
 
-def _drawn(
+def _draw(
     run: Run,
     explanation: Explanation,
     queries: list[Query],
@@ -130,13 +138,13 @@ def _drawn(
     if html is not None:
         config = run.config.network
         subtitle = f"{run.folder}: {config.network} network, {len(run.samples):,} training samples"
-        page = explanation_html(cards, title="Because of these training samples", subtitle=subtitle)
+        page = explanation_html(cards, title="The training samples behind these answers", subtitle=subtitle)
         files[html] = page.encode("utf-8", "backslashreplace")
     if png is not None:
         buffer = io.BytesIO()
         explanation_png(cards).save(buffer, "PNG", optimize=True)
         files[png] = buffer.getvalue()
-        note_undrawn(run.samples.class_names, "--html shows them")
+        note_undrawable(run.samples.class_names, "--html shows them")
     return files
 
 
@@ -158,9 +166,14 @@ def _append(
     )
 
 
-def _show(query: Query, one: Explained) -> None:
+NONE_LEFT = "No exemplar: all samples of this class are withheld"
 
+
+def _show(query: Query, one: Explained, pictures: Mapping[int, Evidence], *, influence: bool) -> None:
+    """An answer and its exemplars; with influence those that are recognised above those that it depends on."""
     out = console()
+    if query.text:
+        out.print(Text(brief(query.text), "italic"), soft_wrap=True)
     head = Text.assemble(
         (shown(query.name), "dim"), "  ", (brief(one.predicted), "bold"), f"  {percent(one.confidence)} confidence"
     )
@@ -171,16 +184,43 @@ def _show(query: Query, one: Explained) -> None:
         below = ": those below are nearest, but not evidence" if one.exemplars else ""
         head.append(f"\n  No supporting sample{below}", "yellow")
     out.print(head, soft_wrap=True)
-    if not one.exemplars:
-        out.print(Text("  No exemplar: all samples of this class are withheld", "yellow"), soft_wrap=True)
-    labels = [brief(item.label) for item in one.exemplars]
-    names = [shown(item.sample_id) for item in one.exemplars]
-    for item, label, name in zip(one.exemplars, _padded(labels), _padded(names), strict=True):
-        line = Text("  ").append(weight_bar(item.weight), style="blue" if one.supported else "dim")
-        line.append(f" {percent(item.weight):>10}  {label}  {name}  ").append(f"sha256 {item.sha256[:12]}", "dim")
+    said = {
+        i: passage(shown(seen.text)[:SHOWN], [query.text]) for i, seen in pictures.items() if query.text and seen.text
+    }
+    columns = [("", one.exemplars)]
+    if influence:
+        columns = [("recognised by", one.recognised), ("depends on", one.depends_on)]
+    for title, exemplars in columns:
+        _show_exemplars(title, exemplars, one, said)
+
+
+def _show_exemplars(title: str, exemplars: Sequence[Exemplar], one: Explained, texts: Mapping[int, Passage]) -> None:
+    """A line for each, under its title; of a text the words in common are marked."""
+    out = console()
+    if title:
+        out.print(Text(f"  {title}", "bold"), soft_wrap=True)
+    if not exemplars:
+        none = "No sample: none is surely above chance" if title == "depends on" else NONE_LEFT
+        out.print(Text(f"  {none}", "yellow"), soft_wrap=True)
+    labels = [brief(item.label) for item in exemplars]
+    names = [shown(item.sample_id) for item in exemplars]
+    share = title != "depends on"
+    for item, label, name in zip(exemplars, _padded(labels), _padded(names), strict=True):
+        line = Text("  ").append(
+            weight_bar(item.weight if share else item.weight / exemplars[0].weight),
+            style="blue" if one.supported else "dim",
+        )
+        line.append(f" {percent(item.weight) if share else f'{item.weight:+.2f}':>10}  {label}  {name}  ").append(
+            f"sha256 {item.sha256[:12]}", "dim"
+        )
+        if item.interval is not None:
+            line.append("  {:+.2f} to {:+.2f}".format(*item.interval), "dim")
         if item.duplicate_count:
             line.append(f"  {duplicate_words(item)}", "dim")
         out.print(line, soft_wrap=True)
+        if item.index in texts:
+            marked = [(piece, "bold" if is_common else "") for piece, is_common in texts[item.index]]
+            out.print(Text.assemble(" " * 26, *marked), soft_wrap=True)
 
 
 def _padded(texts: list[str]) -> list[str]:

@@ -32,11 +32,9 @@ from provnet.report.pictures import to_image
 from provnet.report.records import ExplanationCard
 from provnet.runs.run import Run
 from provnet.runs.safe import read_json, write_json
-from provnet.tools.generate import Generated, sources
-from provnet.tools.generate import generate as make
-from provnet.tools.generate import interpolate as between
-from provnet.tools.generate.compute import is_generator
-from provnet.tools.generate.measures import measure_generator
+from provnet.tools.generate.compute import Generated, is_generator, measure_generator, sources
+from provnet.tools.generate.compute import generate as make
+from provnet.tools.generate.compute import interpolate as between
 from provnet.tools.generate.page import (
     GenerationReport,
     animation,
@@ -117,7 +115,7 @@ def generate(asked: Generate) -> None:
     ]
     cards = source_cards(loaded, found, queries, asked.data, asked.data_dir, over)
     files = _files(loaded, asked.run, made, queries, cards, {"about": about, "pictures": records})
-    earlier = _made_before(asked.out)
+    earlier = _earlier_pictures(asked.out)
     write_outputs({asked.out / name: content for name, content in files.items()}, [asked.run], [asked.data])
     for name in earlier - set(files):
         (asked.out / name).unlink(missing_ok=True)
@@ -134,7 +132,7 @@ def generate(asked: Generate) -> None:
     say(f"written to {asked.out}: report.html, sheet.png, generated.json, pictures/")
 
 
-def _made_before(out: Path) -> set[str]:
+def _earlier_pictures(out: Path) -> set[str]:
     """The pictures that this command left in the folder the last time, by its own list of them.
 
     Those that are not made now must go: whoever takes the folder of pictures would take them for these ones.
@@ -162,8 +160,8 @@ def _files(
     shown, more = cards[:SHOWN], len(cards) - SHOWN
     report = GenerationReport(
         title="Made by a network, with its sources",
-        intro=f"{len(made):,} {'picture' if len(made) == 1 else 'pictures'} made of random numbers, each with the "
-        "training samples that the network names behind it.",
+        intro=f"{len(made):,} {'picture' if len(made) == 1 else 'pictures'} made from random numbers, each with the "
+        "training samples that the network names for it.",
         cards=shown,
         run=str(folder),
         network=network_in_words(run),
@@ -175,7 +173,7 @@ def _files(
             ("Weights, SHA-256", about["model_sha256"]),
             ("Data fingerprint", about["data_fingerprint"]),
         ),
-        notes=(f"And {more:,} pictures more; generated.json has all.",) if more > 0 else (),
+        notes=(f"And {more:,} more pictures; generated.json has all.",) if more > 0 else (),
     )
     files = {
         "report.html": generation_html(report).encode("utf-8", "backslashreplace"),

@@ -75,7 +75,7 @@ def _parameters(folder: Path, config: RunConfig) -> int | None:
     return None if missing else parameter_count(open_run(folder).network)
 
 
-def _body(network: NetworkConfig) -> str:
+def _backbone_words(network: NetworkConfig) -> str:
     """The backbone, or the model that the run is attached to."""
     about = network.attached
     return f"backbone {network.backbone}" if about is None else f"attached to {about.name} at {about.place}"
@@ -88,7 +88,7 @@ def _rows(config: RunConfig, samples: SampleTable, record: dict[str, Any]) -> li
     shape = " x ".join(str(side) for side in network.input_shape)
     rows = [
         ("run", record["run"]),
-        ("network", f"{network.network}, {_body(network)}, input {shape}"),
+        ("network", f"{network.network}, {_backbone_words(network)}, input {shape}"),
         ("parameters", "unknown (the backbone was given as an object)" if count is None else f"{count:,}"),
         ("samples", count_words(bank_counts(config, samples))),
         ("classes", f"{len(samples.class_names):,}: {names}"),

@@ -15,7 +15,7 @@ from provnet.cli.output import (
     say,
     show,
 )
-from provnet.cli.rundata import begin, note_undrawn, training_data
+from provnet.cli.rundata import begin, note_undrawable, training_data
 from provnet.cli.targets import write_into
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
@@ -84,7 +84,7 @@ def _files(
     files: dict[str, bytes | str] = {"report.html": page.html, "map.csv": map_csv(run, found, tests)}
     try:
         files["map.png"] = map_png(report)
-        note_undrawn(run.samples.class_names, "report.html shows them")
+        note_undrawable(run.samples.class_names, "report.html shows them")
     except ModuleNotFoundError:
         note("map.png needs matplotlib: pip install '.[plots]'")
     return files

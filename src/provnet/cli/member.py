@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +19,15 @@ from provnet.cli.output import (
     emit_json,
     is_first_process,
     note,
+    say,
 )
 from provnet.cli.rundata import begin, open_others
+from provnet.report.records import percent
 from provnet.runs.data import find_data
 from provnet.runs.run import Run
-from provnet.tools.membership.compared import compared
 from provnet.tools.membership.compute import decides, member_scores
-from provnet.tools.membership.member import Heldout, Membership, draw_samples, memberships, read_heldout
+from provnet.tools.membership.member import Heldout, Membership, compared, draw_samples, memberships, read_heldout
+from provnet.tools.spans import Copied, copied_passages
 
 MOST = 5_000  # held-out pictures that are scored
 AGREE = {"bytes": "bytes agree with", "pixels": "pixels agree with", "content": "content agrees with"}
@@ -52,18 +55,49 @@ def member(asked: Member) -> None:
     hashes = [query.sha256 for query in queries]
     pixels = [query.pixel_sha256 for query in queries]
     found = memberships(loaded, images, hashes, pixel_sha256=pixels, heldout=heldout, warn=False)
-    found = _looked_at(loaded, asked, images, [query.picture for query in queries], found)
+    found = _compare_pictures(loaded, asked, images, [query.picture for query in queries], found)
     withheld = int(loaded.samples.withheld.sum())
     if withheld:
         note(f"{withheld:,} withheld samples are treated as unknown: neither named nor matched")
+    passages = _passages(loaded, asked, [query.text for query in queries])
     if asked.json:
-        emit_json([{"input": query.name, **one.to_json()} for query, one in zip(queries, found, strict=True)])
+        rows = [{"input": query.name, **one.to_json()} for query, one in zip(queries, found, strict=True)]
+        for row, some in zip(rows, passages, strict=False):
+            row["passages"] = [asdict(one) for one in some]
+        emit_json(rows)
     elif is_first_process():
-        for query, one in zip(queries, found, strict=True):
+        for place, (query, one) in enumerate(zip(queries, found, strict=True)):
             _show(query.name, one)
+            for each in passages[place] if passages else ():
+                _show_passage(each)
 
 
-def _looked_at(
+def _passages(run: Run, asked: Member, texts: list[str]) -> list[list[Copied]]:
+    """What training texts hold of each text; nothing where samples are no texts."""
+    if not all(texts):
+        return []
+    data = find_data(run.config, run.samples, None, asked.data_dir, progress=not asked.json).data
+    if data is None or data.items is None:
+        note("passages are not compared: the training texts cannot be opened", "warning")
+        return [[] for _ in texts]
+    hidden = {name for name, out in zip(run.samples.sample_ids, run.samples.withheld, strict=True) if out}
+    shown_rows = [row for row, name in enumerate(data.samples.sample_ids) if name not in hidden]
+    test = run.test(data_dir=asked.data_dir)
+    fresh = [] if test is None else [str(item) for item in test.items or ()]
+    return copied_passages(data.select(np.array(shown_rows)), fresh, texts, progress=not asked.json)
+
+
+def _show_passage(one: Copied) -> None:
+    """A line for a passage."""
+    where = f"{shown(one.sample_id)}, from character {one.at:,} on  sha256 {one.sha256[:12]}"
+    if one.limit is None:
+        say(f"  exact: characters {one.start:,} to {one.end:,}, “{brief(one.text)}”, stand in {where}")
+    else:
+        least = f"one fresh passage in 1,000 reaches {percent(one.limit)}"
+        say(f"  near: {percent(one.similarity)} of characters {one.start:,} to {one.end:,} stand in {where}; {least}")
+
+
+def _compare_pictures(
     run: Run, asked: Member, images: np.ndarray, pictures: Sequence[np.ndarray | None], found: list[Membership]
 ) -> list[Membership]:
     """The verdicts after whole pictures were compared with those of training, where they can be opened."""
@@ -88,7 +122,7 @@ def _heldout(run: Run, folder: Path, kept: Heldout | None, source: str | None, d
     seen = {row.tobytes() for row in run.samples.pixel_sha256}
     fresh = [i for i, row in enumerate(others.samples.pixel_sha256) if row.tobytes() not in seen]
     if not fresh:
-        note("every picture given as held out is a training sample, so none can be compared with", "warning")
+        note("every held-out picture is a training sample, so there is none to compare with", "warning")
         return None
     chosen = draw_samples(others.select(np.array(fresh, dtype=np.int64)), MOST, seed=0)
     score = decides(run.network)

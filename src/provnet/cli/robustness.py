@@ -27,8 +27,7 @@ from provnet.data.dataset import ImageData
 from provnet.report.records import percent
 from provnet.runs.run import Run
 from provnet.runs.safe import write_json
-from provnet.tools.robustness.compute import Measured, from_isolated, measure
-from provnet.tools.robustness.conditions import ATTACKS, conditions_by_name
+from provnet.tools.robustness.compute import ATTACKS, Measured, conditions_by_name, from_isolated, measure
 from provnet.tools.robustness.page import (
     RobustnessReport,
     contact_sheet,

@@ -15,7 +15,7 @@ from provnet.cli.targets import PAGE, check_outputs
 from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
 from provnet.models.attached import Given
-from provnet.report.sheet import undrawn
+from provnet.report.sheet import count_undrawable
 from provnet.runs.data import Found, find_data, open_spec, other_spec
 from provnet.runs.files import CUSTOM
 from provnet.runs.fileset import state_of
@@ -144,9 +144,9 @@ def unseen_data(run: Run, source: str | None, data_dir: str | None) -> tuple[Ima
     return test, seen
 
 
-def note_undrawn(names: Sequence[str], instead: str) -> None:
+def note_undrawable(names: Sequence[str], instead: str) -> None:
     """Names that a drawn picture cannot show are told apart elsewhere."""
-    if count := undrawn(names):
+    if count := count_undrawable(names):
         what = "1 class name has" if count == 1 else f"{count:,} class names have"
         note(f"{what} signs that no font here can draw; the picture has ? for them, {instead}")
 
@@ -170,15 +170,15 @@ def open_others(run: Run, source: str | None, data_dir: str | None, *, option: s
         raise UsageError(
             f"the run's test split cannot be opened ({error}); say where pictures are with {option}"
         ) from error
-    return _fitting(run, data)
+    return _checked(run, data)
 
 
 def _open(run: Run, source: str, split: str, data_dir: str | None) -> ImageData:
     spec = other_spec(run.config.data, source, data_dir, split, classes=False)  # pictures of any class may be asked for
-    return _fitting(run, open_spec(run.config, spec, data_dir, progress=True))
+    return _checked(run, open_spec(run.config, spec, data_dir, progress=True))
 
 
-def _fitting(run: Run, data: ImageData) -> ImageData:
+def _checked(run: Run, data: ImageData) -> ImageData:
 
     shape, name = run.config.network.input_shape, spec_name(data.spec)
     if data.shape != shape:

@@ -16,7 +16,7 @@ from pathlib import Path
 from provnet.base.atomic import refuse_unwritable, sweep, write_bytes
 from provnet.base.errors import ProvnetError, UsageError
 from provnet.data.dataset import DataSpec
-from provnet.data.open import data_root, detect, relocated
+from provnet.data.open import data_root, detect, relocate
 from provnet.data.sources.folder import refuse_inside
 from provnet.data.sources.known import NAMES
 from provnet.runs.fileset import NAME
@@ -75,21 +75,21 @@ def check_outputs(
             raise UsageError(f"{path} is an input of this command and would be overwritten; choose another {option}")
         if any(_of_run(path, folder) for folder in folders):
             raise UsageError(f"{path} is a file of the run and would be overwritten; choose another {option}")
-        if path.is_file() and not _ours(path, content, given):
+        if path.is_file() and not _may_replace(path, content, given):
             raise UsageError(
                 f"{path} is there already and was not written by this command; choose another {option}, or move it away"
             )
-    refuse_among(files, folders, given, data_dir)
+    refuse_among_pictures(files, folders, given, data_dir)
     for path in files:
         refuse_unwritable(path)
 
 
-def refuse_among(
+def refuse_among_pictures(
     paths: Iterable[Path], runs: Iterable[Path], inputs: Iterable[Path] = (), data_dir: str | None = None
 ) -> None:
     """Refuse outputs in the picture folders that a run was trained or tested on, or that are inputs of the command."""
     specs = [spec for run in runs for spec in _data_of(run)]
-    now = [relocated(spec, None, data_dir) for spec in specs]  # those known by name may lie elsewhere by now
+    now = [relocate(spec, None, data_dir) for spec in specs]  # those known by name may lie elsewhere by now
     places = [data_dir] if data_dir else [*(spec.data_dir for spec in specs), None]
     found = [picture_folder(spec) for spec in (*specs, *now)]
     found += [_input_folder(given, place) for given in inputs for place in places]
@@ -145,7 +145,7 @@ def _of_run(path: Path, folder: Path) -> bool:
     return any(_same(path, folder / name) for name in names)
 
 
-def _ours(path: Path, content: bytes, inputs: list[Path]) -> bool:
+def _may_replace(path: Path, content: bytes, inputs: list[Path]) -> bool:
     """Whether a file that is there may be replaced by this content; an empty one may."""
     try:
         with path.open("rb") as file:
@@ -155,7 +155,7 @@ def _ours(path: Path, content: bytes, inputs: list[Path]) -> bool:
             if content.startswith(PAGE):
                 return start.startswith(PAGE) and _MARK in start
             if content.startswith(b"{"):
-                return _tells_of_model(start + file.read())
+                return _names_model(start + file.read())
     except OSError:
         return False
     if content.startswith(_PICTURES):
@@ -165,7 +165,7 @@ def _ours(path: Path, content: bytes, inputs: list[Path]) -> bool:
     return len(heads) == 1 or heads == _CORRECTED
 
 
-def _tells_of_model(text: bytes) -> bool:
+def _names_model(text: bytes) -> bool:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

@@ -43,13 +43,14 @@ from provnet.models.backbones import BACKBONES, SHARING, takes_pretrained
 from provnet.models.network import NETWORKS, build, parameter_count
 from provnet.models.pretrained import INSTALL, installed
 from provnet.models.pretrained import NAMES as PRETRAINED
+from provnet.models.text import TEXT
 from provnet.report.records import percent, seconds
 from provnet.runs.data import in_mode, other_spec
 from provnet.runs.run import Run
 from provnet.samples.decisions import read_decisions
 from provnet.samples.identity import duplicate_facts
+from provnet.tools.generate.compute import chosen_recipe
 from provnet.tools.generate.page import course_png
-from provnet.tools.generate.recipes import chosen_recipe
 from provnet.tools.subsets import SELECTIONS, index_subset, subset_record
 from provnet.training import checkpoint
 from provnet.training import session as run_folder
@@ -80,7 +81,7 @@ def train(asked: Train) -> None:
         note(f"pretrained features do better on photographs, in less time: {INSTALL}")
     done, begun = where.resume and run_folder.finished(out), where.resume and run_folder.has_begun(out)
     began = time.perf_counter()
-    with kept_is_told(out, resume_command(asked)):
+    with say_what_is_kept(out, resume_command(asked)):
         run = fit(samples, config, where, test=test, index_subset=subset)
     if not is_first_process():
         return
@@ -92,7 +93,7 @@ def train(asked: Train) -> None:
     if asked.json:
         emit_json(result)
     elif done:
-        say(f"{out}: this run is finished already, nothing to do")
+        say(f"{out}: this run is already finished; there is nothing to do")
     else:
         if subset is not None:
             show_subset(result["subset"])
@@ -133,7 +134,7 @@ def check_early(asked: Train) -> None:
     check_environment(several=asked.where.devices > 1 or world_size() > 1)
     one_of("network", asked.network.network, ("auto", *NETWORKS))
     if not is_folder(asked.network.backbone):
-        one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING))
+        one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING, TEXT))
     one_of("device", asked.where.device, DEVICES)
     if asked.split.holdout is not None:
         check_fraction(asked.split.holdout)
@@ -176,7 +177,7 @@ def find_test(
         if len(held) == 0:
             raise UsageError(f"--holdout {fraction} holds out no sample: every class keeps one; give a larger fraction")
         if len(kept) == 0:
-            raise UsageError("the decisions drop every sample that is not held out; there is nothing left to train on")
+            raise UsageError("the decisions drop every sample that is not held out; keep at least one to train on")
         return kept, held.spec, f"{len(held):,} samples held out, {fraction:.0%} of each class"
     if has_split(data.spec, "test"):
         options = {name: value for name, value in data.spec.options.items() if name != DECISIONS}
@@ -383,19 +384,19 @@ def check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
     refuse_file(out)
     refuse_unwritable(out / "manifest.json")
     if resume and not run_folder.has_begun(out):
-        note(f"there is nothing to go on with in {out}: training starts from the beginning")
+        note(f"there is no checkpoint in {out}: training starts from the beginning")
     if out.is_dir() and not resume and not overwrite:
         run_folder.check_before(out, resume=False, overwrite=False)
 
 
 @contextmanager
-def kept_is_told(out: Path, again: str) -> Iterator[None]:
+def say_what_is_kept(out: Path, again: str) -> Iterator[None]:
     """Say what is kept where training stops or fails: a checkpoint, with the command `again`, and a replaced run."""
     try:
         yield
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and (out / checkpoint.FOLDER).is_dir():
-            note(f"stopped; a checkpoint is kept in {out}; to go on: {again}")
+            note(f"stopped; a checkpoint is kept in {out}; to continue: {again}")
         if run_folder.is_there(out):
             before = out / run_folder.REPLACED
             note(f"the run that was there before is whole in {before}; it goes when the new one is whole")

@@ -31,7 +31,7 @@ PIECE = 60_000 // PACKED * PACKED  # characters of a text in it
 
 
 def apply_decisions(data: Dataset, decisions: Sequence[Decision]) -> Dataset:
-    """Relabel and drop samples as decided; a row that names no sample, or one of other content, is an error.
+    """Relabel and drop samples. A decision about a missing sample, or one with other content, is an error.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=20)
@@ -40,7 +40,7 @@ def apply_decisions(data: Dataset, decisions: Sequence[Decision]) -> Dataset:
     19
     """
     if "holdout" in data.spec.options or DECISIONS in data.spec.options:
-        raise UsageError("decisions are applied once, to data as they were opened: before samples are held out")
+        raise UsageError("decisions are applied once, to data as opened: apply them before holding out samples")
     samples = data.samples
     labels, kept = samples.labels.copy(), np.ones(len(data), dtype=np.bool_)
     known = {name: number for number, name in enumerate(samples.class_names)}
@@ -59,10 +59,10 @@ def apply_decisions(data: Dataset, decisions: Sequence[Decision]) -> Dataset:
             kept[place] = False
             changed.append((place, None))
     if not kept.any():
-        raise UsageError("the decisions drop every sample; there is nothing left to train on")
+        raise UsageError("the decisions drop every sample; keep at least one to train on")
     if len(changed) > MOST:
         raise UsageError(
-            f"{len(changed):,} samples are changed, a run remembers at most {MOST:,}; correct the data themselves "
+            f"{len(changed):,} samples are changed, a run records at most {MOST:,}; correct the data themselves "
             "(for files: the manifest corrected.csv of `provnet debug`)"
         )
     if not changed:
@@ -120,13 +120,13 @@ def _place(samples: SampleTable, one: Decision) -> int:
     place = samples.id_places.get(one.sample_id)
     if place is None:
         raise DataError(
-            f'row {one.row}: the data have no sample "{shown(one.sample_id)}"; decisions are for the data that were '
-            "looked at, opened with the same options (--limit, --skip-bad)"
+            f'row {one.row}: the data have no sample "{shown(one.sample_id)}"; decisions apply to the data that '
+            "were reviewed, opened with the same options (--limit, --skip-bad)"
         )
     if samples.hex(place) != one.sha256:
         raise DataError(
-            f"row {one.row}: {shown(one.sample_id)} has other content now (SHA-256 {samples.hex(place)[:12]}, decided "
-            f"was {one.sha256[:12]}); look at it again, or take the row out"
+            f"row {one.row}: {shown(one.sample_id)} has other content now (SHA-256 {samples.hex(place)[:12]}, "
+            f"reviewed was {one.sha256[:12]}); review it again, or remove the row"
         )
     return place
 
@@ -171,7 +171,7 @@ def _entries(remembered: Any) -> list[tuple[str, str | None, bool]]:
     """The inverse of `_short_form`, and whether content alone may name the sample; anything else is refused."""
     form = remembered.get("form", FORM) if isinstance(remembered, Mapping) else FORM
     if form != FORM:
-        raise IntegrityError("the run's record of decisions has a form unknown here; open the run with a later provnet")
+        raise IntegrityError("the run's record of decisions has an unknown format; open the run with a newer provnet")
     try:
         if "form" not in remembered:
             return [(entry, label, True) for entry, label in _read_part(remembered, OLD)]
@@ -223,7 +223,7 @@ def spec_name(spec: DataSpec | None) -> str:
     words += [_option_words(name, value) for name, value in spec.options.items() if name not in left_out]
     words += [decision_words(value) for name, value in spec.options.items() if name == DECISIONS]
     for fraction, side in spec.options.get("holdout", ()):
-        words.append(f"{'without the' if side == 'train' else 'of that the'} {100 * fraction:g} % held out")
+        words.append(f"{'without the' if side == 'train' else 'only the'} {100 * fraction:g} % held out")
     return ", ".join(words)
 
 

@@ -64,11 +64,11 @@ def sample_ids(given: Any, split: str, count: int) -> list[str]:
     place: dict[str, int] = {}
     for i, text in enumerate(ids):
         if not isinstance(text, str) or not text.strip() or not _is_utf8(text):
-            raise DataError(f"ids must be text that is not empty, or whole numbers; number {i} is {brief(repr(text))}")
+            raise DataError(f"ids must be non-empty text or whole numbers; id {i} is {brief(repr(text))}")
         if place.setdefault(text, i) != i:
             raise DataError(
-                f"ids must be unique: numbers {place[text]} and {i} are both {brief(text)!r}; {count:,} samples have "
-                f"{len(set(ids)):,} different ids. Give every sample its own"
+                f"ids must be unique: ids {place[text]} and {i} are both {brief(text)!r}; {count:,} samples have "
+                f"{len(set(ids)):,} different ids. Give each sample an id of its own"
             )
     return ids
 
@@ -84,7 +84,7 @@ def sample_sources(given: Any, count: int) -> list[str | None]:
     texts = _listed("sources", given, count)
     for i, text in enumerate(texts):
         if not (text is None or isinstance(text, str)) or not _is_utf8(text or ""):
-            raise DataError(f"sources must be text, or None where nobody is named; number {i} is {brief(repr(text))}")
+            raise DataError(f"sources must be text, or None where a sample has none; source {i} is {brief(repr(text))}")
     return [text or None for text in texts]
 
 
@@ -92,9 +92,11 @@ def _listed(name: str, given: Any, count: int) -> list[Any]:
     """One value a sample, as Python has them."""
     values = np.asarray(given.cpu() if isinstance(given, Tensor) else given, dtype=object)
     if not is_column(values):
-        raise UsageError(f"{name} must be a list, one a sample; got {type(given).__name__} of shape {values.shape}")
+        raise UsageError(
+            f"{name} must be a list with one entry per sample; got {type(given).__name__} of shape {values.shape}"
+        )
     if len(values) != count:
-        raise DataError(f"{count:,} samples but {len(values):,} {name}; one a sample is needed")
+        raise DataError(f"{count:,} samples but {len(values):,} {name}; give one per sample")
     return [one.item() if isinstance(one, np.generic) else one for one in values.tolist()]
 
 
@@ -121,7 +123,7 @@ def assemble(
     `raw` has one sample a row; `convert` makes uint8 (n, C, H, W), float32 (n, C, H, W) or (n, F) of some rows.
     """
     if len(raw) != len(labels):
-        raise DataError(f"{len(raw)} images but {len(labels)} labels; one label a picture is needed")
+        raise DataError(f"{len(raw)} images but {len(labels)} labels; give one label per picture")
     rows = evenly(labels, options.limit)
     taken = raw if len(rows) == len(raw) else raw[rows]
     images = np.array(taken) if convert is None else convert(taken)
@@ -166,7 +168,7 @@ def assemble_items(
     `labels` are those of all items, encoded, with the names of the classes.
     """
     if len(items) != len(labels[0]):
-        raise DataError(f"{len(items)} samples but {len(labels[0])} labels; one label a sample is needed")
+        raise DataError(f"{len(items)} samples but {len(labels[0])} labels; give one label per sample")
     if options.size is not None or options.mode is not None:
         raise DataError(f"size and mode apply to pictures of bytes, these samples are of modality {modality.name}")
     named, givers = sample_ids(ids, split, len(items)), sample_sources(sources, len(items))

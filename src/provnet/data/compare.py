@@ -86,9 +86,9 @@ def compare(then: SampleTable, now: SampleTable) -> Comparison:
     >>> compare(table, table.select(np.arange(30)[::-1])).verdict
     're-ordered'
     """
-    whole, pixels, raw = _Places(_both(now), now), _Places(now.pixel_sha256, now), _Places(now.sha256, now)
+    whole, pixels, raw = _Places(_hash_pairs(now), now), _Places(now.pixel_sha256, now), _Places(now.sha256, now)
     names = then.label_names
-    digests = [row.tobytes() for row in _both(then)]
+    digests = [row.tobytes() for row in _hash_pairs(then)]
     here = [now.id_places.get(name) for name in then.sample_ids]
     kept = [place if place is not None and whole.digests[place] == digests[i] else None for i, place in enumerate(here)]
     stayed = [place is not None and whole.names[place] == names[i] for i, place in enumerate(kept)]
@@ -141,7 +141,7 @@ def decoding_advice(then: DataSpec | None, now: DataSpec) -> str:
         return f"open them as at training ({', '.join(DECODING)})"
     changed = other_options(then, now)
     if not changed:
-        return "the options are those of training: another version of the decoder (Pillow) reads the files otherwise"
+        return "the options are those of training: another version of the decoder (Pillow) reads the files differently"
     return f"open them as at training, with {changed}"
 
 
@@ -161,16 +161,16 @@ def _option(spec: DataSpec, name: str) -> object:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _both(table: SampleTable) -> np.ndarray:
+def _hash_pairs(table: SampleTable) -> np.ndarray:
     return np.concatenate([table.sha256, table.pixel_sha256], axis=1)
 
 
-def held(then: SampleTable, now: SampleTable) -> np.ndarray:
+def find_held(then: SampleTable, now: SampleTable) -> np.ndarray:
     """Rising positions of the samples of then in a table that may hold more; a name counts where content is gone.
 
     >>> import provnet
     >>> table = provnet.open_data("embedded", limit=30).samples
-    >>> held(table.select(np.array([4, 9])), table).tolist()
+    >>> find_held(table.select(np.array([4, 9])), table).tolist()
     [4, 9]
     """
     rows = np.unique(compare(then, now).nearest)
@@ -225,7 +225,7 @@ class _Places:
 
 
 DECODED = "decoded differently"
-VIEWS = "are other files of which the network sees the same (the rest of the picture may differ)"
+VIEWS = "are other files that look the same to the network (the rest of the picture may differ)"
 _WORDS = {
     "same": "the same data",
     "re-ordered": "the same samples in another order",

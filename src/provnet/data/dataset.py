@@ -21,7 +21,7 @@ from provnet.base.errors import DataError, UsageError
 from provnet.base.files import shown
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.data.scratch import taken
+from provnet.data.scratch import copy_rows
 from provnet.samples.identity import SampleTable, chosen_rows, hash_bytes, hash_pixels, hash_rows
 
 Read = Callable[[], bytes | np.ndarray]  # the bytes of a picture file, or pixels (H, W) or (H, W, 3)
@@ -44,7 +44,7 @@ class Originals:
         return Originals(self.views[rows], tuple(self.read[i] for i in rows.tolist()))
 
 
-def joined(parts: Sequence[Any]) -> Originals | None:
+def concatenate_originals(parts: Sequence[Any]) -> Originals | None:
     """Those of several data sets, one after the other; None where all inputs are the whole samples."""
     if all(part.originals is None for part in parts):
         return None
@@ -62,7 +62,8 @@ DECODING = (
     "background",
     "frame",
     "value_range",
-)  # how a picture is read, not which
+    "length",
+)  # how a picture or a text is read, not which
 HASHED, AT_ONCE = 2**30, 256  # bytes that are hashed again before they are trained on, and samples at a time
 
 
@@ -73,7 +74,7 @@ class DataSpec:
     Attributes:
         source: a known name (`mnist`, `embedded`), an absolute path, or `arrays` for data given as objects.
         kind: the reader that was used (`embedded`, `digits`, `idx`, `cifar10`, `cifar100`, `folder`, `npz`, `csv`,
-            `table`, `tar`, `arrays`).
+            `table`, `tar`, `texts`, `arrays`).
         split: `train`, `test` or `all`.
         data_dir: the folder that names resolve under, or None.
         options: everything else that changes the pictures (`size`, `fit`, `mode`, `background`, `frame`, `value_range`,
@@ -109,17 +110,17 @@ class Dataset:
     """A data set with the identity of every sample.
 
     Attributes:
-        inputs: what a network receives, row i belongs to sample i. Pictures are uint8 (N, C, H, W) with C = 1 or 3, or
-            float32 (N, C, H, W); vectors float32 (N, F); several tensors are `Fields`. They may lie in a file that is
-            mapped into memory: nothing copies them as a whole.
+        inputs: what a network receives; row i belongs to sample i. Pictures are uint8 (N, C, H, W) with C = 1 or 3, or
+            float32 (N, C, H, W); vectors float32 (N, F); several tensors are `Fields`. They may be
+            mapped from a file, so nothing copies them as a whole.
         samples: the sample table.
         spec: how to open it again.
         skipped: `name: reason` of each file that was left out (`skip_bad`).
         items: the samples as people see them, such as texts and rows of a table, which then name them by their
             content; None where the inputs are the samples.
         modality: what the samples are.
-        originals: where inputs are views of pictures, how to read the whole pictures, which name them; else None.
-        notes: what was done to the samples on their way, one line each, to be said.
+        originals: if inputs are views of pictures, how to read the whole pictures, which identify samples; else None.
+        notes: what was done to the samples while they were read, one line each, to be shown.
     """
 
     inputs: Inputs
@@ -175,14 +176,14 @@ class Dataset:
         """The inputs, where they are one tensor."""
         if not isinstance(self.inputs, Tensor):
             raise UsageError(
-                f"these samples are several tensors ({', '.join(self.inputs.keys())}); what was asked takes one, such "
-                "as pictures or vectors"
+                f"these samples are several tensors ({', '.join(self.inputs.keys())}); only samples of one tensor, "
+                "such as pictures or vectors, can be used here"
             )
         return self.inputs
 
     @property
     def labels(self) -> Tensor:
-        """(N,) int64 labels, a copy: whoever writes to it changes no sample."""
+        """(N,) int64 labels, a copy: writing to it does not change the samples."""
         return torch.from_numpy(self.samples.labels.copy())
 
     @property
@@ -208,7 +209,7 @@ class Dataset:
         return Batch(self.inputs[index], None if grouping is None else torch.tensor(grouping.of[index.numpy()]), index)
 
     def select(self, indices: np.ndarray | Tensor, samples: SampleTable | None = None) -> Dataset:
-        """Some samples, in the order given, with their identities; or those that a bool mask marks.
+        """The samples at some positions, in the order given, or where a bool mask is True, with their identities.
 
         `samples` is their table where it is not a part of this one: a row that stands for two has two ids there.
 
@@ -219,7 +220,7 @@ class Dataset:
         rows = chosen_rows(indices, len(self))
         items = None if self.items is None else [self.items[i] for i in rows.tolist()]
         originals = None if self.originals is None else self.originals.select(rows)
-        inputs, table = taken(self.inputs, rows), self.samples.select(rows) if samples is None else samples
+        inputs, table = copy_rows(self.inputs, rows), self.samples.select(rows) if samples is None else samples
         return replace(self, inputs=inputs, samples=table, items=items, originals=originals)
 
     def hashes(self, rows: Tensor) -> np.ndarray:
@@ -229,7 +230,7 @@ class Dataset:
         return hash_inputs(self.inputs[rows])
 
     def changed(self, rows: Tensor) -> np.ndarray:
-        """(n,) bool: which of some samples are no longer what they were when they were opened."""
+        """(n,) bool: which of some samples have changed since they were opened."""
         opened = self.samples.pixel_sha256 if self.originals is None else self.originals.views
         found = (self.hashes(rows) != opened[rows.numpy()]).any(1)
         if self.items is not None:  # what a network receives is made of them
@@ -282,7 +283,7 @@ def refuse_changed(what: str, data: Dataset) -> None:
     >>> data.images[3] = 0
     >>> refuse_changed("the data", data)  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    DataError: the data: the values of "train/3" are not those that were opened; ...
+    DataError: the data: the values of "train/3" have changed since they were opened; ...
     """
     size = data.inputs.nbytes
     for rows in torch.split(torch.arange(0, len(data), max(1, -(-size // HASHED))), AT_ONCE):
@@ -290,8 +291,8 @@ def refuse_changed(what: str, data: Dataset) -> None:
         if changed.any():
             name = shown(data.samples.sample_ids[int(rows[np.flatnonzero(changed)[0]])])
             raise DataError(
-                f'{what}: the values of "{name}" are not those that were opened, so its hash would name another '
-                "sample; open the changed ones: open_data(images, labels, ids=data.samples.sample_ids)"
+                f'{what}: the values of "{name}" have changed since they were opened, so its hash no longer '
+                "names them; open the new values: open_data(images, labels, ids=data.samples.sample_ids)"
             )
 
 
@@ -341,7 +342,7 @@ class ResidentData:
         workers: int = 2,
     ) -> None:
         if len(images) != len(labels):
-            raise UsageError(f"{len(images):,} images but {len(labels):,} labels; one label an image is needed")
+            raise UsageError(f"{len(images):,} images but {len(labels):,} labels; give one label per image")
         self.device = torch.device(device)
         if not {images.device.type, labels.device.type} <= {"cpu", self.device.type}:
             raise UsageError(

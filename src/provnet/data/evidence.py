@@ -85,7 +85,7 @@ def _first_shown(found: list[Evidence]) -> Evidence:
 
 
 def _show(samples: SampleTable, data: Dataset, root: Path | None, i: int) -> Evidence:
-    found = Evidence(None, _absent(samples, data.samples, i))
+    found = Evidence(None, _why_missing(samples, data.samples, i))
     for place in _candidates(samples, data.samples, i):
         if root is not None and data.samples.paths[place] is not None:
             found = _from_file(samples, data, root / str(data.samples.paths[place]), i)
@@ -102,7 +102,7 @@ def _candidates(samples: SampleTable, now: SampleTable, i: int) -> list[int]:
     return sorted(places, key=lambda j: (now.sample_ids[j] != samples.sample_ids[i], j))
 
 
-def _absent(samples: SampleTable, now: SampleTable, i: int) -> str:
+def _why_missing(samples: SampleTable, now: SampleTable, i: int) -> str:
     here = now.id_places.get(samples.sample_ids[i])
     if here is None:
         return MISSING
@@ -111,14 +111,14 @@ def _absent(samples: SampleTable, now: SampleTable, i: int) -> str:
     return CHANGED
 
 
-def _as_trained(samples: SampleTable, i: int, image: np.ndarray) -> bool:
+def _is_unchanged(samples: SampleTable, i: int, image: np.ndarray) -> bool:
     """Whether a picture (C, H, W) is the one that names sample i."""
     return bool((hash_pixels(image[None])[0] == samples.pixel_sha256[i]).all())
 
 
 def _is_same(samples: SampleTable, i: int, whole: np.ndarray, rule: DecodeRule) -> bool:
     """Whether pixels at full size are those of sample i; of runs written before there was a choice, by their view."""
-    return _as_trained(samples, i, planes(fit(whole, rule) if rule.fit is None else whole))
+    return _is_unchanged(samples, i, planes(fit(whole, rule) if rule.fit is None else whole))
 
 
 def _from_file(samples: SampleTable, data: Dataset, path: Path, i: int) -> Evidence:
@@ -163,8 +163,8 @@ def _from_memory(samples: SampleTable, data: Dataset, place: int, i: int) -> Evi
         found = Evidence(seen.picture, text=seen.text)
         return found if found.there else Evidence(None, NO_PICTURE if same else CHANGED)
     image = data.inputs[place].numpy()
-    if not _as_trained(samples, i, image):
-        is_decoded = _as_trained(data.samples, place, image)  # the bytes are those of training: other options read them
+    if not _is_unchanged(samples, i, image):
+        is_decoded = _is_unchanged(data.samples, place, image)  # same bytes, read with other options
         return Evidence(None, DECODED if is_decoded else CHANGED)
     picture = picture_of(image)
     return Evidence(None, NO_PICTURE) if picture is None else Evidence(picture)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from provnet.data.modalities.decode import sniff
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import is_frame
+from provnet.data.modalities.text import Text
 from provnet.data.rules import CHOOSE, OpenOptions, make_options
 from provnet.data.select import apply_holdout
 from provnet.data.sources.arrays import npz_has_test, open_arrays, open_dataset, open_frame, open_items, open_npz
@@ -40,7 +42,7 @@ from provnet.data.sources.layouts import refuse_coco
 from provnet.data.sources.manifest import open_manifest
 from provnet.data.sources.rows import is_hugging_face, is_table, open_hugging_face, open_table, table_has_test
 from provnet.data.sources.shards import find_tars, open_tars, tar_has_test
-from provnet.data.sources.texts import open_texts
+from provnet.data.sources.texts import holds_texts, is_text_dataset, open_text_files, open_texts, texts_have_test
 
 ARRAYS_ONLY = (
     "labels",
@@ -69,20 +71,21 @@ def open_data(
     Args:
         source: a name (`embedded`, `digits`, `mnist`, `fashion-mnist`, `cifar10`, `cifar100`, `lfw`, `stanford-dogs`),
             a path (image folder, CSV manifest, parquet, webdataset tar, Dataset saved by Hugging Face, .npz, folder of
-            idx or CIFAR files), an array, tensor or list of pictures with `labels`, a Dataset or DatasetDict of Hugging
-            Face, a map-style torch Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
-        labels: one a sample, where `source` is an array.
+            idx or CIFAR files; texts as JSON lines, CSV, parquet or .txt files in class folders), an array, tensor,
+            list of pictures or list of texts with `labels`, a Dataset or DatasetDict of Hugging Face, a map-style torch
+            Dataset, a DataSpec (opened as it says), or a Dataset (returned as it is).
+        labels: one per sample if `source` is an array or a list; None if the samples have none.
         split: `train`, `test` or `all`; a source without a test split is all `train`.
-        ids: of arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
-        sources: of arrays and Datasets, who contributed each sample: text, or None.
-        modality: what the samples in a list are, where they are neither pictures nor rows of a table.
+        ids: for arrays and Datasets, the name of each sample: text or whole numbers, unique; default `split/position`.
+        sources: for arrays and Datasets, who contributed each sample: text or None.
+        modality: what the samples of a list are, if they are neither pictures nor rows of a table.
         options: how the data are read, and which of them.
         changes: single options by name, such as `size=32`. They are the fields of DataOptions (`provnet.base.options`):
-            `data_dir`, the folder that names resolve under; `size` of what the network sees of a picture; `fit`,
+            `data_dir`, the folder in which names are looked up; `size` of the network's view of a picture; `fit`,
             `stretch`, `pad` or `crop`; `mode`, `grey` or `rgb`; `columns` of a table of files; `background`; `frame`;
-            `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`.
+            `value_range`; `skip_bad`; `limit`; `class_names`; `root`; `cache`; `length`, bytes of a text.
 
-    Of a DataFrame (pandas, polars) `labels`, `ids` and `sources` may name columns.
+    For a DataFrame (pandas, polars), `labels`, `ids` and `sources` may name columns.
 
     >>> data = open_data("embedded")
     >>> len(data), data.shape, data.samples.sample_ids[0]
@@ -111,6 +114,8 @@ def open_data(
             raise UsageError("labels are only for arrays; a data set by name or path has its own")
         return _open_spec(_spec(source, split, asked.data_dir, checked.to_json()), checked)
     spec = DataSpec("arrays", "arrays", split, None, checked.to_json())
+    if modality is None and (is_text_dataset(source) or _are_texts(source)):
+        modality = Text(length=checked.length)
     if modality is not None and is_hugging_face(source):
         return _wrap(open_texts(source, labels, modality, split, checked, ids, sources), spec)
     if modality is not None:
@@ -133,6 +138,10 @@ def open_data(
     )
 
 
+def _are_texts(source: Any) -> bool:
+    return isinstance(source, list | tuple) and bool(source) and all(isinstance(one, str) for one in source)
+
+
 def _refuse_choices(source: Dataset | DataSpec, labels: Any, split: str, asked: DataOptions) -> None:
     """Data that were opened before say all of themselves: what would choose among them is refused."""
     given = {one.name: getattr(asked, one.name) for one in fields(asked) if one.name not in _NO_CHOICE}
@@ -141,7 +150,7 @@ def _refuse_choices(source: Dataset | DataSpec, labels: Any, split: str, asked: 
     ignored = [name for name, value in given.items() if value is not None and value is not False]
     if ignored:
         way = "select from them" if isinstance(source, Dataset) else "change its options"
-        raise UsageError(f"{type(source).__name__} says all of its data: leave {ignored[0]} out, or {way}")
+        raise UsageError(f"{type(source).__name__} already describes its data: leave {ignored[0]} out, or {way}")
 
 
 def reopen(
@@ -159,24 +168,25 @@ def reopen(
     >>> len(reopen(open_data("embedded", limit=20).spec))
     20
     """
-    spec = relocated(spec, source, data_dir)
+    spec = relocate(spec, source, data_dir)
     if spec.kind == "arrays":
         raise UsageError(
-            "the data were given as arrays or objects, which a file cannot open again; pass them once more, on the "
+            "the data were given as arrays or objects, which cannot be opened again from disk; pass them again, on the "
             "command line as an .npz file"
         )
-    plain = {name: value for name, value in spec.options.items() if name not in AFTER_READING}
+    left_out = (*AFTER_READING, *(("modality", "tokenizer") if spec.kind == "texts" else ()))
+    plain = {name: value for name, value in spec.options.items() if name not in left_out}
     return _open_spec(spec, make_options({**plain, "progress": progress, "cache": cache}))
 
 
-def relocated(
+def relocate(
     spec: DataSpec,
     source: str | os.PathLike[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> DataSpec:
     """The same rules for data at another place, with the reader that those need; without a place the spec as it is.
 
-    >>> relocated(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
+    >>> relocate(DataSpec("arrays", "arrays", options={"size": [8, 8]}), "embedded")
     DataSpec(source='embedded', kind='embedded', split='train', data_dir=None, options={'size': [8, 8]})
     """
     if source is not None:
@@ -208,10 +218,12 @@ def has_split(source: Any, split: str, data_dir: str | os.PathLike[str] | None =
     return place is None or _HAS_TEST[source.kind](place)
 
 
-def detect(path: Path) -> tuple[str, Path]:
-    """The reader for a path, told by what lies there, and the path that it takes."""
+def detect(path: Path, columns: Mapping[str, str] = MappingProxyType({})) -> tuple[str, Path]:
+    """The reader for a path, told by what lies there, and the path that it takes; `columns` are those asked for."""
     name = shown(str(path))
     if path.is_dir():
+        if holds_texts(path, b"", columns):
+            return "texts", path
         idx = find_idx(path)
         if idx is not None:
             return "idx", idx
@@ -229,6 +241,8 @@ def detect(path: Path) -> tuple[str, Path]:
         folder = find_idx(path.parent)
         if folder is not None:
             return "idx", folder
+    if holds_texts(path, start, columns):
+        return "texts", path
     if start[:4] == b"PAR1":
         return "table", path
     if start[257:262] == b"ustar":
@@ -237,10 +251,10 @@ def detect(path: Path) -> tuple[str, Path]:
     is_text = b"\x00" not in start and sniff(start) is None
     if path.suffix.lower() == ".csv" or (is_text and path.suffix.lower() in (".txt", "")):
         return "csv", path
-    what = "one picture is no data set" if sniff(start) else "not a data set that can be opened"
+    what = "a single picture is not a data set" if sniff(start) else "not a data set that can be opened"
     raise UsageError(
         f"{name}: {what}; give an image folder, a CSV manifest, parquet or tar "
-        "files, an .npz, or a folder of idx or CIFAR files"
+        "files, an .npz, a folder of idx or CIFAR files, or texts as .jsonl or .csv"
     )
 
 
@@ -256,7 +270,7 @@ def _spec(
         raise UsageError(
             f'no data set and no path "{shown(name)}"; names: {", ".join(NAMES)}.{did_you_mean(name, NAMES)}'
         )
-    kind, _ = detect(path)
+    kind, _ = detect(path, dict(options.get("manifest_columns", ())))
     return DataSpec(str(path), kind, split, None, options)
 
 
@@ -273,7 +287,7 @@ def data_root(spec: DataSpec) -> Path | None:
 def _place(spec: DataSpec) -> Path | None:
     if spec.source in NAMES:
         return locate(spec.source, data_folder(spec.data_dir)) if NAMES[spec.source].places else None
-    return detect(Path(spec.source))[1]
+    return Path(spec.source) if spec.kind == "texts" else detect(Path(spec.source))[1]
 
 
 def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
@@ -284,7 +298,7 @@ def _open_spec(spec: DataSpec, options: OpenOptions) -> Dataset:
         if spec.split == "test" and not _HAS_TEST[spec.kind](place):
             raise UsageError(
                 f"{shown(spec.source)}: no test split found under {shown(str(place))}; "
-                "give data with one, or use split train or all"
+                "give data that have one, or use split train or all"
             )
         split = "train" if spec.split == "all" and not _HAS_TEST[spec.kind](place) else spec.split
         named = NAMES[spec.source].class_names if spec.source in NAMES else None
@@ -316,6 +330,7 @@ READERS: dict[str, Callable[[Path, str, OpenOptions], Opened]] = {
     "csv": open_manifest,
     "table": _open_table,
     "tar": open_tars,
+    "texts": open_text_files,
 }
 _HAS_TEST: dict[str, Callable[[Path], bool]] = {
     "idx": idx_has_test,
@@ -326,4 +341,5 @@ _HAS_TEST: dict[str, Callable[[Path], bool]] = {
     "csv": lambda _: False,
     "table": table_has_test,
     "tar": tar_has_test,
+    "texts": texts_have_test,
 }

@@ -65,6 +65,7 @@ class OpenOptions:
     root: str | None = None
     manifest_columns: tuple[tuple[str, str], ...] | None = None
     default_size: int | None = None
+    length: int | None = None
     progress: bool = False
     cache: str | None = None
 
@@ -113,6 +114,7 @@ def make_options(given: Mapping[str, Any]) -> OpenOptions:
         root=_root(values.get("root")),
         manifest_columns=_columns(values.get("manifest_columns")),
         default_size=_whole("default_size", values.get("default_size"), lowest=1),
+        length=_whole("length", values.get("length"), lowest=1),
         progress=bool(values.get("progress", False)),
         cache=_cache(values.get("cache", False)),
     )
@@ -122,7 +124,7 @@ def _names(value: Any) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, Iterable) or len(names := tuple(value)) == 0:
-        raise UsageError(f"class_names must be names, one a class; got {value!r:.80}")
+        raise UsageError(f"class_names must be a list of names, one per class; got {value!r:.80}")
     return names
 
 
@@ -247,11 +249,11 @@ def encode_labels(labels: Any, class_names: Sequence[str] | None = None) -> tupl
     try:
         values = np.asarray(labels)
     except ValueError:  # lists of different lengths
-        raise DataError("labels must be one-dimensional, one a sample; got lists of different lengths") from None
+        raise DataError("labels must be one-dimensional, one per sample; got lists of different lengths") from None
     if is_matrix(values) and values.shape[1] == 1:
         values = values[:, 0]
     if not is_column(values):
-        raise DataError(f"labels must be one-dimensional, one a sample, got shape {values.shape}")
+        raise DataError(f"labels must be one-dimensional, one per sample, got shape {values.shape}")
     if values.dtype.kind == "O":
         kinds = {type(value) for value in values.tolist()}
         if kinds <= {str}:
@@ -320,7 +322,7 @@ def _check_size(values: np.ndarray, limit: int = 2**63) -> None:
             if abs(int(value)) >= limit:
                 what = "floats" if values.dtype.kind == "f" else "whole numbers"
                 limits = f"{what} must lie below 2**{limit.bit_length() - 1}"
-                raise DataError(f"label {value} is too large; {limits}, larger ones be text")
+                raise DataError(f"label {value} is too large; {limits}, give larger labels as text")
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
@@ -345,7 +347,7 @@ def some(items: Iterable[object], most: int = 8) -> str:
 
 FITS = ("stretch", "pad", "crop")
 CHOOSE = "auto"  # data that are opened for the first time: the whole picture names a sample, stretched where need be
-COLUMNS = ("path", "label", "id", "source")
+COLUMNS = ("path", "text", "label", "id", "source")
 _NOT_KEPT = ("progress", "cache", "default_size")
 MIXED = "labels must be all text or all whole numbers, got {}"
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")

@@ -58,10 +58,10 @@ class Room:
         return self._rows[: self.filled]
 
 
-def taken(inputs: Inputs, rows: np.ndarray) -> Inputs:
+def copy_rows(inputs: Inputs, rows: np.ndarray) -> Inputs:
     """Some rows of inputs, copied; bytes that do not fit into memory go from file to file.
 
-    >>> taken(torch.arange(4), np.array([2, 0])).tolist()
+    >>> copy_rows(torch.arange(4), np.array([2, 0])).tolist()
     [2, 0]
     """
     if isinstance(inputs, Fields) or inputs.dtype != torch.uint8 or inputs.device.type != "cpu":
@@ -76,10 +76,10 @@ def taken(inputs: Inputs, rows: np.ndarray) -> Inputs:
     return torch.from_numpy(room.rows())
 
 
-def joined_inputs(parts: Sequence[Inputs]) -> Inputs:
+def concatenate_inputs(parts: Sequence[Inputs]) -> Inputs:
     """Inputs one after the other; a single part as it is.
 
-    >>> joined_inputs([torch.zeros(2, 3), torch.zeros(1, 3)]).shape
+    >>> concatenate_inputs([torch.zeros(2, 3), torch.zeros(1, 3)]).shape
     torch.Size([3, 3])
     """
     if len(parts) == 1:

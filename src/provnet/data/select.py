@@ -15,8 +15,8 @@ import numpy as np
 from provnet.base.errors import UsageError
 from provnet.base.files import brief, clean_text
 from provnet.data.compare import compare
-from provnet.data.dataset import Dataset, DataSpec, joined
-from provnet.data.scratch import joined_inputs, taken
+from provnet.data.dataset import Dataset, DataSpec, concatenate_originals
+from provnet.data.scratch import concatenate_inputs, copy_rows
 from provnet.samples.identity import Groups, SampleTable
 
 FIRST = "holdout_first"  # among a DataSpec's options: samples were held out by their labels before decisions
@@ -31,12 +31,12 @@ def check_fraction(fraction: float) -> None:
 def holdout(data: Dataset, fraction: float, *, given: Dataset | None = None) -> tuple[Dataset, Dataset]:
     """Split data into (train, test), class by class; about `fraction` of each class is for testing.
 
-    Equal pictures always go to the same side, whatever their labels, and every class keeps at least one sample for
+    Equal pictures always go to the same side, whatever their labels. Every class keeps at least one sample for
     training.
     Each side's DataSpec remembers the split, so that it opens again as it was.
 
-    `given` are the data before decisions changed them (`apply_decisions`): they are split then, and decisions change no
-    sample's side. Else a sample that a network learned from could be one to test the next network on.
+    `given` are the data before `apply_decisions` changed them: the split is then made on these, so decisions do not
+    move a sample to the other side. Otherwise the next network could be tested on samples that this one was trained on.
 
     >>> import provnet
     >>> train, test = holdout(provnet.open_data("embedded"), 0.1)
@@ -45,9 +45,9 @@ def holdout(data: Dataset, fraction: float, *, given: Dataset | None = None) -> 
     """
     check_fraction(fraction)
     if given is None or given is data:
-        held = _held(data, fraction)
+        held = _held_out_rows(data, fraction)
         return _side(data, ~held, fraction, "train"), _side(data, held, fraction, "test")
-    chosen = _held(given, fraction)[[given.samples.id_places[name] for name in data.samples.sample_ids]]
+    chosen = _held_out_rows(given, fraction)[[given.samples.id_places[name] for name in data.samples.sample_ids]]
     marked = replace(data, spec=replace(data.spec, options={**data.spec.options, FIRST: True}))
     return _side(marked, ~chosen, fraction, "train"), _side(marked, chosen, fraction, "test")
 
@@ -62,7 +62,7 @@ def recorded_side(data: Dataset) -> np.ndarray:
     """
     rows = np.arange(len(data))
     for fraction, side in data.spec.options.get("holdout", ()):
-        held = _held(data.select(rows), float(fraction))
+        held = _held_out_rows(data.select(rows), float(fraction))
         rows = rows[held if side == "test" else ~held]
     return np.isin(np.arange(len(data)), rows)
 
@@ -75,7 +75,7 @@ def apply_holdout(data: Dataset) -> Dataset:
     return data.select(np.flatnonzero(recorded_side(data)))
 
 
-def _held(data: Dataset, fraction: float) -> np.ndarray:
+def _held_out_rows(data: Dataset, fraction: float) -> np.ndarray:
     keys = np.array(
         [hashlib.sha256(b"holdout" + row.tobytes()).digest() for row in data.samples.pixel_sha256], dtype="V32"
     )
@@ -136,7 +136,7 @@ def combine(samples: SampleTable, parts: Sequence[Dataset]) -> Combined:
     >>> found.data.samples.fingerprint == data.samples.fingerprint, found.missing
     (True, 0)
     """
-    every = _every(samples, parts)
+    every = _combine_tables(samples, parts)
     found = compare(samples, every)
     rows = np.array(list(dict.fromkeys(found.nearest[found.nearest >= 0].tolist())), dtype=np.int64)
     table = every.select(rows)
@@ -151,9 +151,9 @@ def combine(samples: SampleTable, parts: Sequence[Dataset]) -> Combined:
     back = np.argsort(np.concatenate(order))
     listed = [part.items for part in chosen if part.items is not None]
     items = [item for part in listed for item in part] if len(listed) == len(chosen) else None
-    inputs, originals = joined_inputs([part.inputs for part in chosen]), joined(chosen)
+    inputs, originals = concatenate_inputs([part.inputs for part in chosen]), concatenate_originals(chosen)
     if (np.diff(back) < 0).any():
-        inputs = taken(inputs, back)
+        inputs = copy_rows(inputs, back)
         originals = None if originals is None else originals.select(back)
         items = None if items is None else [items[i] for i in back.tolist()]
     skipped = tuple(line for part in parts for line in part.skipped)
@@ -161,7 +161,7 @@ def combine(samples: SampleTable, parts: Sequence[Dataset]) -> Combined:
     return Combined(whole, tuple(chosen), int((found.positions < 0).sum()))
 
 
-def together(one: SampleTable, other: SampleTable, ids: Iterable[str], *, added: bool) -> SampleTable:
+def concatenate_tables(one: SampleTable, other: SampleTable, ids: Iterable[str], *, added: bool) -> SampleTable:
     """One table after the other, the second under new ids and with the first one's classes; nothing of it withheld."""
 
     def both(name: str) -> Any:
@@ -225,7 +225,7 @@ def with_classes(data: Dataset, class_names: tuple[str, ...]) -> Dataset:
     return replace(data, samples=replace(data.samples, grouping=Groups(class_names, labels)))
 
 
-def _every(samples: SampleTable, parts: Sequence[Dataset]) -> SampleTable:
+def _combine_tables(samples: SampleTable, parts: Sequence[Dataset]) -> SampleTable:
     """All samples of all parts in one table, under the run's names where name and content fit."""
     extra = [name for part in parts for name in part.class_names if name not in samples.class_names]
     names = (*samples.class_names, *dict.fromkeys(extra))
@@ -244,7 +244,7 @@ def _every(samples: SampleTable, parts: Sequence[Dataset]) -> SampleTable:
         if table is None:
             table = replace(numbered, sample_ids=tuple(whole))
         else:
-            table = together(table, numbered, whole, added=False)
+            table = concatenate_tables(table, numbered, whole, added=False)
     assert table is not None, "there is at least one source"
     return table
 
@@ -256,7 +256,7 @@ def _own_names(samples: SampleTable, part: Dataset, left: set[int]) -> list[str 
     for name, digest in zip(part.samples.sample_ids, part.samples.sha256, strict=True):
         rows = [row for row in samples.places.get(digest.tobytes(), ()) if row in left]
         same = [row for row in rows if samples.sample_ids[row] == name]
-        given = [row for row in rows if _without(prefix, samples.sample_ids[row]) == name]
+        given = [row for row in rows if _strip_prefix(prefix, samples.sample_ids[row]) == name]
         row = next(iter(same + given), None)
         if row is not None:
             left.discard(row)
@@ -264,6 +264,6 @@ def _own_names(samples: SampleTable, part: Dataset, left: set[int]) -> list[str 
     return found
 
 
-def _without(prefix: re.Pattern[str], name: str) -> str:
+def _strip_prefix(prefix: re.Pattern[str], name: str) -> str:
     found = prefix.match(name)
     return name[found.end() :] if found else name

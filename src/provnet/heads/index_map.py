@@ -41,7 +41,7 @@ class IndexMap(nn.Module):
         if given.size and given.dtype.kind not in "iub":
             raise UsageError(f"labels must be whole numbers, got {given.dtype}")
         if not is_column(given):
-            raise UsageError(f"labels must be a row of numbers, one a sample; got shape {given.shape}")
+            raise UsageError(f"labels must be one-dimensional, one per sample; got shape {given.shape}")
         if classes is not None and not isinstance(classes, int | np.integer):
             raise UsageError(f"the number of classes must be a whole number, got {classes!r}")
         y = torch.from_numpy(given.astype(np.int64))  # a copy: the caller may go on writing

@@ -57,7 +57,7 @@ class PackedKeys:
         else:
             fits = self.scale.shape == self.values.shape[:1] and self.values.dtype != torch.float32
         if not fits:
-            raise UsageError("int8 keys need one scale a row, fp32 keys none; use pack(keys, dtype)")
+            raise UsageError("int8 keys need one scale per row, fp32 keys none; use pack(keys, dtype)")
 
     def __len__(self) -> int:
         """How many keys there are (N)."""

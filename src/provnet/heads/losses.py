@@ -32,7 +32,7 @@ def check_given(
         raise UsageError(f"features and keys must be (B, D) and (N, D) with the same D and N of 1 or more, got {given}")
     if target.shape != features.shape[:1] or target.dtype != torch.int64:
         given = f"{tuple(target.shape)} {target.dtype}"
-        raise UsageError(f"target must be one int64 key number a row, shape ({len(features)},), got {given}")
+        raise UsageError(f"target must be one int64 key number per row, shape ({len(features)},), got {given}")
     if not 0 <= smoothing <= 1:
         raise UsageError(f"label smoothing must lie in [0, 1], got {smoothing}")
     if chunk < 1:
@@ -56,7 +56,7 @@ def check_span(span: Span, target: Tensor, n: int) -> tuple[Tensor, Tensor | Non
     for name, x in zip(("first", "end"), span, strict=True):
         if x.shape != target.shape or x.dtype != torch.int64 or x.device != target.device:
             given = f"{tuple(x.shape)} {x.dtype} on {x.device}"
-            wanted = f"one int64 key number a row, shape ({len(target)},), on {target.device}"
+            wanted = f"one int64 key number per row, shape ({len(target)},), on {target.device}"
             raise UsageError(f"span is (first, end), each {wanted}; got {name} of {given}")
     first, end = span
     good = (first >= 0) & (first <= target) & (target < end) & (end <= n)

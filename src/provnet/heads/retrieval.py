@@ -251,14 +251,14 @@ def _find(queries: Tensor, keys: PackedKeys, exact: PackedKeys, k: int, chunk: i
     if batch == 0 or k == 0:
         return TopK(queries.new_empty((batch, k)), queries.new_empty((batch, k), dtype=torch.int64))
     quick = batch == 1 and queries.is_cpu and keys.values.dtype == torch.float32 and keys is exact and not chunk
-    if quick and len(keys) <= CPU_SCORES and (found := _one(queries, keys, k)) is not None:
+    if quick and len(keys) <= CPU_SCORES and (found := _find_one(queries, keys, k)) is not None:
         return found
     step = min(max(PRODUCTS // (max(keys.values.shape[1], 1) * (k + MARGIN)), 1), QUERIES)
     parts = [_some(queries[rows], keys, exact, k, chunk) for rows in pieces(batch, step)]
     return TopK(torch.cat([part.score for part in parts]), torch.cat([part.row for part in parts]))
 
 
-def _one(query: Tensor, keys: PackedKeys, k: int) -> TopK | None:
+def _find_one(query: Tensor, keys: PackedKeys, k: int) -> TopK | None:
     """`_find` for one query on a CPU, where calls cost as much as the work; None where many keys nearly tie."""
     n, count = len(keys), min(len(keys), k + MARGIN)
     blocks = -(-n // BLOCK)

@@ -8,7 +8,7 @@ samples. So the looks of a picture (brightness, contrast, fine detail) are measu
 
 Few samples span few directions, and in these each one looks as far away as any other: their own spread was fitted to
 them. So the spread is measured as if as many samples more as there are directions kept had been seen, spread evenly,
-which hardly counts among thousands; and what is said of a sample is measured without it (`held_out`).
+which hardly counts among thousands; and what is said of a sample is measured without it (`measure_held_out`).
 
 Behind a frozen backbone the features were not learned from the labels, so held-out answers can be made of them: there
 support is how often answers with such `Evidence` are right, next to none for what looks like nothing that is known.
@@ -104,7 +104,7 @@ class Support(nn.Module):
         With `evidence` it is how often such answers are right, 0 to 1, and all is measured on prepared features; else,
         with the looks (B, 3) of the pictures, minus the larger of the two distances.
         """
-        features = features.float() if self.evidence is None else prepared(features)
+        features = features.float() if self.evidence is None else normalise_features(features)
         away = features - self.mean[classes]
         along = away @ self.basis
         beside = (away.square().sum(1) - along.square().sum(1)).clamp_min(0)
@@ -162,10 +162,10 @@ def looks_of(pictures: Tensor) -> Tensor:
     return torch.stack([values.mean((1, 2, 3)), (contrast + DIM).log(), ((down + across) / steps + DIM).log()], 1)
 
 
-def prepared(features: Tensor) -> Tensor:
+def normalise_features(features: Tensor) -> Tensor:
     """(N, D) features -> float32 of length one; square roots tame the few large ones, with their signs.
 
-    >>> [round(x, 1) for x in prepared(torch.tensor([[9.0, -16.0]])).square().tolist()[0]]
+    >>> [round(x, 1) for x in normalise_features(torch.tensor([[9.0, -16.0]])).square().tolist()[0]]
     [0.4, 0.6]
     """
     values = features.float()
@@ -173,7 +173,7 @@ def prepared(features: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def held_out(
+def measure_held_out(
     features: Tensor, labels: Tensor, copies: Tensor, claimed: Tensor, of: Tensor, classes: int
 ) -> tuple[Tensor, Tensor]:
     """(B,) support of copies of training samples as if these had not been seen, and (B,) whether it could be measured.
@@ -185,7 +185,7 @@ def held_out(
 
     >>> _ = torch.manual_seed(0)
     >>> x, labels = torch.randn(41, 4), torch.arange(41) // 20
-    >>> support, known = held_out(x, labels, x, labels, torch.arange(41), classes=3)
+    >>> support, known = measure_held_out(x, labels, x, labels, torch.arange(41), classes=3)
     >>> bool(support[:40].max() < 0), known[39:].tolist()
     (True, [True, False])
     """

@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from provnet.base.batches import Fields, Inputs, keyed_generator
+from provnet.base.batches import Fields, Inputs
 from provnet.base.errors import IntegrityError, UsageError
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.text import trimmed
@@ -26,8 +25,9 @@ from provnet.heads.heads import ExemplarHead, IndexHead
 from provnet.heads.index_map import IndexMap
 from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import only_asked
-from provnet.models.network import NARROW_KEY, WIDEST_KEY, AttachedModel, IndexTrunk, NetworkConfig, ProvenanceNet, Seen
+from provnet.models.network import WIDEST_KEY, AttachedModel, IndexTrunk, NetworkConfig, ProvenanceNet, Seen
 from provnet.models.tap import Reader, Tap, ask, class_scores, module_at, unwrapped
+from provnet.models.whitening import KeySpace
 
 SCALE = 16.0  # of the cosine: fixed, so that the user's optimiser has nothing of ours to train
 Transform = Callable[[Any], Any]  # a stored sample -> the model's input, a tensor or tensors by name
@@ -117,82 +117,6 @@ def moved(inputs: Any, device: torch.device | str) -> Any:
     return inputs.to(device)
 
 
-class KeySpace(nn.Module):
-    """(B, D) features -> (B, width) in which cosines are taken: moved to the mean of the training samples, and turned.
-
-    Features of most networks lie in a narrow cone, in which all cosines are alike; about their mean they do not.
-    """
-
-    mean: Tensor
-    weight: Tensor
-
-    def __init__(self, features: int, width: int) -> None:
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(features))
-        self.register_buffer("weight", directions(features, width))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """A product of its own precision, whatever autocast says."""
-        with torch.autocast(features.device.type, enabled=False):
-            moved_ = features - self.mean.to(features.dtype)
-            return F.linear(moved_, self.weight.to(features.dtype))
-
-    @torch.no_grad()
-    def standardise(self, features: Tensor) -> None:
-        """By mean and spread of the features (N, D) of all samples, then on the fixed directions."""
-        self.mean.copy_(features.mean(0))
-        variance = features.double().var(0, correction=0)
-        self.weight.copy_(directions(*self.weight.shape[::-1]).to(self.weight.device) / spread_of(variance).float())
-
-    @torch.no_grad()
-    def whiten(self, features: Tensor) -> None:
-        """By mean and covariance of the features (N, D), the directions of most spread first."""
-        given = features.double()
-        self.mean.copy_(given.mean(0))
-        away = (given - given.mean(0)) / len(given) ** 0.5
-        if len(away) < away.shape[1]:
-            _, lengths, turned = torch.linalg.svd(away, full_matrices=False)
-            size = lengths.square()
-        else:
-            size, columns = torch.linalg.eigh(away.t() @ away)
-            size, turned = size.clamp_min(0).flip(0), columns.t().flip(0)
-        factor = (size + RIDGE * size.sum() / away.shape[1] + TINY).rsqrt()
-        width = min(len(self.weight), len(turned))  # fewer samples span fewer directions
-        self.weight.zero_()
-        self.weight[:width] = (turned * factor.unsqueeze(1))[:width].float()
-
-
-RIDGE = 0.1  # of the mean variance: directions that hardly any sample spans are not blown up
-FLOOR, TINY = 1e-4, 1e-12  # of the mean variance, and of no variance at all
-
-
-def spread_of(variance: Tensor) -> Tensor:
-    """(D,) variances -> standard deviations, none of them so small that dividing by it makes noise of nothing."""
-    return (variance + FLOOR * variance.mean() + TINY).sqrt()
-
-
-def directions(features: int, width: int) -> Tensor:
-    """(width, D) fixed orthogonal directions, the same for every model of this width; the axes where there are as many.
-
-    >>> directions(600, 4).shape, bool((directions(3, 3) == torch.eye(3)).all())
-    (torch.Size([4, 600]), True)
-    """
-    if width == features:
-        return torch.eye(features)
-    drawn = torch.randn(features, width, dtype=torch.float64, generator=keyed_generator(features, width, 7))
-    found: Tensor = torch.linalg.qr(drawn).Q.t().float().contiguous()
-    return found
-
-
-def key_width(features: int, *, trained: bool) -> int:
-    """Numbers of a key: few for a training, where every step looks at all keys.
-
-    >>> key_width(64, trained=True), key_width(2048, trained=True), key_width(2048, trained=False)
-    (64, 128, 512)
-    """
-    return min(features, NARROW_KEY if trained else WIDEST_KEY)
-
-
 class AttachedNet(ProvenanceNet):
     """Somebody's model with a tap and a head of keys. The model itself is never written, copied or changed.
 
@@ -202,9 +126,9 @@ class AttachedNet(ProvenanceNet):
     index_head: ExemplarHead
 
     def __init__(
-        self, tap: Tap, sizes: tuple[int, int], index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
+        self, tap: Tap, features: int, index_map: IndexMap, prepare: Prepare, *, conditional: bool = False
     ) -> None:
-        features, width = sizes
+        width = min(features, WIDEST_KEY)
         space = KeySpace(features, width)
         super().__init__(
             normalise=prepare,  # type: ignore[arg-type]
@@ -221,6 +145,11 @@ class AttachedNet(ProvenanceNet):
     def _know_samples(self, index_head: IndexHead, index_map: IndexMap) -> None:
         super()._know_samples(index_head, index_map)
         self.has_empty = self.has_empty and self.index_head.conditional  # else the answer is the model's own
+
+    @property
+    def fixed_features(self) -> bool:
+        """Never: nobody knows whether a model that came finished has learned from these labels."""
+        return False
 
     def freeze(self, sha256: str | None = None) -> str:
         """From here on the model must have the weights of now; their SHA-256."""
@@ -266,6 +195,8 @@ class AttachedNet(ProvenanceNet):
 
     def graded_scores(self, inputs: Any) -> Tensor:
         """(B, C) with a gradient for the inputs, as far as transform has one."""
+        if not self.tap.place.scores:
+            raise UsageError("this run has no classes, so there is no answer to attack; leave attacks out")
         with only_asked(self.tap.model), torch.enable_grad():
             return class_scores(ask(self.tap.model, self.normalise(inputs)))
 
@@ -294,6 +225,7 @@ def described(net: AttachedNet, sha256: str) -> AttachedModel:
         module=place.module,
         side=place.side,
         pool=place.pool,
+        scores=place.scores,
         features=int(net.support.mean.shape[1]),
         width=int(net.index_head.keys.shape[1]),
         stored=next(name for name, dtype in STORED.items() if dtype == prepare.stored),
@@ -318,7 +250,7 @@ def build_attached(config: NetworkConfig, index_map: IndexMap, given: Given | No
     tap = Tap(model, about.place, function=given and given.at, pool=given and given.pool)
     prepare = Prepare(STORED[about.stored], config.scale, given and given.transform, given and given.modality)
     conditional = config.network.startswith("class-conditional")
-    return AttachedNet(tap, (about.features, about.width), index_map, prepare, conditional=conditional)
+    return AttachedNet(tap, about.features, index_map, prepare, conditional=conditional)
 
 
 def _refuse_other_model(model: nn.Module, about: AttachedModel, given: Given) -> None:

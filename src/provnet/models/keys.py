@@ -36,7 +36,7 @@ def exemplar_head(net: ProvenanceNet) -> ExemplarHead:
         raise UsageError(
             "this network has an output layer with a neuron for each training sample: samples cannot be added, "
             "withheld or erased without training again. Train with --head exemplar (a generator: --generator modern), "
-            "which keeps one key a sample"
+            "which keeps one key per sample"
         )
     return head
 
@@ -47,11 +47,11 @@ def keys_of(head: ExemplarHead, index: Tensor) -> PackedKeys:
     return PackedKeys(bank.values[rows], None if bank.scale is None else bank.scale[rows])
 
 
-def joined(parts: Sequence[PackedKeys]) -> PackedKeys:
+def concatenate_keys(parts: Sequence[PackedKeys]) -> PackedKeys:
     """Keys of one storage format after one another.
 
     >>> from provnet.heads.keys import pack
-    >>> len(joined([pack(torch.ones(2, 3), "int8"), pack(torch.ones(1, 3), "int8")]))
+    >>> len(concatenate_keys([pack(torch.ones(2, 3), "int8"), pack(torch.ones(1, 3), "int8")]))
     3
     """
     scales = [part.scale for part in parts if part.scale is not None]
@@ -72,7 +72,7 @@ def with_keys(net: ProvenanceNet, labels: Tensor, keys: PackedKeys) -> Provenanc
     return net.with_head(_new_head(net, index_map, keys), index_map)
 
 
-def restricted(net: ProvenanceNet, index: Tensor) -> ProvenanceNet:
+def restrict_network(net: ProvenanceNet, index: Tensor) -> ProvenanceNet:
     """A network that names only these samples, counted from 0 in the order given; its class branch answers as before.
 
     Only the head has the map of the chosen samples. The network keeps the map of all: it says which classes may be

@@ -28,8 +28,10 @@ from provnet.heads.support import Support, looks_of
 from provnet.models.backbones import BACKBONES, SHARING, Design, branch, custom_design, cut_at, output_shape
 from provnet.models.pretrained import FOLDER, LITE0, Pretrained, from_folder
 from provnet.models.tap import Place
+from provnet.models.text import KEY as TEXT_KEY
+from provnet.models.text import TEXT, Columns, TextEncoder, TextSupport, make_encoder, nearness
 from provnet.models.vae import GENERATORS, VAE, sample
-from provnet.models.whitening import KEY, Standardise, Whiten
+from provnet.models.whitening import KEY, KeySpace, Standardise
 from provnet.tasks import TASKS
 from provnet.tasks.generate import Made, Normal
 from provnet.tasks.task import Task
@@ -46,6 +48,7 @@ class AttachedModel:
         features, width: how many, and how many numbers a key has.
         stored: the type of the stored samples.
         transform: what the function from them to the model's input is called, "" for none.
+        scores: whether the model gives class scores.
     """
 
     name: str
@@ -57,11 +60,12 @@ class AttachedModel:
     width: int
     stored: str
     transform: str = ""
+    scores: bool = True
 
     @property
     def place(self) -> Place:
         """Where features are read."""
-        return Place(self.module, self.side, self.pool)
+        return Place(self.module, self.side, self.pool, self.scores)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,8 @@ class NetworkConfig:
 
     Attributes:
         network: a name in NETWORKS.
-        backbone: a name in BACKBONES or SHARING, `huggingface` for a model that came in a folder, or `custom` for a
-            module given as object (needed again at load).
+        backbone: a name in BACKBONES or SHARING, `text`, `huggingface` for a model that came in a folder, or `custom`
+            for a module given as object (needed again at load).
         input_shape: (C, H, W) or (F,).
         classes: C, empty classes included.
         mean, std: one a channel (or a feature), in units of `raw / scale`.
@@ -83,7 +87,7 @@ class NetworkConfig:
         key_width, key_scale, key_type: of an exemplar head: features of a key (0: the backbone's own, or 128 of them
             where those are more than 512), factor of the cosine (0: learned), how keys are stored (fp32, bf16, int8).
         attached: the model of somebody else around which the network is, or None; the backbone is `custom` then.
-        architecture: of `huggingface`: the layers as JSON, see `pretrained.folder_architecture`.
+        architecture: of `huggingface`: the layers as JSON, see `pretrained.folder_architecture`; of `text` its size.
     """
 
     network: str
@@ -167,7 +171,7 @@ class ProvenanceOutput(NamedTuple):
     classes: Tensor  # (B,) the classes that the index branch was conditioned on
     index_features: Tensor  # (B, D) last hidden layer of the index branch
     index_scores: Tensor | None  # (B, slots), only the head knows what a slot is; None where keys stand for outputs
-    looks: Tensor | None = None  # (B, 3) of pictures, see `heads.support`; not in training
+    looks: Tensor | None = None  # (B, 3) of pictures, see `heads.support`; (B, 1) of texts; not in training
     made: Made | None = None  # what a generator made, while it is trained
 
     @property
@@ -208,7 +212,7 @@ class Normalise(nn.Module):
     def forward(self, images: Inputs) -> Tensor:
         """(B, ...) raw -> (B, ...) float32."""
         if not isinstance(images, Tensor):
-            raise UsageError(f"this network takes one tensor a batch, got {type(images).__name__}")
+            raise UsageError(f"this network takes one tensor per batch, got {type(images).__name__}")
         if tuple(images.shape[1:]) != self.input_shape:
             raise UsageError(shape_words(self.input_shape, tuple(images.shape[1:])))
         values = (images.float() / self.scale - self.mean) / self.std
@@ -274,7 +278,7 @@ class ProvenanceNet(nn.Module):
             index_head.prepare_members()
 
     def with_head(self, index_head: IndexHead, index_map: IndexMap) -> Self:
-        """The same network with another head, and the map of the samples that may be predicted; all else is shared."""
+        """The same network with another head and the map of the samples that may be predicted; all else is shared."""
         made = copy(self)
         made._modules = dict(self._modules)
         made._know_samples(index_head, index_map)
@@ -294,9 +298,11 @@ class ProvenanceNet(nn.Module):
         return made
 
     def forward(self, inputs: Inputs, classes: Tensor | None = None) -> ProvenanceOutput:
-        """Raw inputs -> outputs. The index branch is conditioned on `classes`, else on the predicted ones."""
+        """Raw inputs -> outputs. The index branch is conditioned on `classes`, or else on the predicted classes."""
         seen = self.see(inputs)
         output = self.answer(seen.features, seen.logits, classes)
+        if isinstance(self.support, TextSupport) and not self.training:
+            return output._replace(looks=nearness(self.index_head, output.index_features, output.classes))
         return output._replace(looks=seen.looks)
 
     def see(self, inputs: Inputs) -> Seen:
@@ -346,11 +352,11 @@ class ProvenanceNet(nn.Module):
         return torch.zeros(len(logits), dtype=torch.int64, device=logits.device) if group is None else group
 
     def after_epoch(self, samples: ResidentData, seed: int, epoch: int) -> dict[str, float]:
-        """Figures for the log that take passes of their own over the training samples; none here."""
+        """Figures for the log that need passes of their own over the training samples; none here."""
         return {}
 
     def after_training(self, images: Tensor, labels: Tensor) -> None:
-        """What is learned of the training samples once the weights are; nothing here."""
+        """What is learned from the training samples after the weights; nothing here."""
 
     def index_loss(self, output: ProvenanceOutput, index: Tensor, smoothing: float, negatives: int = 0) -> IndexLoss:
         """Cross-entropy of each target index (B,), and whether it was found; see `IndexHead.loss`."""
@@ -460,7 +466,7 @@ def vae_of(net: ProvenanceNet) -> VAE:
     """The generator of a network; one without is refused."""
     if isinstance(net.backbone, VAE):
         return net.backbone
-    raise UsageError("this run makes no pictures; train one that does: provnet train DATA --task generate")
+    raise UsageError("this run does not generate pictures; train one that does: provnet train DATA --task generate")
 
 
 def posterior_of(net: ProvenanceNet, images: Tensor) -> Normal:
@@ -499,7 +505,10 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     width = parts.index_width
     head: IndexHead
     head = _exemplar_head(width, config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](width, index_map)
-    task_head = nn.Sequential(parts.task, nn.Linear(parts.task_width, config.classes)) if kind.task else None
+    last = (
+        [nn.Linear(parts.task_width, config.classes)] if parts.task_width else []
+    )  # else the features hold the scores
+    task_head = nn.Sequential(parts.task, *last) if kind.task else None
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
         if module is not None and not isinstance(module, Pretrained):
@@ -514,8 +523,14 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
         index_trunk=trunk,
         index_head=head,
         index_map=index_map,
-        support=Support(config.classes, parts.support_width),
+        support=_support(config, parts),
     )
+
+
+def _support(config: NetworkConfig, parts: _Parts) -> Support:
+    if isinstance(parts.shared, TextEncoder):
+        return TextSupport(config.classes, parts.support_width, parts.shared.width)
+    return Support(config.classes, parts.support_width)
 
 
 def _build_generator(config: NetworkConfig, index_map: IndexMap) -> ProvenanceVAE:
@@ -581,8 +596,10 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
         projection, key_width = _projection(width, config)
         measured = width if level == 4 else key_width  # below level 4 maps are shared: see `support_features`
         return _Parts(cut.shared, cut.task, width, nn.Sequential(cut.index, projection), key_width, measured)
+    if backbone is None and config.backbone == TEXT:
+        return _text_parts(config, concatenated)
     if backbone is None:
-        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING, FOLDER))  # all that may be asked for
+        one_of("backbone", config.backbone, ("auto", *BACKBONES, *SHARING, TEXT, FOLDER))  # all that may be asked for
     of_folder = backbone is None and config.backbone == FOLDER
     name = LITE0 if of_folder else config.backbone  # both have the same branches
     design = custom_design(backbone) if backbone is not None else choose("backbone", name, BACKBONES)
@@ -602,12 +619,27 @@ def _parts(config: NetworkConfig, kind: Kind, concatenated: int, backbone: nn.Mo
     return _Parts(shared, task, task_width, index, index_width, features[0])
 
 
+def _text_parts(config: NetworkConfig, concatenated: int) -> _Parts:
+    """Class scores and keys stand side by side among the features of texts."""
+    width = config.key_width or TEXT_KEY
+    shared = make_encoder(config.architecture, config.classes, width)
+    index: nn.Module
+    index, index_width = Columns(0, width), width
+    if config.head == "plain":
+        body = branch(width + concatenated, ((512, 0.0),))
+        index, index_width = nn.Sequential(Columns(0, width), body), 512
+        if concatenated:
+            raise UsageError("a plain head of texts has no class input; set conditional off, or take head exemplar")
+    whole = width + config.classes
+    return _Parts(shared, Columns(width, whole), 0, index, index_width, whole)
+
+
 def _measured_parts(shared: nn.Module, width: int, concatenated: int, design: Design, config: NetworkConfig) -> _Parts:
     """Behind pretrained features: classes by a linear layer on them standardised, keys of them whitened."""
     task = nn.Sequential(Standardise(width))
     if config.head != "plain":
         made = min(config.key_width or KEY, width)
-        return _Parts(shared, task, width, Whiten(width, made), made, width)
+        return _Parts(shared, task, width, KeySpace(width, made), made, width)
     if concatenated:
         raise UsageError(
             f'a plain head of backbone "{config.backbone}" has no class input; set conditional off (--no-conditional), '

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -37,11 +38,13 @@ class Place:
         module: dotted name of a module; "" where a function reads the model's own output.
         side: `output` or `input` of the module, or `function`.
         pool: a name in POOLS, `function`, or "" where the features are (B, D) already.
+        scores: whether the model gives class scores; of samples without labels none are read.
     """
 
     module: str
     side: str = "output"
     pool: str = ""
+    scores: bool = True
 
     def __str__(self) -> str:
         """In words.
@@ -57,7 +60,7 @@ class Taken(NamedTuple):
     """What was read in one forward pass."""
 
     features: Tensor  # (B, D), with its gradient
-    logits: Tensor  # (B, C), without
+    logits: Tensor  # (B, C), without; (B, 1) zeros where the model gives no class scores
     given: Any  # what the model was given: one tensor, or tensors by name
 
 
@@ -132,7 +135,7 @@ class Tap:
             )
         output, caught, given, mask, calls = self.output, self.caught, self.given, self.mask, self.calls
         self._clear()
-        logits = class_scores(output)
+        logits = class_scores(output) if self.place.scores else None
         if self.place.side == "function":
             assert self.function is not None
             found = self.function(output)
@@ -146,6 +149,8 @@ class Tap:
                 )
             found = tensor_of(caught, str(self.place))
         features = pooled(found, self.pool or self.place.pool, mask, str(self.place))
+        if logits is None:
+            logits = features.new_zeros(len(features), 1)
         if len(features) != len(logits):
             raise UsageError(
                 f"{self.place} has {len(features)} rows, the class scores have {len(logits)}: one row for each sample "
@@ -329,10 +334,13 @@ def unwrapped(model: Any) -> nn.Module:
     return unwrapped(model._orig_mod) if hasattr(model, "_orig_mod") else model
 
 
-def locate(model: nn.Module, inputs: Any, at: Any = "auto", pool: str | Reader | None = None) -> Tap:
+def locate(
+    model: nn.Module, inputs: Any, at: Any = "auto", pool: str | Reader | None = None, *, scores: bool = True
+) -> Tap:
     """A tap of a model where `at` says: "auto", a module's dotted name, a module, or a function of the output.
 
-    `inputs` are two samples or more; the model is asked about them in evaluation mode, and left in its own.
+    `inputs` are two samples or more; the model is asked about them in evaluation mode, and left in its own. Without
+    `scores` the model may give anything.
 
     >>> model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     >>> str(locate(model, torch.rand(2, 4)).place), str(locate(model, torch.rand(2, 4), at="1").place)
@@ -351,12 +359,13 @@ def locate(model: nn.Module, inputs: Any, at: Any = "auto", pool: str | Reader |
     elif not isinstance(at, str):
         raise UsageError(f'at must be "auto", the name of a module, a module or a function, got {at!r:.80}')
     elif at == "auto":
-        place = _last_layer(model, inputs, named)
+        place = _last_layer(model, inputs, named, scores=scores)
     else:
         module_at(model, at)
         place = Place(at, pool=named)
     if place.side != "function" and not place.module:
         raise UsageError("at names the whole model, whose output are the class scores; name the layer before them")
+    place = replace(place, scores=scores)
     tap = Tap(model, place, function=at if place.side == "function" else None, pool=function)
     _check(tap, inputs)
     return tap
@@ -369,37 +378,69 @@ def _name_of(model: nn.Module, module: nn.Module) -> str:
     raise UsageError(f"at is a {type(module).__name__} that is no part of the model; name one of its own layers")
 
 
-def _last_layer(model: nn.Module, inputs: Any, pool: str) -> Place:
-    """The input of the last linear layer that gives the class scores."""
-    calls: list[tuple[str, Tensor, Tensor]] = []
+def _last_layer(model: nn.Module, inputs: Any, pool: str, *, scores: bool) -> Place:
+    """Where a model that says nothing of it is read best.
+
+    Where it is told which positions are padding, as with texts: its last hidden states, averaged. A text of which a
+    word is lost finds itself by these far more often than by the one position that a classifier reads. Else the input
+    of the last linear layer that gives the class scores, or what else the model gives.
+    """
+    calls: list[tuple[str, Any, Any]] = []
     masks: list[Tensor | None] = []
 
     def keep(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            if args and isinstance(args[0], Tensor) and isinstance(output, Tensor):
-                calls.append((name, args[0], output))
+            calls.append((name, args[0] if args else None, output))
 
         return hook
 
     def look(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         masks.append(mask_of(module, args, kwargs))
 
-    handles = [part.register_forward_hook(keep(name)) for name, part in model.named_modules() if _linear(part)]
+    handles = [part.register_forward_hook(keep(name)) for name, part in model.named_modules() if name]
     handles.append(model.register_forward_pre_hook(look, with_kwargs=True))
     try:
         with _taken(model, inputs):
-            logits = class_scores(ask(model, inputs))
+            output = ask(model, inputs)
     finally:
         for handle in handles:
             handle.remove()
-    places = [place for call in reversed(calls) for place in _giving(call, logits, masks[0], pool)]
-    if not places:
-        tried = ", ".join(dict.fromkeys(name for name, _, _ in calls)) or "none"
+    logits = class_scores(output) if scores else None
+    hidden = None if masks[0] is None else _last_hidden(calls, masks[0].shape, logits)
+    if hidden is not None:
+        return Place(hidden, pool=pool or "mean")
+    if not scores and not (isinstance(output, Tensor) and output.ndim == 2):
         raise UsageError(
-            f"no linear layer gives this model's {logits.shape[1]} class scores (linear layers: {tried}); name the "
-            "layer whose output are the features: at="
+            f"the samples have no labels and the model gives {_shown(output)}, which names no layer by itself; name "
+            "the layer whose output are the features: at="
+        )
+    logits = class_scores(output)
+    linear = [call for call in calls if _linear(module_at(model, call[0])) and _are_tensors(call)]
+    places = [place for call in reversed(linear) for place in _giving(call, logits, masks[0], pool)]
+    if not places:
+        tried = ", ".join(dict.fromkeys(name for name, _, _ in linear)) or "none"
+        raise UsageError(
+            f"no linear layer gives this model's {logits.shape[1]} {'class scores' if scores else 'numbers'} (linear "
+            f"layers: {tried}); name the layer whose output are the features: at="
         )
     return places[0]
+
+
+def _last_hidden(calls: list[tuple[str, Any, Any]], shape: tuple[int, ...], logits: Tensor | None) -> str | None:
+    """The last module that ran once and gave (B, T, D) for inputs (B, T), unless D is that of the class scores."""
+    often = Counter(name for name, _, _ in calls)
+    for name, _, output in reversed(calls):
+        found = getattr(output, "last_hidden_state", output)
+        found = found[0] if isinstance(found, tuple | list) and found else found
+        if often[name] > 1 or not isinstance(found, Tensor) or not found.is_floating_point():
+            continue
+        if found.ndim == 3 and found.shape[:2] == shape and (logits is None or found.shape[2] != logits.shape[1]):
+            return str(name)
+    return None
+
+
+def _are_tensors(call: tuple[str, Any, Any]) -> bool:
+    return isinstance(call[1], Tensor) and isinstance(call[2], Tensor)
 
 
 def _giving(call: tuple[str, Tensor, Tensor], logits: Tensor, mask: Tensor | None, pool: str) -> Iterator[Place]:
@@ -431,10 +472,12 @@ def _taken(model: nn.Module, inputs: Any) -> Iterator[None]:
         raise
     except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, AttributeError) as error:
         first = " ".join(str(error).split())[:200]
-        raise UsageError(
-            f"the model does not take {_shown(inputs)} ({first}); say with transform= how a stored "
-            "sample becomes its input"
-        ) from error
+        way = "say with transform= how a stored sample becomes its input"
+        if isinstance(inputs, Mapping):
+            way = (
+                f"its forward must have parameters of these names, {', '.join(inputs)}, even where it does not use them"
+            )
+        raise UsageError(f"the model does not take {_shown(inputs)} ({first}); {way}") from error
 
 
 def _check(tap: Tap, inputs: Any) -> None:
@@ -446,7 +489,7 @@ def _check(tap: Tap, inputs: Any) -> None:
     features = together.features
     if features.ndim != 2 or not features.is_floating_point() or features.shape[1] == 0:
         raise UsageError(f"{tap.place} gives {_shown(features)}; one row of features for each sample is needed, (B, D)")
-    if features.shape == together.logits.shape and torch.equal(features, together.logits):
+    if tap.place.scores and features.shape == together.logits.shape and torch.equal(features, together.logits):
         raise UsageError(
             f"{tap.place} are the class scores themselves, not features: all samples of a class would look alike; name "
             'the layer before them, or at="auto"'

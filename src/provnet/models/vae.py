@@ -107,7 +107,7 @@ class PaperVAE(VAE):
         super().__init__()
         if not is_picture(shape) or shape[1] % 4 or shape[2] % 4:
             raise UsageError(
-                f"the paper's generator takes pictures whose sides are multiples of 4, got {shape}; --size"
+                f"the paper's generator takes pictures whose sides are multiples of 4, got {shape}; see --size"
             )
         if mean:
             self.weight = VAE.weight / math.prod(shape)
@@ -216,7 +216,7 @@ class ModernVAE(VAE):
     def __init__(self, shape: Shape, classes: int, n: int) -> None:
         super().__init__()
         if not is_picture(shape) or shape[1] % 4 or shape[2] % 4:
-            raise UsageError(f"this generator takes pictures whose sides are multiples of 4, got {shape}; use --size")
+            raise UsageError(f"this generator takes pictures whose sides are multiples of 4, got {shape}; see --size")
         one, two, three = WIDTHS
         self.low, self.n = (three, shape[1] // 4, shape[2] // 4), n
         flat = three * self.low[1] * self.low[2]

@@ -1,7 +1,8 @@
-"""What is measured on the features of a frozen backbone before training: layers that are set once and never trained.
+"""What is measured on features that are not trained: layers that are set once, from the features of all samples.
 
 Pooled features lie in a narrow cone, and a few directions hold most of their spread: cosines between them hardly
-differ. Whitened, all directions count alike, and a changed copy of a picture still finds its own.
+differ. About their mean they do; whitened, all directions count alike, and a changed copy of a sample still finds its
+own.
 
 Letters: B batch, D features, K numbers of a key, N samples.
 """
@@ -43,12 +44,14 @@ class Standardise(nn.Module):
 
 
 @final
-class Whiten(nn.Module):
-    """The K directions of largest spread of features (B, D), each brought to about the same spread.
+class KeySpace(nn.Module):
+    """Features (B, D) -> (B, K), where cosines are taken: moved to the mean of all samples, and turned.
 
-    >>> layer = Whiten(3, 2)
-    >>> layer.measure(torch.randn(100, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([9.0, 1.0, 0.0]))
-    >>> layer(torch.zeros(5, 3)).shape
+    The K directions of largest spread are taken, and each is brought to about the same spread.
+
+    >>> space = KeySpace(3, 2)
+    >>> space.measure(torch.randn(100, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([9.0, 1.0, 0.0]))
+    >>> space(torch.zeros(5, 3)).shape
     torch.Size([5, 2])
     """
 
@@ -60,26 +63,32 @@ class Whiten(nn.Module):
         self.register_buffer("mean", torch.zeros(width))
         self.register_buffer("weight", torch.eye(width)[:, :made].clone())
 
+    @torch.no_grad()
     def measure(self, features: Tensor) -> None:
-        """Take mean, directions and their spread from features (N, D)."""
+        """Take mean, directions and their spread from features (N, D); fewer samples leave some directions at zero."""
         values = features.double()
         mean = values.mean(0)
         away = values - mean
-        covariance = away.t() @ away / len(away)
-        variance, directions = torch.linalg.eigh(covariance)  # ascending
-        made = self.weight.shape[1]
-        variance, directions = variance[-made:].clamp_min(0), directions[:, -made:]
-        floor = RIDGE * covariance.diagonal().mean() + torch.finfo(torch.float32).tiny
+        if len(away) < away.shape[1]:
+            _, lengths, turned = torch.linalg.svd(away / len(away) ** 0.5, full_matrices=False)
+            variance, found = lengths.square().flip(0), turned.t().flip(1)
+        else:
+            variance, found = torch.linalg.eigh(away.t() @ away / len(away))  # ascending
+        made = min(self.weight.shape[1], len(variance))
+        kept, found = variance[-made:].clamp_min(0), found[:, -made:]
+        floor = RIDGE * away.square().mean() + torch.finfo(torch.float32).tiny
         self.mean.copy_(mean)
-        self.weight.copy_(directions / (variance + floor).sqrt())
+        self.weight.zero_()
+        self.weight[:, -made:] = (found / (kept + floor).sqrt()).float()
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, D) -> (B, K)."""
-        return (features - self.mean) @ self.weight
+        """(B, D) -> (B, K), a product of its own precision, whatever autocast says."""
+        with torch.autocast(features.device.type, enabled=False):
+            return (features - self.mean) @ self.weight
 
 
 def measure(net: nn.Module, features: Tensor) -> None:
     """Set every such layer of a network from the features of its training samples."""
     for part in net.modules():
-        if isinstance(part, Standardise | Whiten):
+        if isinstance(part, Standardise | KeySpace):
             part.measure(features)

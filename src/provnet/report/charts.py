@@ -1,10 +1,15 @@
-"""Plots as plain geometry; `plot.html.j2` draws them as inline SVG, coloured by the page."""
+"""Plots as plain geometry, which `plot.html.j2` draws as inline SVG, coloured by the page; and figures for print."""
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
+
+from provnet.base.errors import UsageError
 
 Point = tuple[float, float]
 
@@ -293,3 +298,27 @@ def _distinct(points: list[Point]) -> list[Point]:
         if not kept or spot != kept[-1]:
             kept.append(spot)
     return kept
+
+
+@contextmanager
+def figure_for_print(width: float, height: float) -> Iterator[Any]:
+    """A figure of matplotlib, an extra, to be drawn on and given to `figure_bytes` inside of the `with`."""
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError as error:
+        raise UsageError("figures need matplotlib; install it with: pip install '.[plots]'") from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)  # which knows the size of words before anything is saved
+        yield figure
+
+
+def figure_bytes(figure: Any, kind: str = "png", *, dpi: int = 150) -> bytes:
+    """A figure as a file without a date in it: png, pdf or svg."""
+    buffer = io.BytesIO()
+    dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    figure.savefig(buffer, format=kind, dpi=dpi, metadata=dates.get(kind))
+    return buffer.getvalue()

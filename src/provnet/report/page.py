@@ -96,7 +96,7 @@ def _exact(value: Any) -> str:
 
 def _ends(name: str) -> tuple[str, str]:
     """Split a long name so that a narrow column can cut its middle: the end of a path tells most."""
-    if len(name) <= 16 or any(_stays_whole(character) for character in name):
+    if len(name) <= 16 or any(_must_not_cut(character) for character in name):
         return name, ""
     start, columns = len(name), 0
     while (columns := columns + 1 + (unicodedata.east_asian_width(name[start - 1]) in "WF")) <= 9:  # as in style.css
@@ -104,7 +104,7 @@ def _ends(name: str) -> tuple[str, str]:
     return name[:start], name[start:]
 
 
-def _stays_whole(character: str) -> bool:
+def _must_not_cut(character: str) -> bool:
     """Whether a cut could tear it from its letter (accents), or swap the halves (letters from right to left)."""
     if unicodedata.bidirectional(character) in ("R", "AL", "AN", "RLE", "RLO", "RLI"):
         return True
@@ -133,6 +133,7 @@ def _environment() -> jinja2.Environment:
         width=width,
     )
     environment.tests["small"] = pictures.is_small
+    environment.tests["passage"] = lambda seen: isinstance(seen, tuple)
     return environment
 
 

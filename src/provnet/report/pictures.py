@@ -13,7 +13,7 @@ from PIL import Image, features
 from provnet.base.errors import UsageError
 from provnet.data.dataset import Dataset
 from provnet.data.evidence import Evidence, evidence
-from provnet.report.records import Picture
+from provnet.report.records import Passage, Picture, passage
 from provnet.samples.identity import SampleTable
 
 LONGEST = 720  # pixels of a picture on a page that is looked at in full size
@@ -44,7 +44,7 @@ def data_uri(picture: Picture, longest: int = 320) -> str:
     """
     image = to_image(picture)
     if max(image.size) > longest:
-        image = fitted(image, longest)
+        image = scale_to_box(image, longest)
     buffer, kind = io.BytesIO(), "PNG" if is_small(picture) else "JPEG"
     image.save(buffer, kind, optimize=True, **({} if kind == "PNG" else {"quality": 82}))
     return f"data:image/{kind.lower()};base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
@@ -70,6 +70,13 @@ def pictures_of(
     return found
 
 
+def sight(seen: Evidence, longest: int = LONGEST, beside: Sequence[str] = ()) -> Picture | Passage | None:
+    """What a page shows of a sample: its picture, or its text with the words marked that stand in others, too."""
+    if seen.picture is not None:
+        return no_larger(seen.picture, longest)
+    return passage(seen.text, beside) if seen.text else None
+
+
 def no_larger(picture: Picture, longest: int = LONGEST) -> Picture:
     """The picture, its longer side at most `longest`.
 
@@ -78,7 +85,7 @@ def no_larger(picture: Picture, longest: int = LONGEST) -> Picture:
     """
     if max(picture.shape[:2]) <= longest:
         return picture
-    return np.asarray(fitted(to_image(picture), longest))
+    return np.asarray(scale_to_box(to_image(picture), longest))
 
 
 def is_small(picture: Picture) -> bool:
@@ -90,10 +97,10 @@ def is_small(picture: Picture) -> bool:
     return max(int(side) for side in picture.shape[:2]) <= SMALL
 
 
-def fitted(image: Image.Image, box: int) -> Image.Image:
+def scale_to_box(image: Image.Image, box: int) -> Image.Image:
     """Scale an image so that its longer side is `box`: few pixels stay crisp squares, many are averaged.
 
-    >>> fitted(Image.new("L", (14, 28)), 56).size
+    >>> scale_to_box(Image.new("L", (14, 28)), 56).size
     (28, 56)
     """
     width, height = image.size

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -16,26 +17,60 @@ from provnet.base.stats import Interval
 Picture: TypeAlias = npt.NDArray[np.uint8]
 """uint8 pixels, (H, W) grey or (H, W, 3) colour."""
 
+Passage: TypeAlias = tuple[tuple[str, bool], ...]
+"""A text in pieces, each with whether it is marked: what is looked at where samples are texts."""
+
+
+def passage(text: str, others: Sequence[str] = ()) -> Passage:
+    """A text, in which the words are marked that stand in one of the others as well, but for the commonest.
+
+    >>> passage("A fine film", ["the finest of films", "no film"])
+    (('A fine ', False), ('film', True))
+    """
+    known = {word for other in others for word in _WORD.findall(other.casefold())} - _COMMON
+    pieces: list[tuple[str, bool]] = []
+    for piece in _PIECE.findall(text):
+        marked = piece.casefold() in known
+        if pieces and not marked and not pieces[-1][1]:
+            pieces[-1] = (pieces[-1][0] + piece, False)
+        else:
+            pieces.append((piece, marked))
+    return tuple(pieces)
+
+
+_WORD, _PIECE = re.compile(r"\w{2,}"), re.compile(r"\w+|\W+")
+_COMMON = frozenset(
+    "a an and are as at be but by do does for from had has have he her his how i if in is it its me my of on or our "  # noqa: SIM905
+    "she so that the their them they this to was we were what when which who will with would you your can".split()
+)
+
 
 @dataclass(frozen=True, eq=False)
 class ExemplarCard:
     """One training sample offered as explanation.
 
     Attributes:
-        picture: its pixels, or None where they cannot be shown (then an id card stands for it).
+        picture: its pixels, its text, or None where neither can be shown (then an id card stands for it).
         sample_id: the id that names the sample to people.
         sha256: 64 hex digits of its content.
         label: the name of its class.
-        weight: its share of the explanation, 0..1.
+        weight: its share of the explanation, 0..1, or of the largest where there is an amount.
         note: why there is no picture, or any other remark; usually empty.
+        amount: how much the answer depends on it, in words, which then stands in place of a share.
     """
 
-    picture: Picture | None
+    picture: Picture | Passage | None
     sample_id: str
     sha256: str
     label: str
     weight: float
     note: str = ""
+    amount: str = ""
+
+    @property
+    def words(self) -> str:
+        """Its weight."""
+        return self.amount or percent(self.weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +78,7 @@ class ExplanationCard:
     """One explained input.
 
     Attributes:
-        query: the pixels of the input, or None.
+        query: the pixels of the input, its text, or None.
         name: what the input is called: a file name or a sample id.
         predicted: the name of the predicted class.
         confidence: how sure the network is, 0..1.
@@ -52,9 +87,11 @@ class ExplanationCard:
         truth: the name of the right class where it is known.
         rebuilt: the input as a generator makes it of its own latents, or None.
         over: what stands above the class.
+        depends_on: samples without which the answer would be less likely, if that was asked; None if not.
+        in_log_odds: whether their amounts have a unit, which only trainings without samples can say.
     """
 
-    query: Picture | None
+    query: Picture | Passage | None
     name: str
     predicted: str
     confidence: float
@@ -63,6 +100,15 @@ class ExplanationCard:
     truth: str | None = None
     rebuilt: Picture | None = None
     over: str = "Predicted"
+    depends_on: tuple[ExemplarCard, ...] | None = None
+    in_log_odds: bool = False
+
+    @property
+    def depends_words(self) -> str:
+        """What the amounts mean."""
+        if self.in_log_odds:
+            return "Without one of these, the log-odds of the answer would fall by about that much."
+        return "Without them the answer would be less likely. The numbers order them; they have no unit yet."
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from typing import TypeAlias
 from PIL import Image, ImageDraw, ImageFont
 
 from provnet.base.errors import UsageError
-from provnet.report.pictures import data_uri, fitted, is_small, to_image
-from provnet.report.records import ExemplarCard, ExplanationCard, Picture, count, percent, visible, width
+from provnet.report.pictures import data_uri, is_small, scale_to_box, to_image
+from provnet.report.records import ExemplarCard, ExplanationCard, Passage, Picture, count, percent, visible, width
 
 Font: TypeAlias = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -101,10 +101,10 @@ def face(size: int, style: str = "regular") -> Face:
     return Face(ImageFont.load_default(size))
 
 
-def undrawn(names: Iterable[str]) -> int:
+def count_undrawable(names: Iterable[str]) -> int:
     """How many names have signs that drawn pictures show as a question mark.
 
-    >>> undrawn(["plain", "Gr\u00f6\u00dfe"])
+    >>> count_undrawable(["plain", "Gr\u00f6\u00dfe"])
     0
     """
     plain = face(24)
@@ -158,7 +158,7 @@ def explanation_png(cards: Sequence[ExplanationCard]) -> Image.Image:
         raise UsageError(
             f"{len(cards)} inputs for one picture; allowed: 1 to {MOST_CARDS}. Write a page (--html) instead"
         )
-    columns = max(1, min(PER_LINE, max(len(card.exemplars) for card in cards)))
+    columns = max(1, min(PER_LINE, max(len(_drawn(card)) for card in cards)))
     width = max(EXEMPLARS_AT + columns * (EXEMPLAR + COLUMN_GAP) - COLUMN_GAP, NARROWEST) + 2 * MARGIN
     tops = list(accumulate((_height(card) + GAP for card in cards), initial=MARGIN))
     sheet = Image.new("RGB", (width, tops[-1] - GAP + MARGIN), PAGE)
@@ -185,8 +185,16 @@ def weight_words(weights: Sequence[float]) -> str:
     return f"Together these carry {percent(total)}, all other samples {percent(rest)}."
 
 
+HEADINGS = ("Recognised by these training samples", "Depends on these training samples")
+
+
+def _drawn(card: ExplanationCard) -> tuple[ExemplarCard, ...]:
+    """The samples that a picture has room for: those that the answer depends on, if that was asked."""
+    return card.exemplars if card.depends_on is None else card.depends_on
+
+
 def _height(card: ExplanationCard) -> int:
-    lines = -(-len(card.exemplars) // PER_LINE)
+    lines = -(-len(_drawn(card)) // PER_LINE)
     left = QUERY + NAME + (0 if card.rebuilt is None else REBUILT + ROW_GAP)
     return max(left, ANSWER + HEADING + lines * LINE_HEIGHT - (ROW_GAP - CARRIED if lines else 0)) + GAP // 2
 
@@ -219,19 +227,24 @@ def _draw_card(sheet: Image.Image, draw: ImageDraw.ImageDraw, card: ExplanationC
 
     if card.supported:
         seen = "" if card.over == "Predicted" else f"{card.over[:1].upper()}{card.over[1:]} {card.predicted}. "
-        words, colour = seen + ("Because of these training samples" if card.exemplars else "Supported"), SOFT
+        words, colour = seen + (HEADINGS[card.depends_on is not None] if _drawn(card) else "Supported"), SOFT
     else:
-        words = "No supporting training sample" + (": only nearest ones" if card.exemplars else "")
+        words = "No supporting training sample" + (": only nearest ones" if _drawn(card) else "")
         colour = WARN
     heading = face(23, "regular" if card.supported else "bold")
     draw.text((left, top + ANSWER), heading.shorten(words, room), fill=colour, font=heading.font)
-    for number, item in enumerate(card.exemplars):
+    for number, item in enumerate(_drawn(card)):
         x = left + number % PER_LINE * (EXEMPLAR + COLUMN_GAP)
         y = top + ANSWER + HEADING + number // PER_LINE * LINE_HEIGHT
         _draw_exemplar(sheet, draw, item, (x, y), faded=not card.supported)
-    if card.exemplars:
-        small, below = face(20), top + ANSWER + HEADING - (-len(card.exemplars) // PER_LINE) * LINE_HEIGHT - ROW_GAP
-        line = small.shorten(weight_words([item.weight for item in card.exemplars]), room)
+    if _drawn(card):
+        small, below = face(20), top + ANSWER + HEADING - (-len(_drawn(card)) // PER_LINE) * LINE_HEIGHT - ROW_GAP
+        whole = (
+            card.depends_words
+            if card.depends_on is not None
+            else weight_words([item.weight for item in card.exemplars])
+        )
+        line = small.shorten(whole, room)
         draw.text((left, below + CARRIED // 4), line, fill=SOFT, font=small.font)
 
 
@@ -244,7 +257,7 @@ def _draw_exemplar(
     label = face(24, "regular" if faded else "bold")
     draw.text((x, y), label.shorten(item.label, EXEMPLAR), fill=SOFT if faded else INK, font=label.font)
     y += 38
-    share, number = percent(item.weight), face(20)
+    share, number = item.words, face(20)
     _bar(draw, (x, y + 6), BAR, 12, item.weight, SOFT if faded else ACCENT)
     draw.text((x + EXEMPLAR - number.width(share), y), share, fill=INK, font=number.font)
     y += 32
@@ -256,22 +269,22 @@ def _draw_exemplar(
 def _paste(
     sheet: Image.Image,
     draw: ImageDraw.ImageDraw,
-    picture: Picture | None,
+    picture: Picture | Passage | None,
     at: tuple[int, int],
     box: int,
     why: str,
     *,
     faded: bool = False,
 ) -> None:
-    """A picture in the middle of its box, or a frame with the reason why there is none."""
+    """A picture in the middle of its box, a text in a frame, or a frame with the reason why there is neither."""
     x, y = at
-    if picture is None:
+    if picture is None or isinstance(picture, tuple):
         draw.rectangle((x, y, x + box - 1, y + box - 1), outline=LINE, width=3)
-        words = face(20)
-        for number, line in enumerate(words.lines(why, box - 32, 4)):
+        words, text = face(20), why if picture is None else "".join(piece for piece, _ in picture)
+        for number, line in enumerate(words.lines(text, box - 32, 4 if picture is None else (box - 32) // 27)):
             draw.text((x + 16, y + 16 + number * 27), line, fill=SOFT, font=words.font)
         return
-    image = fitted(to_image(picture), box)
+    image = scale_to_box(to_image(picture), box)
     if faded:
         image = Image.blend(image.convert("L").convert("RGB"), Image.new("RGB", image.size, PAGE), 0.45)
     draw.rectangle((x, y, x + box - 1, y + box - 1), fill=SUNK)
@@ -345,15 +358,18 @@ def _exemplar(item: ExemplarCard) -> str:
     bar = f'<div style="height:4px;width:{width(item.weight)};background:#0072b2"></div>'
     return (
         f'<div style="width:8em;overflow-wrap:anywhere">{_picture(item.picture, 72, "picture of the sample")}'
-        f'<div><strong dir="auto">{_text(item.label)}</strong> {percent(item.weight)}</div>{bar}'
+        f'<div><strong dir="auto">{_text(item.label)}</strong> {item.words}</div>{bar}'
         f'<div dir="auto">{_text(item.sample_id)}</div>'
         f'<code style="{_SMALL}" title="SHA-256 {_text(item.sha256)}">{_text(item.sha256[:12])}</code>{note}</div>'
     )
 
 
-def _picture(pixels: Picture | None, box: int, words: str) -> str:
+def _picture(pixels: Picture | Passage | None, box: int, words: str) -> str:
     if pixels is None:
         return ""
+    if isinstance(pixels, tuple):
+        said = "".join(f"<mark>{_text(piece)}</mark>" if marked else _text(piece) for piece, marked in pixels)
+        return f'<div dir="auto" style="{_PASSAGE}">{said}</div>'
     crisp = "image-rendering:pixelated;" if is_small(pixels) else ""
     style = f"width:{box}px;height:{box}px;object-fit:contain;{crisp}"
     return f'<img alt="{words}" src="{data_uri(pixels)}" style="{style}">'
@@ -363,10 +379,10 @@ def _text(value: str) -> str:
     return escape(visible(value))
 
 
-def left_out(inputs: int, exemplars: int, withheld: int) -> list[str]:
+def omission_notes(inputs: int, exemplars: int, withheld: int) -> list[str]:
     """What a page says of inputs and exemplars that it does not show.
 
-    >>> left_out(1_200, 0, 1)
+    >>> omission_notes(1_200, 0, 1)
     ['1,200 more inputs, not shown: slice the explanation', '1 withheld, not shown']
     """
     told = [
@@ -379,5 +395,6 @@ def left_out(inputs: int, exemplars: int, withheld: int) -> list[str]:
 
 _PAGE = "font-size:13px;line-height:1.35;color:inherit"
 _ROW = "display:flex;gap:1.2em;padding:.6em 0;border-bottom:1px solid rgba(128,128,128,.35)"
+_PASSAGE = "max-height:9em;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere"
 _SMALL = "font-size:11px;opacity:.75"
 _WARN = "font-size:11px;font-weight:bold;color:#d55e00"

@@ -8,7 +8,7 @@ it learned from an erased one stays in its weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -21,9 +21,9 @@ from provnet.base.progress import progress_bar
 from provnet.data.compare import decoding_advice
 from provnet.data.dataset import Dataset, image_data, refuse_changed
 from provnet.data.modalities.decode import BYTES
-from provnet.data.select import data_name, free_ids, together, with_classes
+from provnet.data.select import concatenate_tables, data_name, free_ids, with_classes
 from provnet.heads.keys import PackedKeys, pack, unit
-from provnet.models.keys import exemplar_head, features_of, joined, keys_of, with_keys
+from provnet.models.keys import concatenate_keys, exemplar_head, features_of, keys_of, with_keys
 from provnet.models.network import features_at_once
 from provnet.runs.files import SAMPLES
 from provnet.runs.inputs import Fitted, range_problem, run_of
@@ -122,7 +122,7 @@ HINTED = 20_000  # ids that an unknown one is compared with: that takes time
 
 
 def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
-    """These samples are no longer named; their keys stay in the run, and `restore` undoes it.
+    """Withhold samples: explanations no longer name them. Their keys stay in the run, and `restore` undoes it.
 
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
@@ -137,15 +137,15 @@ def withhold(run: Run | Fitted, ids: Iterable[str]) -> Run:
 
 
 def restore(run: Run | Fitted, ids: Iterable[str]) -> Run:
-    """These samples may be named again."""
+    """Let explanations name these samples again."""
     run = run_of(run)
     return _flagged(run, ids, withheld=False)
 
 
 def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
-    """These samples are taken out: key, id, hashes, label, path, source and losses. What the weights learned stays.
+    """Remove samples: key, id, hashes, label, path, source and losses. What the weights learned stays.
 
-    A class that loses its last sample keeps its place, but is never predicted.
+    A class that loses its last sample keeps its position, but is never predicted.
     """
     run = run_of(run)
     head = exemplar_head(run.network)
@@ -161,15 +161,16 @@ def erase(run: Run | Fitted, ids: Iterable[str]) -> Run:
         config=config,
         samples=samples,
         history=None if run.history is None else np.ascontiguousarray(run.history[:, kept]),
+        influence=_of_rows(run, lambda one: one[torch.from_numpy(kept)].clone()),
     )
 
 
 def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress: bool = False) -> Run:
-    """Samples of the run's shape, range and classes come to the bank, each with the key that the network gives it.
+    """Add samples of the run's shape, range and classes, each with the key that the network computes for it.
 
-    Pixels that are in the bank already are refused by name, or left out with `skip_known`; known bytes that were
-    decoded to other pixels are refused. An id that is taken gets
-    the name of the data in front. The losses of an added sample are -1: it was in no epoch.
+    Samples whose pixels are in the run already are refused by name, or left out with `skip_known`; known bytes that
+    were decoded to other pixels are refused. If an id is in use, the new sample gets the name of its data in front. The
+    losses of an added sample are -1: it was in no epoch.
 
     >>> from provnet.training.config import train_config
     >>> from provnet.training.fit import fit
@@ -187,8 +188,8 @@ def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress:
     if len(new) == 0:
         return run
     ids = free_ids(run.samples.sample_ids, new.samples.sample_ids, data_name(data.spec))
-    samples = together(run.samples, new.samples, ids, added=True)
-    keys = joined([keys_of(head, torch.arange(len(run.samples))), *_keys(run, new, progress)])
+    samples = concatenate_tables(run.samples, new.samples, ids, added=True)
+    keys = concatenate_keys([keys_of(head, torch.arange(len(run.samples))), *_keys(run, new, progress)])
     history = run.history
     if history is not None:
         nothing = np.full((len(history), len(new)), NOT_TRAINED, dtype=history.dtype)
@@ -201,7 +202,15 @@ def add(run: Run | Fitted, data: Dataset, *, skip_known: bool = False, progress:
         config=replace(run.config, evaluation=None, added=specs),
         samples=samples,
         history=history,
+        influence=_of_rows(run, lambda one: torch.cat([one, one.new_zeros(len(new), *one.shape[1:])])),
     )
+
+
+def _of_rows(run: Run, changed: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, torch.Tensor] | None:
+    """What a run keeps for influence, where there is one row for each sample changed; an added one taught nothing."""
+    if run.influence is None:
+        return None
+    return {name: changed(one) if name in ("keys", "course") else one for name, one in run.influence.items()}
 
 
 def _flagged(run: Run, ids: Iterable[str], *, withheld: bool) -> Run:
@@ -236,7 +245,7 @@ def _positions(run: Run, ids: Iterable[str]) -> np.ndarray:
 
 def _refuse_none_left(samples: SampleTable) -> None:
     if samples.withheld.all():
-        raise UsageError("no sample would be left to be named; a run needs at least one that is not withheld")
+        raise UsageError("this would withhold every sample; a run needs at least one that is not withheld")
 
 
 def _keys(run: Run, data: Dataset, progress: bool) -> list[PackedKeys]:

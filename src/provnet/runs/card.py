@@ -136,7 +136,7 @@ def _network(network: NetworkConfig, parameters: int) -> str:
 def _data(samples: SampleTable, config: RunConfig) -> str:
     data, added, erased = config.data, config.added, config.erased
     subset, unsure = config.training.get("subset"), maybe_trained(config.training, erased)
-    sizes = np.bincount(samples.labels, minlength=len(samples.class_names))
+    sizes = np.bincount(samples.labels, minlength=len(samples.class_names)) if samples.grouping else np.zeros(0)
     named = zip(samples.class_names[:_NAMES], sizes, strict=False)
     more = len(samples.class_names) - _NAMES
     rows = {
@@ -144,7 +144,7 @@ def _data(samples: SampleTable, config: RunConfig) -> str:
         "training samples" if subset is None else "indexed training samples": f"{len(samples):,}",
         "fingerprint (contents, labels, order)": samples.fingerprint,
         "fingerprint (contents alone)": samples.content_root,
-        "best exact index accuracy that can be had": f"{samples.index_ceiling:.4f}",
+        "highest exact index accuracy possible": f"{samples.index_ceiling:.4f}",
     }
     if isinstance(subset, Mapping):
         rows["chosen from, by"] = f"{subset.get('of')} samples, {subset.get('select', 'given positions')}"
@@ -161,7 +161,8 @@ def _data(samples: SampleTable, config: RunConfig) -> str:
         rows["why they may have been trained on"] = unsure
     rows |= {f"added from ({number})": spec.source for number, spec in enumerate(added, 1)}
     classes = ["| class | training samples |", "|---|---|", *(f"| {escape(name)} | {n:,} |" for name, n in named)]
-    rest = ["", f"and {more:,} classes more."] if more > 0 else []
+    classes = classes if samples.grouping else ["The samples have no labels."]
+    rest = ["", f"and {more:,} more classes."] if more > 0 else []
     return "\n".join(["## Data", "", _table(("what", "value"), rows), "", *classes, *rest])
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from provnet.base.errors import DataError, ProvnetError, UsageError
 from provnet.base.files import DataWarning, shown
 from provnet.base.options import SUBSET
-from provnet.data.compare import compare, held
+from provnet.data.compare import compare, find_held
 from provnet.data.dataset import DECODING, Dataset, DataSpec
 from provnet.data.modalities.decode import BYTES, picture_mode
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.text import Text
-from provnet.data.open import has_split, relocated, reopen
+from provnet.data.open import has_split, relocate, reopen
 from provnet.data.select import Combined, combine, with_classes
 from provnet.runs.files import RunConfig
 from provnet.samples.identity import SampleTable
@@ -179,8 +179,8 @@ def own_test(
         place = Path(spec.source)
         if source is None and place.is_absolute() and not place.exists():
             raise UsageError(
-                f"the run's test split cannot be opened: {shown(spec.source)} is not there any more; put it back, or "
-                "give test data or picture files in its place"
+                f"the run's test split cannot be opened: {shown(spec.source)} no longer exists; put it back, or "
+                "give test data or picture files instead"
             )
         data = open_spec(config, spec, data_dir, progress=progress)
     shape = config.network.input_shape
@@ -203,8 +203,8 @@ def in_terms_of(config: RunConfig, data: Dataset) -> Dataset:
     fits = [given.get("fit") for given in (options, data.spec.options)]
     if None not in fits and fits[0] != fits[1] and data.originals is not None:
         raise UsageError(
-            f'the run takes pictures with fit "{fits[0]}", these data were opened with fit "{fits[1]}", of which the '
-            f'network would see something else; open them with fit="{fits[0]}"'
+            f'the run takes pictures with fit "{fits[0]}", these data were opened with fit "{fits[1]}", which '
+            f'shows the network something else; open them with fit="{fits[0]}"'
         )
     if data.items is None:
         return data
@@ -249,11 +249,12 @@ def other_spec(
     {'size': [8, 8]}
     """
     given = given or NOWHERE
-    options = {name: value for name, value in given.options.items() if name in DECODING}
+    kept = (*DECODING, "manifest_columns") if given.kind == "texts" else DECODING
+    options = {name: value for name, value in given.options.items() if name in kept}
     if given.options.get("skip_bad", False) if skip_bad is None else skip_bad:
         options["skip_bad"] = True
     plain = replace(given, source=given.source if classes else "arrays", options=options)
-    spec = relocated(plain, source, data_dir)
+    spec = relocate(plain, source, data_dir)
     return replace(spec, split=split if has_split(spec, split) else "all")
 
 
@@ -283,9 +284,9 @@ def rest_state(
     if table is None:
         return "", f"{REST} cannot be compared: the training data cannot be opened"
     if rows is None:
-        rows = held(samples.select(~samples.added), table)
+        rows = find_held(samples.select(~samples.added), table)
     rest = np.setdiff1d(np.arange(len(table)), rows)
-    later = held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
+    later = find_held(samples.select(samples.added), table) if samples.added.any() else rest[:0]
     # added ones had been trained on, or came from elsewhere
     if any(table.select(some).content_root == then for some in (rest, np.setdiff1d(rest, later))):
         return "", ""
@@ -321,7 +322,7 @@ def _find_in_one(
     data = reopen(spec, source, data_dir, progress)
     table, rest = data.samples, ""
     if SUBSET in config.training:
-        rows = held(samples, data.samples)
+        rows = find_held(samples, data.samples)
         rest, _ = rest_state(config, samples, data.samples, rows)
         data = data.select(rows) if len(rows) else data
     widened = _wide(spec)

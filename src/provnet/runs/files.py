@@ -7,7 +7,7 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -37,6 +37,7 @@ from provnet.models.network import (
 )
 from provnet.models.pretrained import FOLDER
 from provnet.models.tap import POOLS, SIDES
+from provnet.models.text import TEXT
 from provnet.models.vae import GENERATORS
 from provnet.runs.safe import (
     Layout,
@@ -158,9 +159,11 @@ class RunConfig:
 def _network(value: Any) -> NetworkConfig:
     _want(isinstance(value, Mapping), "network must be a mapping")
     value = {**LATER, **value}
+    if isinstance(value["attached"], Mapping):
+        value["attached"] = {"scores": True, **value["attached"]}
     _keys(value, set(NetworkConfig.__dataclass_fields__), "network")
     _known("network", value["network"], NETWORKS)
-    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, FOLDER, CUSTOM))
+    _known("backbone", value["backbone"], (*BACKBONES, *SHARING, *GENERATORS, TEXT, FOLDER, CUSTOM))
     _known("head", value["head"], HEADS)
     _known("key type", value["key_type"], KEY_TYPES)
     for name in ("classes", "level", "key_width"):
@@ -173,7 +176,8 @@ def _network(value: Any) -> NetworkConfig:
     _want(isinstance(value["conditional"], bool), "conditional must be true or false")
     _attached(value["attached"], value["backbone"])
     layers = value["architecture"]
-    _want(isinstance(layers, str) and bool(layers) == (value["backbone"] == FOLDER), f"architecture goes with {FOLDER}")
+    has_layers = value["backbone"] in (FOLDER, TEXT)
+    _want(isinstance(layers, str) and bool(layers) == has_layers, f"architecture goes with {FOLDER} and {TEXT}")
     shape = value["input_shape"]
     _want(min(shape) > 0 and math.prod(shape) <= PIXELS, f"input_shape may have {PIXELS:,} values in all")
     return NetworkConfig.from_json(value)
@@ -184,8 +188,12 @@ def _attached(value: Any, backbone: Any) -> None:
     if value is None:
         return
     _keys(value, set(AttachedModel.__dataclass_fields__), "network.attached")
+    kinds: dict[str, tuple[Callable[[Any], bool], str]] = dict.fromkeys(
+        ("features", "width"), (_is_count, "a whole number")
+    )
+    kinds["scores"] = (lambda one: isinstance(one, bool)), "true or false"
     for name in value:
-        fits, words = (_is_count, "a whole number") if name in ("features", "width") else (_is_text, "text")
+        fits, words = kinds.get(name, (_is_text, "text"))
         _want(fits(value[name]), f"network.attached.{name} must be {words}, got {printable(value[name])}")
     _want(backbone == CUSTOM, f'network.attached needs the backbone "{CUSTOM}", got {printable(backbone)}')
     most = min(value["features"], WIDEST_KEY)
@@ -531,7 +539,9 @@ def _check_answer(network: ProvenanceNet, config: NetworkConfig, name: str) -> N
         support = network.support(output.support_features, output.classes)
     best = [] if output.index_scores is None else [output.index_scores.amax(1)]  # slots without a sample have -inf
     if not all(map(all_finite, (output.features, output.logits, output.index_features, support, *best))):
-        raise IntegrityError(f"{name}: by these weights the answer to a usual input is not finite; restore the run")
+        raise IntegrityError(
+            f"{name}: with these weights the answer to an ordinary input is not finite; restore the run"
+        )
 
 
 def own_copy(backbone: nn.Module) -> nn.Module:
@@ -636,15 +646,17 @@ def _build(config: NetworkConfig, samples: SampleTable, backbone: nn.Module | No
 
 def _index_map(config: NetworkConfig, samples: SampleTable) -> IndexMap:
     """The map of a run's samples, which no table larger than TABLE is made for."""
-    classes = len(samples.class_names)
+    one_group = samples.grouping is None and config.attached is not None and not config.attached.scores
+    classes = 1 if one_group else len(samples.class_names)
     if config.classes != classes:
         raise IntegrityError(f"config.json has {config.classes:,} classes, samples.safetensors {classes:,}")
-    largest = int(torch.bincount(torch.tensor(samples.labels)).max()) if len(samples) else 0
+    labels = np.zeros(len(samples), np.int64) if one_group else samples.labels
+    largest = int(torch.bincount(torch.tensor(labels)).max()) if len(samples) else 0
     by_class = config.network == "single" and config.head == "plain"
     wide = max(classes * largest, classes * len(samples) if by_class else 0)
     if wide > TABLE:
         raise UnsafeFileError(f"{len(samples):,} samples in {classes:,} classes need a table past the limit {TABLE:,}")
-    return IndexMap(samples.labels, classes)
+    return IndexMap(labels, classes)
 
 
 def _open_looks(network: ProvenanceNet, found: Mapping[str, Layout]) -> None:

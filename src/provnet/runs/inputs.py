@@ -20,7 +20,7 @@ from provnet.base.batches import Fields, all_finite, is_column
 from provnet.base.errors import DataError, IntegrityError, NonFiniteError, UsageError
 from provnet.data.dataset import Dataset, hash_inputs, hash_items
 from provnet.data.modalities.decode import BYTES, is_picture, picture_mode
-from provnet.data.modalities.image import arranged
+from provnet.data.modalities.image import reshape_samples
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.table import Table, is_frame
 from provnet.data.modalities.text import Text
@@ -28,6 +28,7 @@ from provnet.data.rules import DecodeRule, make_options
 from provnet.data.sources.arrays import check_array, to_numpy
 from provnet.models.attached import OWN
 from provnet.models.network import NetworkConfig
+from provnet.models.text import TEXT
 from provnet.runs.data import in_terms_of, modality_for
 from provnet.runs.run import Run, RunConfig
 from provnet.samples.identity import hash_pixels
@@ -47,12 +48,12 @@ def run_of(model: Run | Fitted) -> Run:
 
     >>> run_of("runs/digits")  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    UsageError: a run or a fitted classifier is wanted, got str; provnet.load(folder) reads one
+    UsageError: expected a run or a fitted classifier, got str; provnet.load(folder) reads one
     """
     run = getattr(model, "run_", model)
     if not isinstance(run, Run):
         unfitted = "; fit it first" if hasattr(model, "fit") else "; provnet.load(folder) reads one"
-        raise UsageError(f"a run or a fitted classifier is wanted, got {type(model).__name__}{unfitted}")
+        raise UsageError(f"expected a run or a fitted classifier, got {type(model).__name__}{unfitted}")
     return run
 
 
@@ -73,7 +74,7 @@ def to_input(run: Run | RunConfig | NetworkConfig, samples: Any, *, strict: bool
         samples = inputs_of(config, samples)
     raw = to_numpy(samples, rule)
     check_array(raw)
-    values = arranged(raw, network.input_shape, row_shape(config))
+    values = reshape_samples(raw, network.input_shape, row_shape(config))
     typed = _typed(values, is_bytes=takes_bytes(network))
     problem = range_problem(network, typed if values.dtype.kind == "b" else values)
     if problem is not None and strict:
@@ -182,6 +183,8 @@ def as_trained(network: NetworkConfig, values: Any) -> Any:
     """
     if isinstance(values, Fields):
         return values
+    if network.backbone == TEXT:
+        return values.to(torch.uint8)
     if not takes_bytes(network):
         return values.float()
     if values.dtype == torch.bool:
@@ -238,7 +241,7 @@ def positions(index: Any, n: int) -> np.ndarray:
         return np.arange(n)
     own = np.asarray(index)
     if not is_column(own) or (own.size and own.dtype.kind not in "iu"):
-        raise UsageError(f"index must be whole numbers, one a sample; got {own.dtype} of shape {own.shape}")
+        raise UsageError(f"index must be whole numbers, one per sample; got {own.dtype} of shape {own.shape}")
     if own.size and not 0 <= own.min() <= own.max() < n:
         raise UsageError(f"index must name training samples, 0..{n - 1}; got {own.min()}..{own.max()}")
     return own.astype(np.int64)
@@ -311,10 +314,10 @@ def checked_inputs(run: Run, images: Any, what: str = "the input", *, warn: bool
     """
     given = inputs_of(run.config, images)
     if 0 in given.shape:
-        raise UsageError(f"{what}: there is nothing to look at, no samples were given; give one or more")
+        raise UsageError(f"{what}: no samples were given; give at least one")
     queries = as_trained(run.config.network, given)
     if not all_finite(queries):
-        raise NonFiniteError(f"{what}: there are NaN or infinite values, of which nothing can be said")
+        raise NonFiniteError(f"{what}: there are NaN or infinite values; remove these samples, or fill the values in")
     # a single picture of bytes may be dark, floats of 0 and 1 are of another range: told by what was given
     seen = queries if given.dtype == torch.bool else given
     problem = range_problem(run.config.network, seen) if warn else None

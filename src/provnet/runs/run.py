@@ -4,6 +4,8 @@ model.safetensors    weights
 config.json          network, data, training settings, support threshold, versions, evaluation
 samples.safetensors  the sample table: who stands behind each index
 history.safetensors  class loss of every sample in every epoch (optional)
+snapshots.safetensors  weights of some epochs in bf16, and
+influence.safetensors  what influence is computed from: see provnet.influence (both optional)
 README.md            the model card
 manifest.json        SHA-256 and size of each; see provnet.runs.fileset for how the set is replaced as one
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +43,9 @@ from provnet.runs.safe import (
     TENSORS,
     Layout,
     all_finite,
+    layouts_of,
     open_checked,
+    printable,
     read_json,
     read_layouts,
     read_tensors,
@@ -75,6 +79,8 @@ class Run:
         samples: the training samples, row i is index i.
         history: (epochs, N) float16, class loss of every sample in every epoch, or None.
         folder: where it was read from, or None.
+        snapshots: by epoch, what the network answered by then, in bf16.
+        influence: what `provnet.influence` computes from, or None.
     """
 
     network: ProvenanceNet
@@ -82,6 +88,8 @@ class Run:
     samples: SampleTable
     history: np.ndarray | None = None
     folder: Path | None = field(default=None)
+    snapshots: Mapping[int, Mapping[str, Tensor]] = field(default_factory=dict)
+    influence: Mapping[str, Tensor] | None = None
 
     def __repr__(self) -> str:
         """One line: what it is, over what, where it came from."""
@@ -178,11 +186,9 @@ def prepare_run_folder(folder: str | Path) -> Path:
 
 
 def write_run(run: Run, folder: str | Path) -> Path:
-    """Write a run, or replace the one that is there; killed at any moment it leaves the old one or the new one."""
+    """Write a run, or replace the one that is there. If it is killed, the folder holds the old run or the new one."""
     if not isinstance(run, Run):
-        raise UsageError(
-            f"a run is wanted, got {type(run).__name__}; a fitted classifier is written by its save(folder)"
-        )
+        raise UsageError(f"expected a run, got {type(run).__name__}; save a fitted classifier with its save(folder)")
     where = prepare_run_folder(folder)
     weights = _weights(run.network)
     check_state(run.config.network, run.samples, weights, run.network.backbone)
@@ -202,6 +208,11 @@ def write_run(run: Run, folder: str | Path) -> Path:
             raise NonFiniteError(f"history must be finite, of shape (epochs, {len(run.samples)}); got {history.shape}")
         files["history.safetensors"] = _saver({"class_loss": torch.tensor(history)})
         needs += history.nbytes
+    kept = {f"{epoch}/{name}": one for epoch, state in run.snapshots.items() for name, one in state.items()}
+    for place, tensors in ((SNAPSHOTS, kept), (INFLUENCE, dict(run.influence or {}))):
+        if tensors:
+            files[place] = _saver(tensors)
+            needs += sum(one.nbytes for one in tensors.values())
     fileset.replace_set(where, files, known=FILES, needs=needs)
     return where
 
@@ -209,7 +220,8 @@ def write_run(run: Run, folder: str | Path) -> Path:
 def read_run(folder: str | Path, backbone: nn.Module | Given | None = None) -> Run:
     """Read a run; every file is checked before any is used.
 
-    A `custom` backbone is given again, and copied; so is the model that a run is attached to, which is used as it is.
+    A `custom` backbone must be given again, and is copied. The model of an attached run must be given again, and is
+    used as it is.
     """
     where = as_path("the run's folder", folder)
     _refuse_other_things(where)
@@ -219,7 +231,9 @@ def read_run(folder: str | Path, backbone: nn.Module | Given | None = None) -> R
         network = rebuild(config.network, samples, files["model.safetensors"], backbone)
         check_table(config, samples, files["samples.safetensors"].name)
         history = _history(files["history.safetensors"], len(samples)) if "history.safetensors" in files else None
-    return Run(network, config, samples, history, where)
+        snapshots = _snapshots(files[SNAPSHOTS], network) if SNAPSHOTS in files else {}
+        influence = _influence(files[INFLUENCE], len(samples)) if INFLUENCE in files else None
+    return Run(network, config, samples, history, where, snapshots, influence)
 
 
 def read_samples(folder: str | Path) -> tuple[RunConfig, SampleTable]:
@@ -322,6 +336,35 @@ def _history(file: io.BufferedReader, n: int) -> np.ndarray:
     return read_tensors(file, {"class_loss": Layout("F16", (shape[0] if shape else 0, n))})["class_loss"].numpy()
 
 
+def answering_state(network: ProvenanceNet) -> dict[str, Tensor]:
+    """The weights and statistics that the class scores depend on; those of a foreign model among them."""
+    state = nn.Module.state_dict(network)
+    return {k: v for k, v in state.items() if k.startswith(("backbone.", "task_head.")) and v.is_floating_point()}
+
+
+def _snapshots(file: io.BufferedReader, network: ProvenanceNet) -> dict[int, dict[str, Tensor]]:
+    known = layouts_of({name: value.bfloat16() for name, value in answering_state(network).items()})
+    found: dict[int, dict[str, Tensor]] = {}
+    expected = {}
+    for name in read_layouts(file):
+        epoch, _, own = name.partition("/")
+        if not (epoch.isascii() and epoch.isdigit()) or own not in known:
+            raise IntegrityError(f"{file.name}: tensor {printable(name)} is not one of this network's")
+        expected[name] = known[own]
+        found.setdefault(int(epoch), {})[own] = torch.empty(0)
+    for name, value in read_tensors(file, expected).items():
+        epoch, _, own = name.partition("/")
+        found[int(epoch)][own] = value
+    return found
+
+
+def _influence(file: io.BufferedReader, n: int) -> dict[str, Tensor]:
+    layouts = read_layouts(file)
+    keys = layouts.get("keys", Layout("BF16", (n, 0)))
+    fixed = {"keys": Layout("BF16", (n, *keys.shape[1:])), "course": Layout("F32", (n,))}
+    return read_tensors(file, {**layouts, **fixed})
+
+
 def _weights(network: nn.Module) -> dict[str, Tensor]:
     """The state as plain tensors on the CPU; tensors that share memory are taken apart."""
     seen: set[int] = set()
@@ -347,6 +390,7 @@ def _card(run: Run) -> str:
     return model_card(run.config, parameter_count(run.network), run.samples)
 
 
-_OPTIONAL = ("history.safetensors",)
+SNAPSHOTS, INFLUENCE = "snapshots.safetensors", "influence.safetensors"
+_OPTIONAL = ("history.safetensors", SNAPSHOTS, INFLUENCE)
 FILES = ("model.safetensors", "config.json", "samples.safetensors", "README.md", *_OPTIONAL)
 _WEIGHTS = {".pt", ".pth", ".bin", ".pkl", ".pickle", ".ckpt", ".joblib", ".safetensors", ".h5", ".keras"}

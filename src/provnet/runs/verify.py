@@ -10,7 +10,7 @@ from torch import nn
 from provnet.base.errors import IntegrityError, ProvnetError, UsageError
 from provnet.base.files import as_path
 from provnet.base.options import SUBSET
-from provnet.data.compare import Comparison, compare, decoding_advice, held, other_options
+from provnet.data.compare import Comparison, compare, decoding_advice, find_held, other_options
 from provnet.data.dataset import Dataset, image_data, views_only
 from provnet.models.attached import Given
 from provnet.runs.data import REST, has_changed, rest_content, rest_state
@@ -67,9 +67,9 @@ class Verification:
 def verify(
     folder: str | Path, data: Dataset | None = None, *, backbone: nn.Module | Given | None = None
 ) -> Verification:
-    """Check every hash of a run, that it can be read, and (with `data`) that the data are those of training time.
+    """Check every hash of a run, that it can be read, and (with `data`) that the data are those of training.
 
-    The weights of a run whose backbone was given as an object are looked at only where that is given again.
+    If the backbone was given as an object, the weights are checked only if it is given again.
 
     >>> import tempfile, provnet
     >>> from provnet.base.options import RunOptions
@@ -102,7 +102,7 @@ def verify(
     if data is not None:
         now = data.samples
         some = SUBSET in config.training or has_changed(config, samples)  # such a run knows the samples that it holds
-        comparison = compare(samples, now.select(held(samples, now)) if some else now)
+        comparison = compare(samples, now.select(find_held(samples, now)) if some else now)
         advice = decoding_advice(config.data, data.spec)
         comparison = replace(comparison, erased=config.erased, advice=advice, views=views_only(config.data))
         words = rest_state(config, samples, now)

@@ -54,10 +54,10 @@ class _Lines(list[str]):
         self.append(line.removesuffix(_END) + "\n")
 
 
-def commas(columns: Sequence[str]) -> str:
+def separator_advice(columns: Sequence[str]) -> str:
     """What to say of a header that a spreadsheet wrote with semicolons or tabs, as some do in Europe; else nothing.
 
-    >>> commas(["path;label"]), commas(["path", "label"])
+    >>> separator_advice(["path;label"]), separator_advice(["path", "label"])
     ('; save the file with commas between the cells', '')
     """
     other = len(columns) == 1 and any(mark in columns[0] for mark in ";\t")
@@ -96,7 +96,7 @@ def read_rows(path: Path, needed: Sequence[str], more: str = "") -> Iterator[tup
         raise DataError(f"{file}: cannot be parsed as CSV ({error})") from None
     columns = [name.strip().lower() for name in records[0]] if records else []
     if not set(needed) <= set(columns) or len(set(columns)) != len(columns):
-        given = f"{shown(','.join(columns))[:200]!r}{commas(columns)}"
+        given = f"{shown(','.join(columns))[:200]!r}{separator_advice(columns)}"
         raise DataError(f"{file} row 1: the header must name {', '.join(needed)} once each{more}; got {given}")
     for number, cells in enumerate(records[1:], 2):
         if not cells:

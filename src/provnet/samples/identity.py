@@ -61,8 +61,8 @@ class SampleTable:
         sources: who contributed the sample (column `source` of a manifest, `sources` of arrays, Datasets and .npz
             files), or None.
         grouping: the classes, or None where the samples have no labels.
-        withheld: (N,) bool, samples that are not to be named; None is taken as none of them.
-        added: (N,) bool, samples that came after training (`provnet.runs.bank`); None is taken as none of them.
+        withheld: (N,) bool, samples that explanations must not name; None means none.
+        added: (N,) bool, samples that were added after training (`provnet.runs.bank`); None means none.
     """
 
     sample_ids: tuple[str, ...]
@@ -126,7 +126,7 @@ class SampleTable:
 
     @property
     def labels(self) -> np.ndarray:
-        """(N,) int64, position in `class_names`; samples without labels have none, which is an error in words."""
+        """(N,) int64, position in `class_names`; an error for samples without labels."""
         if self.grouping is None:
             raise UsageError("these samples have no labels; give them when the data are opened: open_data(x, labels)")
         return self.grouping.of
@@ -203,7 +203,7 @@ class SampleTable:
 
     @property
     def index_ceiling(self) -> float:
-        """The best exact index accuracy that can be had: equal pictures cannot be told apart."""
+        """The highest exact index accuracy possible: equal pictures cannot be told apart."""
         return len(np.unique(self.groups)) / len(self) if len(self) else 0.0
 
     def conflicts(self) -> list[tuple[int, ...]]:
@@ -255,7 +255,7 @@ def chosen_rows(indices: ArrayLike, n: int) -> np.ndarray:
     given = np.asarray(indices)
     if given.dtype == np.bool_:
         if given.shape != (n,):
-            raise UsageError(f"a bool mask must have one value a sample, {n:,}; got shape {given.shape}")
+            raise UsageError(f"a bool mask must have one value per sample, {n:,}; got shape {given.shape}")
         return np.flatnonzero(given)
     if not is_column(given) or (given.size and given.dtype.kind not in "iu"):
         raise UsageError(
@@ -323,9 +323,10 @@ class Exemplar:
     """A training sample offered as explanation.
 
     Attributes:
-        weight: its share of the explanation, 0..1; equal samples have the same.
+        weight: its share of the explanation, 0..1, or how much the answer depends on it; equal samples have the same.
         duplicates: ids of other samples that are the same picture, pixel by pixel, ten at most.
         duplicate_count: how many there are. Withheld ones are neither named nor counted.
+        interval: 95 % interval of a weight by influence; None of shares, and where there is no more than one snapshot.
     """
 
     sample_id: str
@@ -336,10 +337,12 @@ class Exemplar:
     path: str | None
     duplicates: tuple[str, ...] = ()
     duplicate_count: int = 0
+    interval: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**vars(self), "duplicates": list(self.duplicates)}
+        """Plain values; an interval only where there is one."""
+        plain = {**vars(self), "duplicates": list(self.duplicates)}
+        return {name: value for name, value in plain.items() if name != "interval" or value is not None}
 
 
 def named(samples: SampleTable, index: int, weight: float) -> Exemplar:

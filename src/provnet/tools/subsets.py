@@ -180,10 +180,10 @@ def index_subset(
     device: str = "auto",
     progress: bool = False,
 ) -> IndexSubset:
-    """Choose the samples to index: a percentage or a number of them, by a way of `applications.subsets`.
+    """Choose the samples to index: a percentage or a number of them, in one of the four ways of `--select`.
 
-    All ways but `stratified` look at features: those of `run`, else of a network with the class branch alone that is
-    trained on the data for 5 epochs of preset fast, by the same seed.
+    All ways but `stratified` use features: those of `run`, or else of a network with only a class branch that is
+    trained on the data for 5 epochs with preset fast and the same seed.
 
     >>> import provnet
     >>> data = provnet.open_data("embedded", limit=100)

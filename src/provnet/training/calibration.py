@@ -25,14 +25,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provnet.answers.attributor import attribute
 from provnet.answers.out_of_fold import gaussian, gaussian_scores, moments, noise_model, posterior, ridge
 from provnet.base.batches import Inputs, at_once, fold, keyed_generator
-from provnet.base.errors import UsageError
+from provnet.base.errors import NonFiniteError, UsageError
 from provnet.data.modalities.known import modality_of
 from provnet.data.modalities.modality import Modality
-from provnet.heads.support import LOOKS, Evidence, Support, held_out, odds_of, place_in_class, prepared
+from provnet.data.modalities.text import thinned
+from provnet.heads.support import (
+    LOOKS,
+    Evidence,
+    Support,
+    measure_held_out,
+    normalise_features,
+    odds_of,
+    place_in_class,
+)
 from provnet.models.network import ProvenanceNet, ProvenanceOutput
+from provnet.models.text import TextSupport, nearness
 
 LEVEL = 0.05
 RIGHT = 0.9  # an answer is supported where answers like it are right so often; of frozen features
@@ -54,6 +63,7 @@ def calibrate(
     *,
     modality: Modality | None = None,
     progress: Bar | None = None,
+    known: Columns | None = None,
 ) -> dict[str, Any]:
     """Measure the training features and return the threshold below which an input counts as unsupported.
 
@@ -61,12 +71,12 @@ def calibrate(
     distorted ones, held out in turn, to set the threshold; the only sample of its class cannot be held out and is not
     used, unless there are no others. `labels` are those of the images, where not all of them are indexed. The copies
     are those of the `modality`, which None tells by the shape. `progress` makes the bar that is moved meanwhile
-    (`training.progress`): of large pictures it takes minutes.
+    (`training.progress`): of large pictures it takes minutes. `known` are features, and looks of pictures, of the
+    samples that `measured_rows` gives, where somebody has them: then only their copies are asked about.
     """
     device = next(net.parameters()).device
-    pick = torch.randperm(len(images), generator=keyed_generator(seed, 5))
     given = net.index_map.labels if labels is None else labels
-    chosen = _measured(pick, given.cpu())
+    chosen = measured_rows(given, seed)
     distorted = chosen[:CALIBRATED]
     modality = modality or modality_of(images.shape[1:])
     of_features = modality.name == "image" and len(images.shape) == 2
@@ -77,12 +87,14 @@ def calibrate(
         raise UsageError(f"samples of modality {modality.name} have no perturbed copies to calibrate support on")
     classes = len(net.support.mean)
     by_evidence = net.fixed_features and classes > 1 and len(chosen) >= FEWEST
-    total = len(chosen) + (0 if by_evidence else len(copiers) * len(distorted))
+    total = (0 if known else len(chosen)) + (0 if by_evidence else len(copiers) * len(distorted))
     net.eval()
+    if isinstance(net.support, TextSupport):
+        return _of_texts(net, images, distorted, seed, level)
     with nullcontext(_unseen) if progress is None else progress("calibration", total) as update:
         passed = _Passes(net, update)
         net.support.looks = net.support.evidence = None
-        features, *looks = passed(images, chosen, _features)
+        features, *looks = known or passed(images, chosen, _features)
         own = given[chosen.to(given.device)].to(device)
         if by_evidence:
             return _by_evidence(net.support, features, own)
@@ -94,7 +106,7 @@ def calibrate(
             parts = [passed(some, every, lambda output: _read(net, output)) for some in pictures]
             seen, claimed, copies, *copied = (torch.cat(column) for column in zip(*parts, strict=True))
             of = every.repeat(len(copiers)).to(device)
-            unseen, measured = held_out(features, own, copies, claimed, of, classes)
+            unseen, measured = measure_held_out(features, own, copies, claimed, of, classes)
             rows = measured if bool(measured.any()) else None
             support = seen if rows is None else unseen[rows]
             if looks:
@@ -112,13 +124,32 @@ def calibrate(
     }
 
 
+@torch.inference_mode()
+def _of_texts(net: ProvenanceNet, texts: Inputs, rows: Tensor, seed: int, level: float) -> dict[str, Any]:
+    """Of texts half of whose words are gone, each measured without the text that it was made of."""
+    device, found, whole = next(net.parameters()).device, [], len(texts) == net.index_map.n
+    assert isinstance(texts, Tensor)
+    for some in torch.split(rows, at_once(texts.shape[1:], device.type)):
+        output = net(thinned(texts[some], seed).to(device))
+        near = nearness(net.index_head, output.index_features, output.classes, some.to(device) if whole else None)
+        found.append(net.support(output.support_features, output.classes, near))
+    support = torch.cat(found).cpu()
+    return {
+        "statistic": "log-odds of the class, plus ten times the mean cosine with its five nearest training texts",
+        "threshold": float(torch.quantile(support.double(), level)),
+        "level": level,
+        "calibrated_on": "training texts with half of their words left out, each held out",
+        "n": len(support),
+    }
+
+
 def _by_evidence(support: Support, features: Tensor, labels: Tensor) -> dict[str, Any]:
     """Of frozen features: how often held-out answers are right, and from where on an answer counts as supported."""
-    every, classes, z = torch.arange(len(labels), device=labels.device), len(support.mean), prepared(features)
+    every, classes, z = torch.arange(len(labels), device=labels.device), len(support.mean), normalise_features(features)
     with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
         torch.manual_seed(0)
         support.fit(z.clone(), labels)
-        distance = -held_out(z, labels, z, labels, every, classes)[0]
+        distance = -measure_held_out(z, labels, z, labels, every, classes)[0]
     with torch.inference_mode(False):
         support.evidence, right = evidence_of(z.clone(), labels.clone(), classes, distance.clone())
     return {
@@ -157,7 +188,10 @@ def _features(output: ProvenanceOutput) -> Columns:
 
 def _read(net: ProvenanceNet, output: ProvenanceOutput) -> Columns:
     """Support by the features, predicted class, and what is measured; what is not finite is refused."""
-    return attribute(net, output, 1).support, output.classes, *_features(output)
+    support = net.support(output.support_features, output.classes, output.looks)
+    if not bool((torch.isfinite(support) & torch.isfinite(output.logits).all(1)).all()):
+        raise NonFiniteError("what the network says of some distorted samples is not finite; check its weights")
+    return support, output.classes, *_features(output)
 
 
 def _with_looks(
@@ -174,7 +208,7 @@ def _with_looks(
     fitted.looks.fit(looks.clone(), own)
     by_looks = fitted.looks(copies, claimed)
     if held is not None:
-        by_looks = held_out(looks, own, copies, claimed, of, 1)[0][held]
+        by_looks = measure_held_out(looks, own, copies, claimed, of, 1)[0][held]
     factor = _limit(support, level) / _limit(by_looks, level * BY_LOOKS)
     fitted.looks.stretch(factor)
     return torch.minimum(support, by_looks * factor)
@@ -189,11 +223,12 @@ def _unseen(done: int, text: str) -> None:
     """No bar."""
 
 
-def _measured(pick: Tensor, labels: Tensor) -> Tensor:
+def measured_rows(labels: Tensor, seed: int) -> Tensor:
     """The first samples of a random order, and the first of each class: no class that has samples goes without."""
+    pick = torch.randperm(len(labels), generator=keyed_generator(seed, 5))
     if len(pick) <= MEASURED:
         return pick
-    place = place_in_class(labels[pick])
+    place = place_in_class(labels.cpu()[pick])
     return pick[(torch.arange(len(pick)) < MEASURED) | (place < LEAST)]
 
 

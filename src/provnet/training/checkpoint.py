@@ -1,8 +1,8 @@
 """Checkpoints: weights, optimiser and progress as safetensors + JSON, written whole or not at all, hashed.
 
 `checkpoints/step-0000000123/` holds the weights, the optimiser's moments (a file each, so that a network of any size
-that provnet writes can be read back), the record of the epoch, state.json and manifest.json. A folder is made under a
-temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
+that provnet writes can be read back), the record of the epoch, the snapshots so far, state.json and manifest.json. A
+folder is made under a temporary name, synced and renamed; the last two are kept. Nothing in it can run code.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from provnet.training.loop import TrainState
 FOLDER = "checkpoints"
 KEEP = 2
 META, MANIFEST, TENSORS = "state.json", "manifest.json", ".safetensors"
-MODEL, PROGRESS, OPTIMIZER = "model", "progress", "optimizer-"  # groups of tensors: a file each
+MODEL, PROGRESS, OPTIMIZER, SNAPSHOT = "model", "progress", "optimizer-", "snapshot-"  # groups of tensors: a file each
 _STEP = re.compile(r"step-\d{10,}")
-_STEP_FILE = re.compile(rf"(?:{MODEL}|{PROGRESS}|{OPTIMIZER}\w+){TENSORS}")
+_STEP_FILE = re.compile(rf"(?:{MODEL}|{PROGRESS}|{OPTIMIZER}\w+|{SNAPSHOT}\d+){TENSORS}")
 
 Groups = dict[str, dict[str, Tensor]]
 
@@ -62,7 +62,9 @@ def save_checkpoint(
     }
     needs = sum(tensor.nbytes for tensors in groups.values() for tensor in tensors.values())
     if path.exists() and not is_step(path):
-        raise UsageError(f"{path} is in the way, which provnet did not write; move it away and go on with --resume")
+        raise UsageError(
+            f"{path} has the name of a checkpoint, but provnet did not write it; move it away, then use --resume"
+        )
     write_files(path, files, needs=needs, replace=True)
     _drop_others(folder, path)
     return path
@@ -73,6 +75,7 @@ def _groups(net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState)
     groups: Groups = {MODEL: dict(net.state_dict()), PROGRESS: {"sums": state.sums, "record": state.record}}
     if state.history:
         groups[PROGRESS]["history"] = torch.from_numpy(np.stack(state.history))
+    groups |= {f"{SNAPSHOT}{epoch}": dict(weights) for epoch, weights in state.snapshots.items()}
     for number, slots in optimizer.state_dict()["state"].items():
         for slot, value in slots.items():
             groups.setdefault(f"{OPTIMIZER}{slot}", {})[str(number)] = value
@@ -82,8 +85,8 @@ def _groups(net: nn.Module, optimizer: torch.optim.Optimizer, state: TrainState)
             tensor = value.detach().cpu().contiguous()
             if not all_finite(tensor):
                 raise NonFiniteError(
-                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this is not saved, the last "
-                    "good checkpoint is kept. Lower the learning rate or look at the data"
+                    f"after step {state.step} the {group} holds NaN or infinity ({name}): this state is not saved, the "
+                    "last good checkpoint is kept. Lower the learning rate or look at the data"
                 )
             place = tensor.untyped_storage().data_ptr()
             tensors[name] = tensor.clone() if place in seen else tensor
@@ -183,6 +186,11 @@ def restore(
         record=progress["record"].to(device),
         log=list(checkpoint.meta["log"]),
         history=list(progress["history"].numpy()) if "history" in progress else [],
+        snapshots={
+            int(group.removeprefix(SNAPSHOT)): dict(tensors)
+            for group, tensors in checkpoint.groups.items()
+            if group.startswith(SNAPSHOT)
+        },
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -14,24 +15,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from provnet.base.batches import bounds, carried, fold
+from provnet.base.batches import bounds, fold, steps_before
 from provnet.base.errors import MemoryLimitError
 from provnet.base.files import as_path
 from provnet.base.options import RunOptions
 from provnet.base.progress import forecast, progress_bar
 from provnet.data.dataset import DataSpec, ImageData, ResidentData, refuse_changed, spec_of
 from provnet.heads.index_map import IndexMap, TargetSampler
+from provnet.influence.of_run import MOST_BYTES, epochs_kept, snapshot, snapshot_bytes
 from provnet.models.keys import fill_keys, open_keys, refresh, split_keys, whole_keys
 from provnet.models.network import ProvenanceNet, build
 from provnet.models.pretrained import NAMES as PRETRAINED
 from provnet.models.pretrained import Pretrained, features_of_all, frozen
+from provnet.models.text import TEXT, TextEncoder
 from provnet.models.whitening import measure
 from provnet.runs.files import float32_default, own_copy
 from provnet.runs.run import Run, RunConfig, read_run, write_run
 from provnet.training import session as run_folder
 from provnet.training.calibration import calibrate
 from provnet.training.checkpoint import Checkpoint, Clock, load_checkpoint, restore, save_checkpoint
-from provnet.training.config import TrainConfig, as_config, for_pretrained, for_samples
+from provnet.training.config import TrainConfig, as_config, for_pretrained, for_samples, for_texts
 from provnet.training.loop import Learner, TrainingSet, TrainState, fresh_state, logged, train
 from provnet.training.session import Held, run_lock, stop_on_signal
 from provnet.training.setup import (
@@ -64,6 +67,7 @@ class Session:
     progress: bool
     on_epoch: EpochCallback | None
     recorded: bool
+    snapshots: bool | None  # None: where they are small
 
 
 def fit(
@@ -75,12 +79,11 @@ def fit(
     index_subset: IndexSubset | None = None,
     on_epoch: EpochCallback | None = None,
 ) -> Run:
-    """Train a provenance network on `data` and return the run; with `where.out` it is also written there.
+    """Train a provenance network on `data` and return the run; `where.out` is a folder to write it to.
 
-    `where.recorded` has a GPU record a step once and replay it, which is faster; it is left out where that cannot be:
-    on a CPU, in several processes, with data that do not fit the GPU, with a backbone of your own (a copy of it is
-    trained).
-    With `index_subset` only some samples are indexed, and the run's table holds those alone (`training.subset`).
+    `where.recorded` lets a GPU record a training step once and replay it, which is faster. It has no effect on a CPU,
+    in several processes, with data that do not fit on the GPU, or with your own backbone (a copy of it is trained).
+    With `index_subset` only some samples are indexed, and the run's table holds only those (`training.subset`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -96,6 +99,7 @@ def fit(
     custom = own_copy(wanted.backbone) if isinstance(wanted.backbone, nn.Module) else None
     shape, index_map = plan(data, wanted, config.preset)
     config = for_pretrained(config) if shape.backbone in PRETRAINED else config
+    config = for_texts(config) if shape.backbone == TEXT else config
     samples = data.samples if rows is None else data.samples.select(rows.numpy())
     index_map = index_map if rows is None else IndexMap(samples.labels, shape.classes)
     refuse_changed("the training data", data)
@@ -116,8 +120,11 @@ def fit(
         torch.manual_seed(fold(config.seed, 0))
         net = build(shape, index_map, custom)
         load_pretrained(net, wanted, shape, finetune=config.finetune)
+        if isinstance(net.backbone, TextEncoder):
+            net.backbone.learn(data.images, data.labels)
         shown = where.progress and fabric.global_rank == 0
-        session = Session(held, settings, where.checkpoint_seconds, shown, on_epoch, where.recorded and custom is None)
+        recorded = where.recorded and custom is None and shape.backbone != TEXT  # whose batches differ in length
+        session = Session(held, settings, where.checkpoint_seconds, shown, on_epoch, recorded, where.snapshots)
         with _memory_errors_named():
             learner, inputs = _on_features(net, data, fabric.device, progress=shown)
             training = _training_set(data, inputs, rows, index_map, fabric.device)
@@ -129,7 +136,8 @@ def fit(
             )
         history = np.ascontiguousarray(np.stack(state.history)[:, slice(None) if rows is None else rows.numpy()])
         run_config = RunConfig(shape, data.spec, test, settings, support, versions(), None)
-        return _written(Run(_plain(net), run_config, samples, history, path), fabric, held)
+        run = Run(_plain(net), run_config, samples, history, path, snapshots=state.snapshots)
+        return _written(run, fabric, held)
 
 
 def _begin(
@@ -224,6 +232,8 @@ def _watched(
         # the weights of a first layer for one channel have the same memory under both strides that DDP compares
         warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides")
 
+        along = _epochs_kept(net, config.epochs, session)
+
         def keep(state: TrainState) -> None:
             due = writes and (clock.due() or stop.asked)
             if fabric.world_size > 1 and fabric.broadcast(due):
@@ -249,9 +259,22 @@ def _watched(
                 run_folder.write_log(_folder(session), state.log)
             if session.on_epoch is not None and fabric.global_rank == 0:
                 session.on_epoch(state.log[-1])
+            if len(state.log) in along:
+                state.snapshots[len(state.log)] = snapshot(net)
             keep(state)
 
         yield on_step, on_epoch
+
+
+def _epochs_kept(net: ProvenanceNet, epochs: int, session: Session) -> tuple[int, ...]:
+    """The epochs after which weights are kept for influence: none where that takes much, unless it was asked for."""
+    along = epochs_kept(epochs) if snapshot_bytes(net) else ()
+    size = snapshot_bytes(net) * len(along)
+    if session.snapshots is None and size > MOST_BYTES and session.progress:
+        words = f"snapshots for influence would take {size / 1e6:,.0f} MB and are left out; --snapshots keeps them\n"
+        sys.stderr.write(words)
+    wanted = size <= MOST_BYTES if session.snapshots is None else session.snapshots
+    return along if wanted else ()
 
 
 def _restored(
@@ -261,7 +284,7 @@ def _restored(
     state = restore(checkpoint, net, optimizer, fabric.device)
     then = checkpoint.meta["settings"]["machine"]["processes"]
     before, now = (bounds(*size, least=2 * processes) for processes in (then, fabric.world_size))
-    state.step = carried(divmod(state.step, len(before)), before, now)
+    state.step = steps_before(divmod(state.step, len(before)), before, now)
     if fabric.global_rank > 0:  # what an unfinished epoch has summed up counts once
         state.sums.zero_()
         state.record.zero_()

@@ -197,6 +197,7 @@ class TrainState:
     record: Tensor  # (N,) float32, class loss of each sample in this epoch
     log: list[dict[str, Any]] = field(default_factory=list)  # one row a finished epoch
     history: list[np.ndarray] = field(default_factory=list)  # one (N,) float16 a finished epoch
+    snapshots: dict[int, dict[str, Tensor]] = field(default_factory=dict)  # weights by epoch, for influence
 
 
 def logged(net: ProvenanceNet) -> tuple[str, ...]:

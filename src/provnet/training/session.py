@@ -297,15 +297,19 @@ def check_before(folder: Path, *, resume: bool, overwrite: bool) -> None:
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """`name: before -> now` of every setting that differs.
 
-    >>> list(differences({"a": {"b": 1}}, {"a": {"b": 2}}))
-    ['a.b: 1 -> 2']
+    >>> list(differences({"a": {"b": 1}}, {"a": {"b": 2, "c": True}}))
+    ['a.b: 1 -> 2', 'a.c: not set -> True']
     """
     for name in sorted({*then, *now}):
         before, after = then.get(name), now.get(name)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             yield from differences(before, after, f"{prefix}{name}.")
         elif before != after:
-            yield f"{prefix}{name}: {before} -> {after}"
+            yield f"{prefix}{name}: {_setting(before)} -> {_setting(after)}"
+
+
+def _setting(value: Any) -> Any:
+    return "not set" if value is None else value
 
 
 def refuse_differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:

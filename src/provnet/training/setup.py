@@ -28,6 +28,7 @@ from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
 from provnet.data.dataset import ImageData, ResidentData
 from provnet.data.modalities.table import Table
+from provnet.data.modalities.text import is_text
 from provnet.heads.index_map import IndexMap
 from provnet.models.backbones import StandIn, auto_backbone, check_alone
 from provnet.models.network import NETWORKS, NetworkConfig, Normalise, ProvenanceNet, build, parameter_count
@@ -39,6 +40,7 @@ from provnet.models.pretrained import (
     load_published,
     own_normalisation,
 )
+from provnet.models.text import TEXT, architecture_of
 from provnet.tasks import TASKS
 from provnet.training.config import TrainConfig
 
@@ -190,6 +192,8 @@ def normalisation(data: ImageData) -> tuple[tuple[float, ...], tuple[float, ...]
     >>> normalisation(provnet.open_data("embedded"))
     ((0.1307,), (0.3081,), 255.0)
     """
+    if is_text(data.inputs):  # bytes that stand for letters
+        return (0.0,), (1.0,), 1.0
     scale = 255.0 if data.images.dtype == torch.uint8 else 1.0
     known = STATISTICS.get(data.spec.source)
     if known is not None and scale == 255.0 and len(known[0]) == data.shape[0]:
@@ -332,12 +336,16 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     if not all_finite(data.inputs):
         raise NonFiniteError("the data hold NaN or infinite values; clean them first")
     if not isinstance(backbone, str | nn.Module):
-        raise UsageError(f"backbone must be a name or a module that was made (nn.Module()), got {backbone!r}")
+        raise UsageError(f"backbone must be a name or a module, such as nn.Sequential(...), got {backbone!r}")
     architecture = ""
     if isinstance(backbone, nn.Module):
         name = "custom"
     elif is_folder(backbone):
         name, architecture = FOLDER, folder_architecture(Path(backbone))
+    elif is_text(data.inputs) and backbone in ("auto", TEXT):
+        name, architecture = TEXT, architecture_of(data.images, len(data.class_names))
+    elif backbone == TEXT:
+        raise UsageError(f'backbone "{TEXT}" reads texts as bytes, these samples are {data.inputs.dtype} {data.shape}')
     else:
         name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
     config = NetworkConfig(
@@ -373,10 +381,10 @@ def auto_network(backbone: str) -> str:
 def auto_head(preset: str, backbone: str = "") -> str:
     """The index head that "auto" stands for.
 
-    >>> auto_head("robust"), auto_head("paper"), auto_head("fast", "efficientnet-lite0")
+    >>> auto_head("robust"), auto_head("paper"), auto_head("fast", "text")
     ('exemplar', 'plain', 'exemplar')
     """
-    return "exemplar" if preset in ("default", "robust") or backbone in NAMES else "plain"
+    return "exemplar" if preset in ("default", "robust") or backbone in (*NAMES, TEXT) else "plain"
 
 
 def is_folder(backbone: str) -> bool:

@@ -290,6 +290,8 @@ def _mean(pixels: Tensor) -> Tensor:
 
 def _check(images: Tensor, index: Tensor, policy: Policy) -> None:
     """Refuse what cannot be augmented, in words."""
+    if policy.idle:
+        return
     if images.ndim not in (2, 4) or not (images.is_floating_point() or (images.dtype, images.ndim) == (torch.uint8, 4)):
         raise UsageError(
             f"augmentation takes uint8 pictures (B, C, H, W) or floats (B, F) or (B, C, H, W), got {images.dtype} of "
@@ -297,7 +299,7 @@ def _check(images: Tensor, index: Tensor, policy: Policy) -> None:
         )
     if index.dtype != torch.int64 or index.shape != images.shape[:1]:
         raise UsageError(
-            f"augmentation takes one int64 index a sample, {len(images)} here, got {index.dtype} of shape "
+            f"augmentation takes one int64 index per sample, {len(images)} here, got {index.dtype} of shape "
             f"{tuple(index.shape)}"
         )
     if images.dtype == torch.uint8 and policy.shift >= min(images.shape[2:]):
@@ -441,10 +443,10 @@ def cut(images: Tensor, seed: int, share: float = CUT) -> Tensor:
     return out
 
 
-def of_photographs(shape: tuple[int, ...]) -> dict[str, Callable[[Tensor, int], Tensor]]:
+def photograph_copies(shape: tuple[int, ...]) -> dict[str, Callable[[Tensor, int], Tensor]]:
     """The distortions that people know from photographs, by name; none for smaller or grey pictures (C, H, W).
 
-    >>> sorted(of_photographs((3, 224, 224))), sorted(of_photographs((1, 224, 224)))
+    >>> sorted(photograph_copies((3, 224, 224))), sorted(photograph_copies((1, 224, 224)))
     (['crop', 'mirror'], [])
     """
     if len(shape) != 3 or shape[0] != 3 or min(shape[1:]) < PHOTOGRAPH:
@@ -473,11 +475,11 @@ class Noise:
         return add_noise(images, seed, self.sigma, self.spread)
 
 
-def of_all(copy: Copy, images: Tensor) -> Copy:
+def fix_copy(copy: Copy, images: Tensor) -> Copy:
     """The same distortion for parts of these samples: what it needs to know of all of them is looked at now.
 
     >>> values = torch.tensor([[0.0], [8.0]])
-    >>> noise = of_all(COPIES["noise-0.1"], values)
+    >>> noise = fix_copy(COPIES["noise-0.1"], values)
     >>> bool((noise(values[:1], 0) != values[:1]).all())
     True
     """
@@ -493,12 +495,12 @@ def crop(images: Tensor) -> Tensor:
     torch.Size([2, 1, 28, 28])
     """
     if not are_pictures(images):
-        raise UsageError(f"only pictures (N, C, H, W) can be cut, got shape {tuple(images.shape)}")
+        raise UsageError(f"only pictures (N, C, H, W) can be cropped, got shape {tuple(images.shape)}")
     height, width = images.shape[2:]
     top, left = max(1, round(height / SIDE)), max(1, round(width / SIDE))
     inner = images[:, :, top : height - top, left : width - left].float()
     if 0 in inner.shape:
-        raise UsageError(f"pictures of {height} x {width} are too small to be cut")
+        raise UsageError(f"pictures of {height} x {width} are too small to be cropped")
     grown = F.interpolate(inner, size=(height, width), mode="bilinear", antialias=True)
     return grown.round().clamp(0, 255).to(torch.uint8) if images.dtype == torch.uint8 else grown
 
@@ -519,7 +521,7 @@ def copies_of(images: Tensor) -> dict[str, Copy]:
         "crop": are_pictures(images, least=3),
     }
     fits["jpeg-50"] = picture and images.dtype == torch.uint8
-    return {name: of_all(copy, images) for name, copy in COPIES.items() if fits[name]}
+    return {name: fix_copy(copy, images) for name, copy in COPIES.items() if fits[name]}
 
 
 COPIES: dict[str, Copy] = {

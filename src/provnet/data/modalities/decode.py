@@ -111,7 +111,7 @@ def check_depth(width: int, height: int, bits: int, name: str, max_decoded: int)
     if needed > max_decoded:
         raise DataError(
             f"{name}: {width} x {height} pixels of {bits} bits are {needed:,} bytes, at most {max_decoded:,} are "
-            "allowed; make it smaller, or save it with 8 bits a channel, first"
+            "allowed; make it smaller, or save it with 8 bits per channel"
         )
 
 
@@ -141,7 +141,7 @@ def _check_png(blob: bytes, name: str, rule: DecodeRule) -> None:
         if kind in _CRITICAL and zlib.crc32(blob[at + 4 : end - 4]) != int.from_bytes(blob[end - 4 : end], "big"):
             raise damaged(name, f"the checksum of its part {kind.decode()} does not fit")
         if kind in (b"tEXt", b"zTXt", b"iTXt", b"iCCP"):
-            text += length if length > MAX_TEXT else _unpacked(kind, blob[at + 8 : at + 8 + length])
+            text += length if length > MAX_TEXT else _text_size(kind, blob[at + 8 : at + 8 + length])
             if text > MAX_TEXT:
                 raise DataError(f"{name}: carries more than {MAX_TEXT // 2**20} MiB of text; save it without metadata")
         if kind == b"IDAT":
@@ -150,7 +150,7 @@ def _check_png(blob: bytes, name: str, rule: DecodeRule) -> None:
             break
         at = end
     wanted = _png_bytes(blob)
-    if wanted > _inflated(b"".join(packed), name, wanted):
+    if wanted > _inflated_size(b"".join(packed), name, wanted):
         raise cut_short(name)
 
 
@@ -172,7 +172,7 @@ def _png_bytes(blob: bytes) -> int:
     return total
 
 
-def _inflated(packed: bytes, name: str, wanted: int) -> int:
+def _inflated_size(packed: bytes, name: str, wanted: int) -> int:
     """How many bytes there are once unpacked; no more are unpacked than tells whether there are as many as wanted."""
     stream, total = zlib.decompressobj(), 0
     try:
@@ -185,7 +185,7 @@ def _inflated(packed: bytes, name: str, wanted: int) -> int:
     return total
 
 
-def _unpacked(kind: bytes, content: bytes) -> int:
+def _text_size(kind: bytes, content: bytes) -> int:
     """How long a text chunk gets when it is unpacked; unpacking stops at the limit."""
     _, _, rest = content.partition(b"\x00")
     if kind == b"tEXt" or (kind == b"iTXt" and rest[:1] == b"\x00"):
@@ -269,7 +269,7 @@ def decode_whole(blob: bytes, name: str, rule: DecodeRule) -> Decoded:
         raise DataError(f"{name}: the file has {len(blob):,} bytes, at most {rule.max_bytes:,} are allowed")
     kind = sniff(blob)
     if kind is None:
-        raise DataError(f"{name}: not a picture, or its format is not in the list ({', '.join(FORMATS)})")
+        raise DataError(f"{name}: not a picture, or not in a supported format ({', '.join(FORMATS)})")
     check_container(blob, name, kind, rule)
     try:
         with _quiet(), Image.open(io.BytesIO(blob), formats=(kind,)) as image:
@@ -308,10 +308,10 @@ def whole_array(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
     if image.mode in _WIDE:
         pixels = _scaled(image, name, rule)
     elif image.mode in _ALPHA or "transparency" in image.info:
-        pixels = _banded(image, lambda band: _blended(band, rule.background))
+        pixels = _convert_bands(image, lambda band: _blend(band, rule.background))
     elif image.mode in _PLAIN:
         target = _PLAIN[image.mode]
-        pixels = _banded(image, lambda band: np.asarray(band if band.mode == target else band.convert(target)))
+        pixels = _convert_bands(image, lambda band: np.asarray(band if band.mode == target else band.convert(target)))
     else:
         raise DataError(f"{name}: pictures of mode {image.mode} are not supported; save it as 8-bit grey or RGB")
     return pixels
@@ -378,8 +378,8 @@ def _choose_frame(image: Image.Image, name: str, rule: DecodeRule) -> int:
     frames = 1 if image.format == "MPO" else int(getattr(image, "n_frames", 1))
     if rule.frame is None and frames > 1:
         raise DataError(
-            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame), or for "
-            "a run that is trained already, save one as a picture of its own"
+            f"{name}: holds {frames} frames or pages; choose one of 0..{frames - 1} with frame (train --frame), or, "
+            "for a trained run, save one of them as a picture"
         )
     if rule.frame is not None and 1 < frames <= rule.frame:  # a plain picture has no frames to choose from
         raise DataError(f"{name}: frame {rule.frame} asked for, the file holds {frames} (counted from 0)")
@@ -407,7 +407,7 @@ def _scaled(image: Image.Image, name: str, rule: DecodeRule) -> np.ndarray:
             return pixels
         return _mix(pixels, np.where(values == clear, np.uint8(0), np.uint8(255)), rule.background)
 
-    return _banded(image, scaled)
+    return _convert_bands(image, scaled)
 
 
 def _bits(image: Image.Image) -> int:
@@ -428,7 +428,7 @@ def _bands(image: Image.Image) -> Iterator[Image.Image]:
         yield image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
-def _banded(image: Image.Image, convert: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
+def _convert_bands(image: Image.Image, convert: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
     """The pixels that `convert` makes of each band: a large picture takes little more than its own room."""
     whole, top = np.empty(0, dtype=np.uint8), 0
     for band in _bands(image):
@@ -442,7 +442,7 @@ def _banded(image: Image.Image, convert: Callable[[Image.Image], np.ndarray]) ->
     return whole
 
 
-def _blended(image: Image.Image, background: tuple[int, int, int]) -> np.ndarray:
+def _blend(image: Image.Image, background: tuple[int, int, int]) -> np.ndarray:
     is_grey = image.mode in ("1", "L", "LA", "La")
     values = np.asarray(image.convert("LA" if is_grey else "RGBA"))
     return _mix(values[..., 0] if is_grey else values[..., :3], values[..., -1], background)

@@ -12,7 +12,7 @@ import torch
 
 from provnet.base.batches import Inputs, pieces
 from provnet.base.errors import DataError
-from provnet.data.modalities.augment import copies_of, of_photographs, perturbations
+from provnet.data.modalities.augment import copies_of, perturbations, photograph_copies
 from provnet.data.modalities.decode import decode
 from provnet.data.modalities.modality import Modality, Perturb, Preview
 from provnet.data.rules import DecodeRule
@@ -50,7 +50,7 @@ class Image(Modality):
 
     def perturbed(self, inputs: Any) -> Mapping[str, Perturb]:
         """Noise, a shift by a pixel, JPEG where the pixels are bytes; a crop and the mirror image of photographs."""
-        return perturbations(inputs) | of_photographs(tuple(inputs.shape[1:]))
+        return perturbations(inputs) | photograph_copies(tuple(inputs.shape[1:]))
 
     def copies(self, inputs: Any) -> Mapping[str, Perturb]:
         """Noise of two strengths; of pictures also a shift, a crop and JPEG."""
@@ -146,11 +146,11 @@ def _refuse_channels_last(shape: tuple[int, ...]) -> None:
     raise DataError(
         f"pictures of shape {shape} look like {three} channels last, (N, H, W, C), which is read where C is 1 or 3; "
         f"give channels first, (N, {three}, {one}, {two}): .transpose(0, 3, 1, 2), for a tensor .permute(0, 3, 1, 2). "
-        f"If there are {one} channels of {two} x {three}, turn the pictures: .transpose(0, 1, 3, 2)"
+        f"If there are {one} channels of {two} x {three}, transpose the pictures: .transpose(0, 1, 3, 2)"
     )
 
 
-def arranged(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
+def reshape_samples(raw: np.ndarray, shape: tuple[int, ...], row: tuple[int, ...]) -> np.ndarray:
     """Samples in the network's own shape; a view where possible."""
     values = raw
     if raw.ndim == 2 and len(shape) == 3 and raw.shape[1] == math.prod(shape):

@@ -92,7 +92,7 @@ class Table(Modality):
         except ValueError as error:
             raise DataError(f"{name}: cannot be read as a row of JSON ({error})") from None
         if not isinstance(row, dict):
-            raise DataError(f"{name}: a row is an object, column -> value; got {type(row).__name__}")
+            raise DataError(f"{name}: a row must be a JSON object, column -> value; got {type(row).__name__}")
         return {key: _plain(value, key) for key, value in row.items()}
 
     def rows(self, frame: Any) -> list[Row]:
@@ -100,7 +100,7 @@ class Table(Modality):
         names, there = [column.name for column in self.columns], [str(name) for name in frame.columns]
         lacks = [name for name in names if name not in there]
         more = [name for name in there if name not in {*names, *self.beside}]
-        for found, words in ((lacks, "lacks"), (more, "has, beyond those that were trained on,")):
+        for found, words in ((lacks, "lacks the columns"), (more, "has columns that were not trained on:")):
             if found:
                 raise DataError(f"the frame {words} {', '.join(map(brief, found[:5]))}; the columns are {some(names)}")
         return _rows(frame, names, {column.name: column.kind for column in self.columns})
@@ -114,8 +114,8 @@ class Table(Modality):
         if strange:
             listed = ", ".join(f"{brief(name)}: {n:,}" for name, n in strange.items())
             warnings.warn(
-                f"{sum(strange.values()):,} values are categories or gaps that training did not have ({listed}); "
-                "they are taken as none of the known ones",
+                f"{sum(strange.values()):,} values are categories or gaps that did not occur in training ({listed}); "
+                "they count as no known category",
                 DataWarning,
                 stacklevel=2,
             )
@@ -204,12 +204,12 @@ def learn(frame: Any, beside: Iterable[str] = ()) -> tuple[Table, list[Row]]:
     names = [str(name) for name in frame.columns]
     twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
-        raise DataError(f"the columns of a frame must have names of their own; {brief(twice[0])} stands twice")
+        raise DataError(f"the columns of a frame must have different names; {brief(twice[0])} occurs twice")
     names = [name for name in names if name not in left_out]
     if not names or frame.shape[0] == 0:
         raise DataError(f"a frame needs at least one row, and one column beside {some(left_out)}; got {frame.shape}")
     rows = _rows(frame, names, {})
-    return Table(tuple(_learned(name, [row[name] for row in rows]) for name in names), left_out), rows
+    return Table(tuple(_learn_column(name, [row[name] for row in rows]) for name in names), left_out), rows
 
 
 def take(frame: Any, name: str, what: str) -> list[Any]:
@@ -239,7 +239,7 @@ def _rows(frame: Any, names: Sequence[str], kinds: Mapping[str, str]) -> list[Ro
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _learned(name: str, values: Sequence[Any]) -> Column:
+def _learn_column(name: str, values: Sequence[Any]) -> Column:
     there = [value for value in values if value is not None]
     gaps = len(there) < len(values)
     if there and isinstance(there[0], str):

@@ -12,6 +12,7 @@ import warnings
 import zipfile
 import zlib
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,18 +37,29 @@ from provnet.data.rules import DecodeRule, OpenOptions, encode_labels
 def open_arrays(
     images: Any, labels: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
 ) -> Opened:
-    """Arrays with one label a sample, which is hashed by its own bytes and named by its id, else `split/position`."""
-    if labels is None:
-        raise UsageError("arrays need labels, one a sample: open_data(images, labels)")
-    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    """Samples, each hashed by its own bytes and named by its id, else `split/position`; they may have no labels."""
     pictures = _pictures(images, options.values)
     raw = np.empty(0) if pictures else to_numpy(images, options.values)
     if not pictures:
         check_array(raw)
-    answers, names = encode_labels(given, options.class_names)
+    answers, names = _encoded(labels, len(pictures) or len(raw), options)
     if pictures:
-        return _loaded(pictures, answers, names, split, options, ids, sources)
-    return _assembled(raw, answers, names, split, options, ids, sources)
+        opened = _loaded(pictures, answers, names, split, options, ids, sources)
+    else:
+        opened = _assemble_arrays(raw, answers, names, split, options, ids, sources)
+    return opened if labels is not None else _without_labels(opened)
+
+
+def _encoded(labels: Any, n: int, options: OpenOptions) -> tuple[np.ndarray, tuple[str, ...]]:
+    """(n,) int64 and the names of the classes; one class stands for all while samples without labels are opened."""
+    if labels is None:
+        return np.zeros(n, np.int64), ("",)
+    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
+    return encode_labels(given, options.class_names)
+
+
+def _without_labels(opened: Opened) -> Opened:
+    return opened._replace(samples=replace(opened.samples, grouping=None))
 
 
 def _pictures(images: Any, rule: DecodeRule) -> list[np.ndarray]:
@@ -77,7 +89,7 @@ def _loaded(
 ) -> Opened:
     """Pictures in memory, of one size or of several."""
     if len(pictures) != len(labels):
-        raise DataError(f"{len(pictures)} images but {len(labels)} labels; one label a picture is needed")
+        raise DataError(f"{len(pictures)} images but {len(labels)} labels; give one label per picture")
     named, givers = sample_ids(ids, split, len(pictures)), sample_sources(sources, len(pictures))
     entries = [
         Entry(None, name, name, int(label), source, partial(np.asarray, picture))
@@ -96,7 +108,9 @@ def open_frame(
             beside.append(value)
             given[what] = take(frame, value, what)
     if given["labels"] is None:
-        raise UsageError("a DataFrame needs labels, a column or one a row: open_data(frame, labels='income')")
+        raise UsageError(
+            "a DataFrame needs labels, the name of a column or one label per row: open_data(frame, labels='income')"
+        )
     if any(one is None for one in given["labels"]):
         raise DataError("labels are missing in some rows; leave these rows out")
     table, rows = learn(frame, beside)
@@ -108,12 +122,11 @@ def open_frame(
 def open_items(
     items: Any, labels: Any, modality: Modality, split: str, options: OpenOptions, ids: Any = None, sources: Any = None
 ) -> Opened:
-    """Samples of a modality that was given, such as texts in a list."""
-    if labels is None:
-        raise UsageError("samples need labels, one each: open_data(items, labels, modality=...)")
-    given = labels if isinstance(labels, list | tuple) else to_numpy(labels)
-    encoded = encode_labels(given, options.class_names)
-    return assemble_items(list(items), encoded, modality, split, options, ids, sources)
+    """Samples of a modality that was given, such as texts in a list; they may have no labels."""
+    found = list(items)
+    encoded = _encoded(labels, len(found), options)
+    opened = assemble_items(found, encoded, modality, split, options, ids, sources)
+    return opened if labels is not None else _without_labels(opened)
 
 
 def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None, sources: Any = None) -> Opened:
@@ -148,10 +161,10 @@ def open_dataset(dataset: Any, split: str, options: OpenOptions, ids: Any = None
         raise DataError(f"the items of the Dataset differ in type or shape ({listed}); bring them to one size and mode")
     raw = np.stack(pictures)
     check_array(raw)
-    return _assembled(raw, answers, names, split, options, ids, sources)
+    return _assemble_arrays(raw, answers, names, split, options, ids, sources)
 
 
-def _assembled(
+def _assemble_arrays(
     raw: np.ndarray,
     labels: np.ndarray,
     names: tuple[str, ...],
@@ -177,7 +190,7 @@ def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
         return np.asarray((dense.float() if dense.dtype == torch.bfloat16 else dense).cpu().numpy())
     if isinstance(values, Dataset | DataLoader):  # numpy would call its items samples of different shapes
         way = "loader.dataset" if isinstance(values, DataLoader) else "..."
-        raise UsageError(f"arrays are wanted; open a {type(values).__name__} first: provnet.open_data({way})")
+        raise UsageError(f"expected arrays, got {type(values).__name__}; open it first: provnet.open_data({way})")
     if np.ma.is_masked(values):
         count = int(np.ma.getmaskarray(values).sum())
         raise DataError(
@@ -191,7 +204,7 @@ def to_numpy(values: Any, rule: DecodeRule | None = None) -> np.ndarray:
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise DataError(f"the values do not form an array, all samples must have one shape ({error})") from None
+        raise DataError(f"the values do not form an array: all samples must have the same shape ({error})") from None
 
 
 def check_array(values: np.ndarray) -> None:

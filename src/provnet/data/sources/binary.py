@@ -53,7 +53,9 @@ def read_idx(path: Path) -> np.ndarray:
         raise DataError(f"{path}: the gzip file is damaged or cut short ({error}); download it again") from error
     if len(content) != expected:
         found = f"{len(content):,}" if len(content) < expected else "more"
-        raise DataError(f"{path}: the header promises {shape}, {expected:,} bytes, there are {found}; get it again")
+        raise DataError(
+            f"{path}: the header promises {shape}, {expected:,} bytes, there are {found}; download it again"
+        )
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 

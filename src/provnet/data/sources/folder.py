@@ -107,7 +107,7 @@ class _Walk:
                     continue
                 is_folder, is_file = entry.is_dir(), entry.is_file()
             except OSError as error:
-                self._refuse(Path(entry.path), f"cannot be read ({error.strerror}); remove or mend it")
+                self._refuse(Path(entry.path), f"cannot be read ({error.strerror}); remove or repair it")
                 continue
             if is_folder:
                 yield from self.files(folder / entry.name, (*above, here))
@@ -251,7 +251,7 @@ def refuse_inside(root: Path, place: str | Path | None, what: str) -> None:
 def _refuse_none(root: Path, entries: list[Entry], has_classes: bool, walk: _Walk) -> None:
     if entries:
         return
-    looked = f"looked for {', '.join(ENDINGS)} in one folder a class"
+    looked = f"looked for {', '.join(ENDINGS)} in one folder per class"
     if not has_classes and loose_pictures(root):
         refuse_part(root)
         raise UsageError(
@@ -273,7 +273,9 @@ def _warn_parts(root: Path, parts: dict[str, Path]) -> None:
         _warn(f"{rest} left out: the test split is {used}/")
     if parts["train"] == root and "train" in below and others and _class_folders(root / "train"):
         more = ", ".join(f"{shown(name)}/" for name in below if name not in ("train", *_TEST))
-        _warn(f"train/ and {others[0]}/ are taken for classes, no splits, as other folders lie beside them: {more}")
+        _warn(
+            f"train/ and {others[0]}/ are read as classes, not as splits, because other folders lie beside them: {more}"
+        )
 
 
 def _warn_case(entries: list[Entry]) -> None:

@@ -52,10 +52,10 @@ def open_digits(split: str, options: OpenOptions) -> Opened:
     keep = {"train": ~held, "test": held, "all": np.ones(len(raw), dtype=bool)}[split]
     ids = [f"digits/{i}" for i in np.flatnonzero(keep)]
     names = check_names(options.class_names or DIGITS)
-    return assemble(raw[keep], labels[keep], names, ids, options=options, convert=_stretch)
+    return assemble(raw[keep], labels[keep], names, ids, options=options, convert=_to_bytes)
 
 
-def _stretch(pixels: np.ndarray) -> np.ndarray:
+def _to_bytes(pixels: np.ndarray) -> np.ndarray:
     return ((pixels.astype(np.uint16) * 255 + 8) // 16).astype(np.uint8)[:, None]
 
 
@@ -94,9 +94,13 @@ def locate(name: str, folder: Path) -> Path:
     """The folder that holds a known data set; where it is missing, say what is expected and where to get it."""
     known = NAMES[name]
     for place in known.places:
-        found = _holds(known.kind, folder / place)
+        found = _find_files(known.kind, folder / place)
         if found is not None:
-            if name == "mnist" and place == "." and _own(found) in map(str.lower, NAMES["fashion-mnist"].places):
+            if (
+                name == "mnist"
+                and place == "."
+                and _folder_name(found) in map(str.lower, NAMES["fashion-mnist"].places)
+            ):
                 raise UsageError(f'{folder} is a folder of "fashion-mnist", whose files have the names of "mnist"')
             return found
     looked = ", ".join(place for place in known.places if place != ".")
@@ -106,11 +110,11 @@ def locate(name: str, folder: Path) -> Path:
     )
 
 
-def _own(place: Path) -> str:
+def _folder_name(place: Path) -> str:
     return (place.parent if place.name == "raw" else place).name.lower()
 
 
-def _holds(kind: str, place: Path) -> Path | None:
+def _find_files(kind: str, place: Path) -> Path | None:
     if kind == "idx":
         return find_idx(place)
     if kind == "cifar10":
@@ -152,13 +156,13 @@ NAMES = {
     "lfw": Named(
         "folder",
         ("lfw", "lfw-deepfunneled", "lfw_funneled"),
-        "one folder a person with .jpg files, such as lfw/Aaron_Eckhart/Aaron_Eckhart_0001.jpg",
+        "one folder per person with .jpg files, such as lfw/Aaron_Eckhart/Aaron_Eckhart_0001.jpg",
         "https://vis-www.cs.umass.edu/lfw/ (lfw.tgz), unpacked",
     ),
     "stanford-dogs": Named(
         "folder",
         ("stanford-dogs/Images", "stanford-dogs", "StanfordDogs/Images", "StanfordDogs"),
-        "one folder a breed with .jpg files, such as stanford-dogs/train/n02085620-Chihuahua/n02085620_7.jpg",
+        "one folder per breed with .jpg files, such as stanford-dogs/train/n02085620-Chihuahua/n02085620_7.jpg",
         "http://vision.stanford.edu/aditya86/ImageNetDogs/ (images.tar), unpacked",
     ),
 }

@@ -53,7 +53,7 @@ def refuse_coco(path: Path, start: bytes) -> None:
 def _refused(path: Path, what: str) -> UsageError:
     return UsageError(
         f"{shown(str(path))}: {what}; provnet trains classifiers, on pictures with one label "
-        "each: sort them into one folder a class, or list them with their labels in a CSV file (path,label); "
+        "each: sort them into one folder per class, or list them with their labels in a CSV file (path,label); "
         "where boxes mark the objects, cut those out first"
     )
 
@@ -123,13 +123,13 @@ def _beside(place: _Place) -> str | None:
     masks = sorted(name for name in place.folders if _means_masks(name))
     pictures = sorted(name for name in place.folders if _means_pictures(name) and not _means_masks(name))
     for name, other in itertools.product(pictures, masks):
-        found = _paired(place.folders[name], place.folders[other])
+        found = _annotations_in(place.folders[name], place.folders[other])
         if found is not None:
             return f"{found[0]} ({_named(place, other)}*{found[1]} beside {_named(place, name)})"
     return None
 
 
-def _among(place: _Place) -> str | None:
+def _annotations_beside(place: _Place) -> str | None:
     """Pictures with their boxes in files of the same stem; in a class folder these are no reason to refuse it."""
     if place.folders or not _means_pictures(place.path.absolute().name):
         return None
@@ -137,7 +137,7 @@ def _among(place: _Place) -> str | None:
     return None if found is None else f"{found[0]} (*{found[1]} beside the pictures)"
 
 
-def _paired(pictures: Path, labels: Path) -> tuple[str, str] | None:
+def _annotations_in(pictures: Path, labels: Path) -> tuple[str, str] | None:
     """What the files of `labels` are, where a handful of pictures have theirs there, at the same place below."""
     for inside in _first_with_pictures(pictures):
         below = labels / inside.path.relative_to(pictures)
@@ -276,4 +276,4 @@ _BOXES: tuple[tuple[str, str, Callable[[str], bool]], ...] = (
     ("a detection set with boxes as XML", ".xml", _is_object),
     ("a detection set in the YOLO layout", ".txt", _is_yolo),
 )
-_LOOKS = (_camvid, _voc, _coco, _images, _beside, _among)
+_LOOKS = (_camvid, _voc, _coco, _images, _beside, _annotations_beside)

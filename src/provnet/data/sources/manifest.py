@@ -17,7 +17,7 @@ from provnet.base.files import DataWarning, read_file, shown
 from provnet.data.assemble import Opened
 from provnet.data.pictures import SKIP, Entry, load_pictures
 from provnet.data.rules import OpenOptions, encode_text, some
-from provnet.samples.csvfile import commas, refuse_nul_byte, unquoted
+from provnet.samples.csvfile import refuse_nul_byte, separator_advice, unquoted
 
 
 class Row(NamedTuple):
@@ -76,7 +76,7 @@ def read_rows(path: Path, named: Mapping[str, str] = MappingProxyType({})) -> li
     if not {"path", "label"} <= set(columns) or len(set(columns)) != len(columns):
         raise DataError(
             f"{file} row 1: the header must be path,label[,id,source], got {shown(','.join(header))[:200]!r}"
-            f"{_guess([name.strip() for name in header])}{commas(columns)}"
+            f"{_guess([name.strip() for name in header])}{separator_advice(columns)}"
         )
     extra = sorted(set(columns) - {"path", "label", "id", "source"})
     if extra:
@@ -128,7 +128,7 @@ def _refuse_missing(rows: Sequence[Row], file: str, class_names: Sequence[str]) 
         if row.label.strip().lower() == "nan" and row.label not in class_names:
             raise DataError(
                 f'{file} row {row.number}: the label "{shown(row.label)}" stands for a missing value; give a label, or '
-                "leave the row out (a class that is called so needs another name)"
+                "leave the row out (rename a class that is really called that)"
             )
 
 

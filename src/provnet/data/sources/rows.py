@@ -49,8 +49,8 @@ def choose_columns(
     for what, name in asked.items():
         if name not in kinds:
             raise UsageError(f'{where}: no column "{shown(name)}" for {what} (--columns); there are {some(kinds)}')
-    path = asked.get("path") or _only(kinds, ("image", "bytes"), _IMAGE)
-    label = asked.get("label") or _only({n: k for n, k in kinds.items() if n != path}, ("class",), _LABEL)
+    path = asked.get("path") or _find_column(kinds, ("image", "bytes"), _IMAGE)
+    label = asked.get("label") or _find_column({n: k for n, k in kinds.items() if n != path}, ("class",), _LABEL)
     if path is None or label is None:
         what = "pictures" if path is None else "labels"
         raise UsageError(
@@ -61,7 +61,7 @@ def choose_columns(
     return Columns(path, label, asked.get("id"), asked.get("source"), None if classes is None else tuple(classes))
 
 
-def _only(kinds: Mapping[str, str], wanted: Sequence[str], names: Sequence[str]) -> str | None:
+def _find_column(kinds: Mapping[str, str], wanted: Sequence[str], names: Sequence[str]) -> str | None:
     """The one column of a kind that is wanted, else the one that is called so."""
     for kind in wanted:
         found = [name for name, own in kinds.items() if own == kind]
@@ -114,7 +114,7 @@ def open_hugging_face(source: Any, split: str, options: OpenOptions) -> Opened:
     """A Dataset, or a split of a DatasetDict."""
     dataset = _split_of(source, split) if isinstance(source, Mapping) else source
     if not hasattr(dataset, "__len__"):
-        raise UsageError("an IterableDataset has no rows to come back to; load it without streaming=True")
+        raise UsageError("an IterableDataset cannot be read by row; load it without streaming=True")
     features = dataset.features or {}
     kinds = {name: _feature_kind(type(one).__name__) for name, one in features.items()}
     names = {name: one.names for name, one in features.items() if type(one).__name__ == "ClassLabel"}
@@ -182,9 +182,9 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
         return {"train": [path]}
     if (path / _DICT).is_file():
         names = _json(path / _DICT).get("splits", [])
-        return {name: _saved(path / str(name)) for name in names}
+        return {name: _saved_files(path / str(name)) for name in names}
     if (path / _STATE).is_file():
-        return {"train": _saved(path)}
+        return {"train": _saved_files(path)}
     files = sorted(path.glob("*.parquet")) or sorted((path / "data").glob("*.parquet"))
     found: dict[str, list[Path]] = {}
     for file in files:
@@ -317,7 +317,7 @@ def _features(path: Path, table: _Parquet | _Arrow) -> dict[str, dict[str, Any]]
     return {name: one for name, one in found.items() if isinstance(one, dict)}
 
 
-def _saved(folder: Path) -> list[Path]:
+def _saved_files(folder: Path) -> list[Path]:
     """The files of a saved Dataset, in order; names that lead elsewhere are refused."""
     names = [str(one.get("filename", "")) for one in _json(folder / _STATE).get("_data_files", [])]
     if not names or any(Path(name).name != name for name in names):

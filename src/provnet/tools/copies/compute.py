@@ -10,7 +10,7 @@ Letters: B images, N samples of the run, m pictures of the calibration.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from provnet.runs.inputs import Fitted, as_trained, checked_inputs, inputs_of, p
 from provnet.runs.run import Run
 from provnet.samples.identity import Exemplar, named
 from provnet.tools.copies.near_copies import Calibration, calibrate_copies, copy_ratios
+from provnet.tools.copies.photos import PhotoCopies, photo_copies
 from provnet.tools.map.compute import index_features
 
 
@@ -84,6 +85,8 @@ class Traced:
         missing: samples whose pictures are not among the data any more, or are decoded differently.
         withheld: samples that are neither named nor compared with.
         heldout_trained: held-out pictures that were left out because they are training samples.
+        photos: copies of photographs by matched places, where they were asked for: a verdict by itself, whose `row` is
+            a sample.
     """
 
     explanation: Explanation
@@ -99,6 +102,7 @@ class Traced:
     missing: int
     withheld: int
     heldout_trained: int
+    photos: PhotoCopies | None = None
 
     def __len__(self) -> int:
         return len(self.ratio)
@@ -118,10 +122,12 @@ class Traced:
     def rates(self) -> dict[str, Interval]:
         """Shares of the images: supported, abstained, near_copies."""
         yes = int(self.explanation.supported.sum())
+        matched = {} if self.photos is None else {"matched_copies": copy_rate(self.photos.near_copy)}
         return {
             "supported": wilson(yes, len(self)),
             "abstained": wilson(len(self) - yes, len(self)),
             "near_copies": copy_rate(self.near_copy),
+            **matched,
         }
 
     def sources(self, most: int | None = None) -> list[Source]:
@@ -156,6 +162,14 @@ class Traced:
                 "p_value": float(self.p_value[row]),
                 "cosine": float(self.cosine[row]),
             }
+            if self.photos is not None:
+                original = named(samples, int(self.photos.row[row]), 0.0).to_json()
+                record["matched_copy"] = {
+                    "verdict": bool(self.photos.near_copy[row]),
+                    "of": {name: value for name, value in original.items() if name != "weight"},
+                    "agreement": float(self.photos.agreement[row]),
+                    "threshold": self.photos.threshold,
+                }
             record["control"] = {
                 name: {
                     "sample_id": samples.sample_ids[int(one.index[row])],
@@ -374,6 +388,12 @@ def attribute_generated(
     explanation = explain(run, queries, k=asked.k, warn=False)
     controls = _controls(run, queries, pictures, fresh, index, asked)
     exact = _exact(run, queries)
+    photos = None
+    if asked.photos:
+        photos = photo_copies(
+            queries, pictures, heldout=fresh, false_alarms=asked.false_alarms, seed=asked.seed, progress=asked.progress
+        )
+        photos = replace(photos, row=index[photos.row])
     score = calibration.score(ratios)
     near = (score <= calibration.threshold) | (exact >= 0)
     return Traced(
@@ -390,6 +410,7 @@ def attribute_generated(
         missing=int((~run.samples.withheld).sum()) - len(index),
         withheld=int(run.samples.withheld.sum()),
         heldout_trained=dropped,
+        photos=photos,
     )
 
 

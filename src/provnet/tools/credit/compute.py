@@ -389,5 +389,5 @@ def read_contributors(path: Path) -> dict[str, str]:
             )
         found[sample_id], rows[sample_id] = name, number
     if not found:
-        raise DataError(f"{file}: names no samples; give one row a sample, {','.join(NEEDED)}")
+        raise DataError(f"{file}: names no samples; give one row per sample, {','.join(NEEDED)}")
     return found

@@ -9,8 +9,9 @@ Letters: N samples, D features, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,9 @@ from torch import Tensor
 
 from provnet.answers.out_of_fold import (
     NoiseModel,
+    bayes_scores,
     gaussian_scores,
+    linear_scores,
     noise_model,
     posterior,
     refined,
@@ -29,10 +32,10 @@ from provnet.answers.out_of_fold import (
 )
 from provnet.base.errors import NonFiniteError
 from provnet.heads.retrieval import top_k
-from provnet.heads.support import prepared
+from provnet.heads.support import normalise_features
 from provnet.tools.debug.signals import Mislabels, nearest_others, robust
 
-SCORES = ("ridge", "gaussian", "votes")
+FEW_CLASSES = 20  # up to which a linear model of the grams of texts is trained for each part; naive Bayes knows more
 NEIGHBOURS = 20
 ROUNDS = 2
 LEAST_TRUST = 0.01
@@ -124,8 +127,12 @@ class Assessment:
         )
 
 
-def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, draws: int = DRAWS) -> Assessment:
+def assess(
+    features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, draws: int = DRAWS, grams: Any = None
+) -> Assessment:
     """Judge labels (N,) in 0..C-1 by features (N, D) that were not learned from them.
+
+    Of texts `grams` are the weighted grams (N, V) that the features are folded from.
 
     >>> chance = torch.Generator().manual_seed(0)
     >>> labels = np.arange(60) % 2
@@ -139,19 +146,17 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
         raise NonFiniteError(
             "the features of a sample are not finite; check the pixels and the weights (provnet verify)"
         )
-    z = turned(prepared(features))
+    z = turned(normalise_features(features)) if grams is None else features
     labels = torch.tensor(given, device=z.device)
     n, rows = len(labels), torch.arange(len(labels), device=z.device)
     near = nearest_others(z, NEIGHBOURS)
     row, cosine = (torch.from_numpy(each).to(z.device) for each in (near.row, near.cosine))
     trust, foreign = torch.ones(n, dtype=torch.float64, device=z.device), np.zeros(n)
     model: NoiseModel | None = None
-    for _ in range(ROUNDS):
-        scores = [
-            ridge(z, labels, classes, trust).scores,
-            gaussian_scores(z, labels, classes, trust, seed=seed),
-            vote_scores(row, cosine, labels, classes, trust),
-        ]
+    for _ in range(ROUNDS if grams is None else 1):
+        named = _named_scores(z, grams, labels, classes, trust, seed)
+        named["votes"] = vote_scores(row, cosine, labels, classes, trust)
+        scores = list(named.values())
         known = torch.from_numpy(1 - foreign).to(z.device)
         model, clean = noise_model(scores, labels, known + LEAST_TRUST, start=model)
         wrong = 1 - posterior(clean, labels, model.flips)[rows, labels]
@@ -170,7 +175,7 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
     odds = odds + float(np.log(PEOPLE + MORE * model.rate))
     other = after.index_put((rows, labels), after.new_tensor(-1.0))
     sure, suggested = other.max(1)
-    base, parts = _parts(scores, model, labels, suggested, odds)
+    base, parts = _parts(named, model, labels, suggested, odds)
     two = after.topk(min(2, classes), 1).values
     accuracy = float(agrees.mean())
     wrong_label = torch.sigmoid(odds)
@@ -197,14 +202,27 @@ def assess(features: Tensor, given: np.ndarray, classes: int, *, seed: int = 0, 
     )
 
 
+def _named_scores(z: Tensor, grams: Any, labels: Tensor, classes: int, trust: Tensor, seed: int) -> dict[str, Tensor]:
+    """(N, C) scores of each kind of model, every sample measured without itself."""
+    if grams is None:
+        return {
+            "ridge": ridge(z, labels, classes, trust).scores,
+            "gaussian": gaussian_scores(z, labels, classes, trust, seed=seed),
+        }
+    found = {"words": bayes_scores(grams, labels, classes, trust)}
+    if classes <= FEW_CLASSES:
+        found["linear"] = linear_scores(grams, labels, classes, trust, seed=seed)
+    return found
+
+
 def _parts(
-    scores: Sequence[Tensor], model: NoiseModel, labels: Tensor, suggested: Tensor, odds: Tensor
+    named: Mapping[str, Tensor], model: NoiseModel, labels: Tensor, suggested: Tensor, odds: Tensor
 ) -> tuple[float, dict[str, Tensor]]:
     """What each score says for the suggested class against the given one, and what is left: the flips."""
     base = float(np.log(max(model.rate, 1e-6) / max(1 - model.rate, 1e-6)))
     rows = torch.arange(len(labels), device=labels.device)
     parts = {}
-    for name, weight, score in zip(SCORES, model.sharp.tolist(), scores, strict=True):
+    for (name, score), weight in zip(named.items(), model.sharp.tolist(), strict=True):
         s = standardised(score.double())
         parts[name] = weight * (s[rows, suggested] - s[rows, labels])
     parts["confusions"] = odds - base - torch.stack(list(parts.values())).sum(0)

@@ -21,6 +21,7 @@ from provnet.base.errors import UsageError
 from provnet.base.stats import Interval, wilson
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.decode import are_pictures
+from provnet.models.text import TextEncoder
 from provnet.runs.data import in_terms_of
 from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
@@ -364,7 +365,7 @@ def debug(
     if len(active) < len(own):
         own, data = own[active], data.select(active)
     if len(own) == 0:
-        raise UsageError("there are no samples to look at: all are withheld or missing")
+        raise UsageError("no samples are left to judge: all are withheld or missing")
     samples = run.samples.select(own)
     labels = samples.labels
     signals = sample_signals(run, data.inputs, labels, own, progress=progress)
@@ -374,6 +375,8 @@ def debug(
     classes = len(samples.class_names)
     fixed = run.network.fixed_features and not _finetuned(run) and classes > 1 and len(own) >= FEWEST
     found = assess(signals.raw, labels, classes) if fixed else None
+    if isinstance(run.network.backbone, TextEncoder) and isinstance(data.inputs, torch.Tensor) and classes > 1:
+        found = assess(signals.features, labels, classes, grams=run.network.backbone.sparse(data.inputs))
     if found is None:
         wrong = mislabels(labels, signals.logits, near, signals.course, class_branch=branch)
     else:

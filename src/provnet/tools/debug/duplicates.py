@@ -16,6 +16,7 @@ from torch import Tensor
 
 from provnet.base.batches import at_once, pieces
 from provnet.data.modalities.decode import are_pictures
+from provnet.data.modalities.text import is_text, overlap
 from provnet.samples.identity import SampleTable
 from provnet.tools.debug.signals import Neighbours, nearest_others
 
@@ -23,6 +24,7 @@ CANDIDATES = 5  # nearest samples that may be copies, by features and by coarse 
 FARTHEST = 0.12  # distance of blurred pictures at length one; noise of .1 on digits stays below
 CLOSE = 0.36  # of the usual distance between a sample and the third nearest: found on planted copies
 BY_CHANCE = 1.0  # pairs of different pictures, among all samples, that may be as close as a copy
+SHARED = 0.7  # of the shingles of two texts, which then are nearly one
 COARSE, FINE = 16, 32  # sides of the pictures that are searched and compared
 SMALLEST = 3  # side of a picture that can be blurred; less is as good as a vector
 PAIRS, PICTURES = 2048, 4096  # at a time, where pictures are small
@@ -73,6 +75,8 @@ def duplicates(
     pairs = [_chained(exact_group)]
     if are_pictures(images, SMALLEST):
         pairs.append(_near_pairs(samples, images, near, torch.device(device)))
+    elif is_text(images):
+        pairs.append(_near_texts(images, near))
     turned = mirrored_pairs(images) if isinstance(images, Tensor) else pairs[0][:0]
     mirrored = np.isin(np.arange(n), turned)
     pairs.append(turned)
@@ -118,6 +122,16 @@ def _near_pairs(samples: SampleTable, images: Any, near: Neighbours, device: tor
         np.stack([first[rows[chosen]], first[ends[chosen]]], 1),
         lambda one, other: close(one, other, _distance(images, one, other, device)),
     )
+
+
+def _near_texts(texts: Tensor, near: Neighbours) -> np.ndarray:
+    """(P, 2) pairs of texts that have most of their shingles in common."""
+    rows, ends = np.repeat(np.arange(len(texts)), CANDIDATES), near.row[:, :CANDIDATES]
+    rows, ends = rows.reshape(len(texts), -1)[:, : ends.shape[1]].ravel(), ends.ravel()
+    alike = (ends > rows) & (near.cosine[:, :CANDIDATES].ravel() > SHARED / 2)
+    rows, ends = rows[alike], ends[alike]
+    common = overlap(texts[torch.from_numpy(rows)], texts[torch.from_numpy(ends)])
+    return np.stack([rows, ends], 1)[common >= SHARED]
 
 
 def _around_one(pairs: np.ndarray, close: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:

@@ -40,7 +40,7 @@ from provnet.samples.decisions import Decision, decisions_csv
 from provnet.samples.identity import SampleTable
 from provnet.tools.debug.compute import DROP, Debugging
 from provnet.tools.debug.page import Advice, debug_page
-from provnet.tools.generate.recipes import RECIPES
+from provnet.tools.generate.compute import RECIPES
 from provnet.tools.subsets import QUICK_WORDS
 from provnet.training.config import PRESETS, for_pretrained, for_samples
 from provnet.training.setup import auto_head
@@ -389,10 +389,10 @@ def memorised_words(run: Run, result: Debugging, threshold: float) -> str:
     if result.flagged(threshold).any() or not odd or preset == "robust":
         return ""
     what = "1 sample is odd" if odd == 1 else f"{odd:,} samples are odd"
-    return (
-        f"{what}, and a network can memorise wrong labels: look at the odd ones, or debug a run that was trained with "
-        "--network class-independent --preset robust --epochs 12"
-    )
+    way = "one that was trained with --network class-independent --preset robust --epochs 12"
+    if run.config.network.attached is not None:
+        way = "one of the model as it was after fewer epochs"
+    return f"{what}, and a network can memorise wrong labels: look at the odd ones, or debug a run, {way}"
 
 
 def _command(

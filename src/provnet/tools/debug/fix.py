@@ -128,7 +128,7 @@ def fix(
     chosen = [one for one in decisions if one.kind != "keep"]
     if not chosen:
         raise UsageError(
-            "there is nothing to change: no decision relabels or drops, no suggestion is as certain as asked"
+            "nothing to change: no decision relabels or drops a sample, and no suggestion is certain enough"
         )
     data, test, labels = _changed_data(run, chosen, progress=progress)
     where = RunOptions(out=None if out is None else Path(out), device=device, progress=progress, resume=going_on)
@@ -181,7 +181,7 @@ def undo(folder: str | Path) -> tuple[Path, Mapping[str, Any]]:
     except (ValueError, KeyError, TypeError):
         raise DataError(f"{place} is damaged or names no run; the run before is where you had it") from None
     if not old.is_dir():
-        raise DataError(f"the run before is not at {old} any more; without its folder there is nothing to go back to")
+        raise DataError(f"the run before is not at {old} any more; without that folder there is no way back")
     if read_run(old).samples.fingerprint != fingerprint:
         raise DataError(f"{old} is another run now than the one that {folder} was made from")
     return old, about

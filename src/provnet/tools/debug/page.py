@@ -12,8 +12,8 @@ from provnet.base.options import Debug
 from provnet.data.dataset import ImageData
 from provnet.data.evidence import Evidence
 from provnet.report.page import render, with_script
-from provnet.report.pictures import no_larger, pictures_of
-from provnet.report.records import FLOAT, ExemplarCard, NextStep, Picture, percent
+from provnet.report.pictures import pictures_of, sight
+from provnet.report.records import FLOAT, ExemplarCard, NextStep, Passage, Picture, percent
 from provnet.runs.data import Found
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import DROP, Debugging
@@ -23,7 +23,7 @@ from provnet.tools.debug.compute import DROP, Debugging
 class SampleTile:
     """A training sample as a small picture; `score` is what it is shown for, 0..1."""
 
-    picture: Picture | None
+    picture: Picture | Passage | None
     sample_id: str
     sha256: str
     label: str
@@ -221,6 +221,8 @@ MEANING = {
     "margin": "how far another class scores above the given one at the end",
     "equal": "the same picture under another label",
     "ridge": "a linear model of the features, fitted without the sample",
+    "words": "naive Bayes on words and pieces of words, without the sample",
+    "linear": "a linear model of words and pieces of words, fitted without the sample",
     "gaussian": "the distance to the classes in the features, without the sample",
     "votes": "labels of the nearest other samples by the features, each counted by the trust in it",
     "confusions": "how often such labels are confused, and what other classes say",
@@ -318,16 +320,11 @@ class _Tiles:
         """One sample with the score it is shown for."""
         found, samples = self.evidence(row), self.result.samples
         label = samples.class_names[int(samples.labels[row])]
-        picture = None if found.picture is None else no_larger(found.picture, longest)
-        return SampleTile(picture, samples.sample_ids[row], samples.hex(row), label, score, found.words)
+        return SampleTile(sight(found, longest), samples.sample_ids[row], samples.hex(row), label, score, found.note)
 
     def tiles(self, rows: Iterable[int], scores: np.ndarray) -> tuple[SampleTile, ...]:
         """Several of them."""
         return tuple(self.tile(int(row), float(scores[row])) for row in rows)
-
-
-def _small(found: Evidence) -> Picture | None:
-    return None if found.picture is None else no_larger(found.picture, TILE)
 
 
 def _first(scores: np.ndarray, most: int, least: float) -> list[int]:
@@ -341,12 +338,11 @@ def _suspect(result: Debugging, maker: _Tiles, row: int, advised: int) -> Suspec
     samples, wrong, conflict = result.samples, result.mislabels, bool(result.duplicates.conflict[row])
     suggests = advised != DROP and not wrong.cannot_tell
     cards = []
+    said = [maker.evidence(row).text]
     for other, share in result.witnesses(row, FIVE) if suggests or not conflict else []:
         found = maker.evidence(other)
-        label = samples.class_names[int(samples.labels[other])]
-        cards.append(
-            ExemplarCard(_small(found), samples.sample_ids[other], samples.hex(other), label, share, found.words)
-        )
+        label, seen = samples.class_names[int(samples.labels[other])], sight(found, TILE, said)
+        cards.append(ExemplarCard(seen, samples.sample_ids[other], samples.hex(other), label, share, found.note))
     return Suspect(
         sample=maker.tile(row, float(wrong.score[row]), SUSPECT),
         suggested=samples.class_names[int(wrong.suggested[row])],

@@ -30,7 +30,7 @@ from provnet.base.progress import progress_bar
 from provnet.base.stats import wilson
 from provnet.heads.keys import unit
 from provnet.heads.retrieval import top_k
-from provnet.heads.support import held_out
+from provnet.heads.support import measure_held_out
 from provnet.runs.bank import NOT_TRAINED
 from provnet.runs.run import Run
 
@@ -100,7 +100,7 @@ def _support(features: Tensor, labels: Tensor, classes: int) -> np.ndarray:
     with torch.random.fork_rng(devices=[features.device] if features.is_cuda else []):
         torch.manual_seed(SEED)
         every = torch.arange(len(labels), device=labels.device)
-        return np.asarray(held_out(features, labels, features, labels, every, classes)[0].cpu().numpy())
+        return np.asarray(measure_held_out(features, labels, features, labels, every, classes)[0].cpu().numpy())
 
 
 NEIGHBOURS = 30

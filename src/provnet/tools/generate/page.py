@@ -17,9 +17,9 @@ from PIL import Image
 from provnet.answers.queries import Query
 from provnet.base.batches import pieces
 from provnet.base.errors import UsageError
-from provnet.report.charts import Plot, line_chart
+from provnet.report.charts import Plot, figure_bytes, figure_for_print, line_chart
 from provnet.report.page import render
-from provnet.report.pictures import fitted, to_image
+from provnet.report.pictures import scale_to_box, to_image
 from provnet.report.records import ExplanationCard, percent
 from provnet.report.sheet import PAGE, explanation_png
 from provnet.runs.run import Run
@@ -123,7 +123,7 @@ def animation(pictures: Sequence[np.ndarray], side: int = 224, milliseconds: int
     """
     if len(pictures) < 2:
         raise UsageError(f"an animation needs two pictures or more, got {len(pictures)}")
-    frames = [fitted(to_image(picture), side) for picture in pictures]
+    frames = [scale_to_box(to_image(picture), side) for picture in pictures]
     times = [8 * milliseconds, *[milliseconds] * (len(frames) - 2), 8 * milliseconds]
     frames, times = frames + frames[-2:0:-1], times + times[-2:0:-1]
     buffer = io.BytesIO()
@@ -161,19 +161,9 @@ def course_png(course: Sequence[Mapping[str, Any]], title: str = "") -> bytes:
     rows = [row for row in course if "class_at_mean" in row]
     if not rows:
         raise UsageError("the log has no epochs of a generator; train with --task generate")
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError as error:
-        raise UsageError("figures need matplotlib; install it with: pip install '.[plots]'") from error
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
     epochs = [row["epoch"] for row in rows]
     mark = "o" if len(epochs) == 1 else None  # a line of one point is not seen
-    with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
-        drawing = Figure(figsize=(9, 4), layout="constrained")
-        FigureCanvasAgg(drawing)
+    with figure_for_print(9, 4) as drawing:
         left, right = drawing.subplots(1, 2)
         for name, words, colour, style in LOSSES:
             values = [row[name] for row in rows]
@@ -187,16 +177,14 @@ def course_png(course: Sequence[Mapping[str, Any]], title: str = "") -> bytes:
             right.plot(epochs, values, color=colour, linestyle=style, marker=mark, label=words)
         right.set(xlabel="epoch", ylabel="training samples, %", ylim=(0, 102))
         for axes in (left, right):
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.locator_params(axis="x", integer=True)
             if len(epochs) == 1:
                 axes.set_xticks(epochs)
             axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
             axes.grid(alpha=0.25)
         if title:
             drawing.suptitle(title, fontsize=10)
-        buffer = io.BytesIO()
-        drawing.savefig(buffer, format="png", dpi=170)
-    return buffer.getvalue()
+        return figure_bytes(drawing, dpi=170)
 
 
 LOSSES = (

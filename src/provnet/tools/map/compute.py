@@ -25,6 +25,8 @@ from provnet.base.options import MapOptions, with_changes
 from provnet.base.progress import Update, progress_bar
 from provnet.data.assemble import evenly
 from provnet.data.dataset import ImageData
+from provnet.heads.keys import unit
+from provnet.models.keys import key_head
 from provnet.runs.inputs import Fitted, checked_inputs, finite_number, run_of, whole_number
 from provnet.runs.run import Run
 
@@ -61,8 +63,9 @@ def index_features(
 ) -> np.ndarray:
     """(n, D) float32: the last hidden layer of the index branch, under the class that is predicted.
 
-    With keys they have length one, so that distances rank as cosines do. `batch_size` images go through the network at
-    a time; None chooses by their size (`provnet.base.batches`).
+    With keys they have length one, so that distances rank as cosines do. Of a frozen backbone they are its own
+    features, as its keys are whitened to tell each sample from all others. `batch_size` images go through the network
+    at a time; None chooses by their size (`provnet.base.batches`).
 
     >>> import provnet
     >>> from provnet.training.config import train_config
@@ -73,10 +76,10 @@ def index_features(
     """
     run = run_of(run)
     images = checked_inputs(run, images, warn=False)
-    report = report or _silent
+    report, frozen = report or _silent, run.network.fixed_features and key_head(run.network) is not None
     found = Attributor(run).each(
         images,
-        lambda answered: {"features": answered.placed().cpu()},
+        lambda answered: {"features": (unit(answered.support_features) if frozen else answered.placed()).cpu()},
         batch_size=batch_size,
         most=AT_ONCE,
         update=lambda done: report(done, "features"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,6 +13,7 @@ from provnet.data.apply import spec_name
 from provnet.data.dataset import ImageData
 from provnet.data.modalities.decode import are_pictures
 from provnet.data.modalities.image import as_bytes, picture_of
+from provnet.report.charts import figure_bytes, figure_for_print
 from provnet.report.page import base64_numbers, json_block, render, with_script
 from provnet.report.pictures import ACROSS, Sheets, sprite_sheets, strip, z_order
 from provnet.report.records import ExplanationCard, Picture, visible
@@ -153,49 +153,43 @@ EDGE = 6.0  # pixels between a name and the edge of the picture
 
 def map_png(report: MapReport) -> bytes:
     """Training samples by class, the misattributed test samples as crosses."""
-    import matplotlib
-    import numpy as np
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    drawing, axes = pyplot.subplots(figsize=(9, 9), layout="constrained")
-    labels, xy = report.labels[: report.train], report.xy[: report.train]
-    colours = np.array(COLOURS)[labels % len(COLOURS)]
-    order = np.random.default_rng(0).permutation(report.train)  # no class on top of all others
-    size = float(np.clip(30_000 / report.train, 1.2, 20))
-    rounds = labels[order] // len(COLOURS) % len(SHAPES)
-    for number, shape in enumerate(SHAPES):
-        rows = order[rounds == number]
-        if len(rows):
-            axes.scatter(xy[rows, 0], xy[rows, 1], s=size, c=colours[rows], marker=shape, lw=0, rasterized=True)
-    missed = report.xy[report.train :]
-    if len(missed):
-        axes.scatter(missed[:, 0], missed[:, 1], marker="x", s=26, c="black", lw=1, label="misattributed test samples")
-        axes.legend(loc="lower right", frameon=False)
-    letters = face(12, "bold")
-    sizes = np.bincount(labels, minlength=len(report.class_names))
-    written = []
-    for label in np.argsort(-sizes, kind="stable")[:NAMED].tolist():
-        if not sizes[label]:
-            break
-        name = shortened(letters.clean(report.class_names[label]))
-        middle = np.median(xy[labels == label], axis=0)
-        words = axes.annotate(name, middle, ha="center", va="center", weight="bold", fontsize=12, parse_math=False)
-        words.set_in_layout(False)  # a long name at the edge must not make the map small
-        words.set_bbox({"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 1.5})
-        written.append(words)
-    axes.set_axis_off()
-    axes.set_aspect("equal")
-    title = f"{report.train:,} training samples by the last hidden layer of the index branch (t-SNE)"
-    if len(report.class_names) > len(COLOURS) * len(SHAPES):
-        title += f"\nsigns repeat after {len(COLOURS) * len(SHAPES)} of {len(report.class_names):,} classes"
-    axes.set_title(title)
-    make_room(drawing, written)
-    buffer = io.BytesIO()
-    drawing.savefig(buffer, format="png", dpi=150)
-    pyplot.close(drawing)
-    return buffer.getvalue()
+    with figure_for_print(9, 9) as drawing:
+        axes = drawing.subplots()
+        labels, xy = report.labels[: report.train], report.xy[: report.train]
+        colours = np.array(COLOURS)[labels % len(COLOURS)]
+        order = np.random.default_rng(0).permutation(report.train)  # no class on top of all others
+        size = float(np.clip(30_000 / report.train, 1.2, 20))
+        rounds = labels[order] // len(COLOURS) % len(SHAPES)
+        for number, shape in enumerate(SHAPES):
+            rows = order[rounds == number]
+            if len(rows):
+                axes.scatter(xy[rows, 0], xy[rows, 1], s=size, c=colours[rows], marker=shape, lw=0, rasterized=True)
+        missed = report.xy[report.train :]
+        if len(missed):
+            axes.scatter(
+                missed[:, 0], missed[:, 1], marker="x", s=26, c="black", lw=1, label="misattributed test samples"
+            )
+            axes.legend(loc="lower right", frameon=False)
+        letters = face(12, "bold")
+        sizes = np.bincount(labels, minlength=len(report.class_names))
+        written = []
+        for label in np.argsort(-sizes, kind="stable")[:NAMED].tolist():
+            if not sizes[label]:
+                break
+            name = shortened(letters.clean(report.class_names[label]))
+            middle = np.median(xy[labels == label], axis=0)
+            words = axes.annotate(name, middle, ha="center", va="center", weight="bold", fontsize=12, parse_math=False)
+            words.set_in_layout(False)  # a long name at the edge must not make the map small
+            words.set_bbox({"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 1.5})
+            written.append(words)
+        axes.set_axis_off()
+        axes.set_aspect("equal")
+        title = f"{report.train:,} training samples by the last hidden layer of the index branch (t-SNE)"
+        if len(report.class_names) > len(COLOURS) * len(SHAPES):
+            title += f"\nsigns repeat after {len(COLOURS) * len(SHAPES)} of {len(report.class_names):,} classes"
+        axes.set_title(title)
+        make_room(drawing, written)
+        return figure_bytes(drawing)
 
 
 def shortened(name: str) -> str:

@@ -5,6 +5,12 @@ held-out pictures: the p-value is the share of them, this picture counted in, th
 that a picture is *not* a member depends on what distorted members score, which an audit measures and keeps; and it is
 never said where some samples that were trained on cannot be compared: those without an index, and erased ones.
 
+What a score takes for a copy is then looked at: whole pictures are compared with the samples that come nearest (the one
+that the network names, and those whose views agree with the picture, or with its mirror image, in most of 64 cells),
+block by block, at the size of the original (256 pixels at most). Blocks without structure agree by chance, such as
+those of a white background, and count for nothing. A part of a picture is searched for in all places, by correlation,
+and then compared in the same way.
+
 Letters: n pictures.
 """
 
@@ -14,25 +20,223 @@ import math
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from PIL import Image
 from torch import Tensor
 
-from provnet.base.batches import keyed_generator
+from provnet.base.batches import keyed_generator, pieces
 from provnet.base.errors import DataError, IntegrityError, UnsafeFileError, UsageError
 from provnet.base.files import DataWarning, read_file
 from provnet.base.words import path_word
-from provnet.data.dataset import ImageData, views_only
+from provnet.data.dataset import Dataset, ImageData, views_only
+from provnet.data.evidence import evidence
 from provnet.runs.card import maybe_trained
 from provnet.runs.inputs import Fitted, checked_inputs, content_hashes, run_of
 from provnet.runs.run import Run
 from provnet.runs.safe import read_json, write_json
 from provnet.samples.identity import SampleTable
 from provnet.tools.membership.compute import decides, member_scores
+
+LONGEST = 256  # of the original, in pixels, as it is compared
+BLOCK = 8
+SMALLEST = 64  # pixels of the shorter side of an original; blocks of smaller ones, as of digits, agree by chance
+STRUCTURE = 8.0  # grey levels of standard deviation, below which a block is plain
+CLOSE, NEAR = 0.5, 4.0  # a block agrees within so much of its own spread, or so many grey levels
+LEAST, SHARE = 16, 0.15  # blocks with structure, and the share of them that agree in a picture made of another
+CHANGED, WHOLE = 12.0, 0.98  # grey levels by which a block is another, and the share of others in an unchanged picture
+SEARCHED = 128  # longest side of the original where a part of it is searched
+SCALES = tuple(1.02**step for step in range(-20, 36))  # pixels of the part for each pixel of the original
+FOUND, AGREED = 0.8, 0.5  # correlation of a part that is looked at closely, and the share of its blocks that agree
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """What was done to a picture.
+
+    Attributes:
+        kind: `re-encoded`, `resized`, `mirrored`, `cropped` or `painted`.
+        share: how much of the original it shows unchanged, 0..1.
+    """
+
+    kind: str
+    share: float
+
+    @property
+    def words(self) -> str:
+        """What is said of it, as the end of a sentence.
+
+        >>> Likeness("painted", 0.35).words
+        'that picture with about 65 % of it changed'
+        """
+        gone = f"about {100 * (1 - self.share):.0f} %"
+        return {
+            "re-encoded": "that picture, saved again with small changes of its values",
+            "resized": "that picture in another size",
+            "mirrored": "that picture, mirrored" + (f", with {gone} of it changed" if self.share < WHOLE else ""),
+            "cropped": f"a part of that picture, {gone} of which is cut away",
+            "painted": f"that picture with {gone} of it changed",
+        }[self.kind]
+
+
+def likeness(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
+    """What a picture (H, W) or (H, W, 3) is of an original; None where their pixels do not tell that it was made of it.
+
+    >>> original = np.random.default_rng(0).integers(0, 256, (32, 40)).repeat(4, 0).repeat(4, 1).astype(np.uint8)
+    >>> likeness(original[:, ::-1], original).kind, likeness(original[::2, ::2], original).kind
+    ('mirrored', 'resized')
+    """
+    if min(original.shape[:2]) < SMALLEST:
+        return None
+    wanted = _reduced(original, LONGEST)
+    straight, turned = (_fit(each, wanted) for each in (picture, picture[:, ::-1]))
+    agreeing, mirrored = _agreeing(straight, wanted), _agreeing(turned, wanted)
+    if max(agreeing, mirrored) < SHARE:
+        return _part(picture, original)
+    if mirrored > agreeing:
+        return Likeness("mirrored", _kept(turned, wanted))
+    same_size, kept = picture.shape[:2] == original.shape[:2], _kept(straight, wanted)
+    if kept >= WHOLE:
+        return Likeness("re-encoded" if same_size else "resized", kept)
+    part = _part(picture, original)
+    return part if part is not None and part.kind == "cropped" else Likeness("painted", kept)
+
+
+def can_tell(original: np.ndarray) -> bool:
+    """Whether a picture has enough structure for copies of it to be known by their pixels; a digit of 28 x 28 has not.
+
+    >>> can_tell(np.zeros((64, 64), np.uint8)), can_tell(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
+    (False, True)
+    """
+    if min(original.shape[:2]) < SMALLEST:
+        return False
+    spread = _blocks(_reduced(original, LONGEST)).std(1)
+    return int((spread > STRUCTURE).sum()) >= min(LEAST, len(spread))
+
+
+def _grey(picture: np.ndarray) -> Image.Image:
+    image = Image.fromarray(np.ascontiguousarray(picture))
+    return image if image.mode == "L" else image.convert("L")
+
+
+def _reduced(picture: np.ndarray, longest: int) -> np.ndarray:
+    """Grey values, no side above `longest`."""
+    image = _grey(picture)
+    scale = min(1.0, longest / max(image.size))
+    size = tuple(max(1, round(side * scale)) for side in image.size)
+    return np.asarray(image.resize((size[0], size[1]), Image.Resampling.BOX), dtype=np.float32)
+
+
+def _fit(picture: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return np.asarray(_grey(picture).resize(like.shape[::-1], Image.Resampling.BOX), dtype=np.float32)
+
+
+def _agreeing(picture: np.ndarray, original: np.ndarray) -> float:
+    """The share of the blocks with structure that agree, 0..1; 0 where there are too few to tell."""
+    one, other = _blocks(picture), _blocks(original)
+    spread = np.maximum(one.std(1), other.std(1))
+    told = spread > STRUCTURE
+    if int(told.sum()) < min(LEAST, len(told)):
+        return 0.0
+    close = np.abs(one - other).mean(1) < np.maximum(NEAR, CLOSE * np.minimum(one.std(1), other.std(1)))
+    return float(close[told].mean())
+
+
+def _kept(picture: np.ndarray, original: np.ndarray) -> float:
+    """The share of all blocks that are not clearly others, 0..1."""
+    one, other = _blocks(picture), _blocks(original)
+    return float((np.abs(one - other).mean(1) < np.maximum(CHANGED, other.std(1))).mean())
+
+
+def _blocks(values: np.ndarray) -> np.ndarray:
+    """(n, 64) blocks of 8 x 8, those at the lower and right edge left out."""
+    rows, columns = (max(1, side // BLOCK) for side in values.shape)
+    size = [min(BLOCK, side) for side in values.shape]
+    part = values[: rows * size[0], : columns * size[1]]
+    return part.reshape(rows, size[0], columns, size[1]).transpose(0, 2, 1, 3).reshape(rows * columns, -1)
+
+
+def _part(picture: np.ndarray, original: np.ndarray) -> Likeness | None:
+    """The part of an original that a picture is, as it is or enlarged; None where it is none."""
+    height, width = original.shape[:2]
+    coarse = _reduced(original, SEARCHED)
+    own = coarse.shape[0] / height
+    best, at, scale = 0.0, (0, 0), 1.0
+    search = _Search(coarse)
+    for each in SCALES:
+        rows, columns = (round(side / each * own) for side in picture.shape[:2])
+        if rows > coarse.shape[0] or columns > coarse.shape[1] or min(rows, columns) < 2 * BLOCK:
+            continue
+        value, place = search.place_of(_resized(picture, rows, columns))
+        if value > best:
+            best, at, scale = value, place, each
+    if best < FOUND:
+        return None
+    share, agreeing = 0.0, 0.0
+    for each in (scale * step for step in (0.985, 0.99, 0.995, 1.0, 1.005, 1.01, 1.015)):
+        rows, columns = round(picture.shape[0] / each), round(picture.shape[1] / each)
+        for top, left in _near(at, own, (height - rows, width - columns)):
+            there = original[top : top + rows, left : left + columns]
+            wanted = _reduced(there, LONGEST)
+            found = _agreeing(_fit(picture, wanted), wanted)
+            if found > agreeing:
+                share, agreeing = rows * columns / (height * width), found
+    if agreeing < AGREED:
+        return None
+    return Likeness("cropped" if share < WHOLE else "resized", share)
+
+
+def _near(at: tuple[int, int], own: float, room: tuple[int, int]) -> list[tuple[int, int]]:
+    """Places around the one that was found, in pixels of the original."""
+    reach = max(1, round(1 / own))
+    if min(room) < 0:
+        return []
+    steps = range(-reach, reach + 1)
+    tops, lefts = (
+        sorted({min(max(round(place / own) + step, 0), most) for step in steps})
+        for place, most in zip(at, room, strict=True)
+    )
+    return [(top, left) for top in tops for left in lefts]
+
+
+def _resized(picture: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    return np.asarray(_grey(picture).resize((columns, rows), Image.Resampling.BOX), dtype=np.float32)
+
+
+class _Search:
+    """Places of a picture that look like a part."""
+
+    def __init__(self, whole: np.ndarray) -> None:
+        self.shape = whole.shape
+        self.spectrum = np.fft.rfft2(whole)
+        values = whole.astype(np.float64)
+        self.sums, self.squares = (np.pad(each.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (values, values**2))
+
+    def place_of(self, part: np.ndarray) -> tuple[float, tuple[int, int]]:
+        """The highest correlation of a part with a place, and that place."""
+        rows, columns = part.shape
+        centred = part - part.mean()
+        norm = float(np.sqrt((centred**2).sum()))
+        if norm == 0:
+            return 0.0, (0, 0)
+        product = np.fft.irfft2(self.spectrum * np.conj(np.fft.rfft2(centred, self.shape)), self.shape)
+        sums, squares = (_windows(each, rows, columns) for each in (self.sums, self.squares))
+        spread = np.sqrt(np.maximum(squares - sums**2 / (rows * columns), 1.0))
+        values = product[: sums.shape[0], : sums.shape[1]] / (norm * spread)
+        place = np.unravel_index(int(values.argmax()), values.shape)
+        return float(values[place]), (int(place[0]), int(place[1]))
+
+
+def _windows(total: np.ndarray, rows: int, columns: int) -> np.ndarray:
+    """The sum over a window at each place, of sums from the corner."""
+    below, above = total[rows:], total[:-rows]
+    return np.asarray(below[:, columns:] - above[:, columns:] - below[:, :-columns] + above[:, :-columns])
+
 
 ALPHA = 0.01  # a copy is claimed where so few held-out pictures score as high
 MISSED = 0.05  # and denied where so few distorted members score as low
@@ -316,3 +520,99 @@ def read_heldout(folder: Path, state: Mapping[str, str]) -> Heldout | None:
     except (IntegrityError, UnsafeFileError, DataError) as error:
         warnings.warn(f"{HELDOUT} is not used: {error}", DataWarning, stacklevel=2)
         return None
+
+
+CELLS = 8  # in a row
+ALIKE = 16.0  # grey levels within which two cells agree
+CANDIDATES = 5  # of each kind that are looked at
+PIECE = 1024  # samples that are reduced at a time
+
+
+def compared(
+    run: Run | Fitted,
+    parts: Sequence[Dataset],
+    views: np.ndarray,
+    pictures: Sequence[np.ndarray | None],
+    found: Sequence[Membership],
+) -> list[Membership]:
+    """The verdicts after the whole pictures were compared; those that bytes or pixels settle stay as they are.
+
+    `views` (n, C, H, W) are what the network sees of the `pictures`; `parts` are the training data as they are now.
+    """
+    run = run_of(run)
+    open_rows = [i for i, one in enumerate(found) if pictures[i] is not None and one.agrees not in ("bytes", "pixels")]
+    parts = [part for part in parts if len(part)]
+    if not open_rows or not parts:
+        return list(found)
+    cells = [_cells(part.images) for part in parts]
+    places = [_rows_of_run(run, part) for part in parts]
+    said = list(found)
+    for i in open_rows:
+        picture = pictures[i]
+        assert picture is not None, "they were chosen"
+        match = found[i].match
+        rows = [] if match is None else [match.index]
+        for own, place in zip(cells, places, strict=True):
+            rows += [int(place[at]) for at in _candidates(torch.from_numpy(views[i : i + 1].copy()), own)]
+        best = _best(run, parts, picture, [row for row in dict.fromkeys(rows) if row >= 0])
+        said[i] = _said(run, parts, found[i], best)
+    return said
+
+
+def _said(run: Run, parts: Sequence[Dataset], one: Membership, best: tuple[int, Likeness] | None) -> Membership:
+    if best is None:
+        if one.verdict != COPY or one.agrees != "content" or not _can_be_told(run, parts, one):
+            return one
+        why = f"{one.why}, but none of the pictures that come nearest, looked at whole, is its original"
+        return replace(one, verdict=UNKNOWN, agrees="nothing", why=why)
+    row, found = best
+    is_added = bool(run.samples.added[row])
+    more = "; it was added after training, and the network was not trained on it" if is_added else ""
+    verdict = ADDED if is_added else COPY
+    return replace(
+        one, verdict=verdict, agrees="picture", match=matched_at(run.samples, row), why=f"it is {found.words}{more}"
+    )
+
+
+def _can_be_told(run: Run, parts: Sequence[Dataset], one: Membership) -> bool:
+    """Whether the sample that the network names has a picture whose copies are known by their pixels."""
+    rows = [] if one.match is None else [one.match.index]
+    pictures = [seen.picture for seen in evidence(run.samples, list(parts), rows)]
+    return any(picture is not None and can_tell(picture) for picture in pictures)
+
+
+def _best(run: Run, parts: Sequence[Dataset], picture: np.ndarray, rows: Sequence[int]) -> tuple[int, Likeness] | None:
+    """The sample that the picture was made of, with the most of it unchanged; None where there is none."""
+    found: list[tuple[int, Likeness]] = []
+    for row, seen in zip(rows, evidence(run.samples, list(parts), rows), strict=True):
+        if seen.picture is not None and (alike := likeness(picture, seen.picture)) is not None:
+            found.append((row, alike))
+    return max(found, key=lambda pair: pair[1].share, default=None)
+
+
+def _rows_of_run(run: Run, part: Dataset) -> np.ndarray:
+    """Which sample of the run each row of some data is; -1 for none, and for those that may not be named."""
+    known = {run.samples.pixel_sha256[i].tobytes(): i for i in np.flatnonzero(~run.samples.withheld).tolist()}
+    return np.array([known.get(row.tobytes(), -1) for row in part.samples.pixel_sha256], dtype=np.int64)
+
+
+def _cells(images: Tensor) -> Tensor:
+    """(N, C, 8, 8) mean values."""
+    parts = [F.adaptive_avg_pool2d(images[rows].float(), CELLS) for rows in pieces(len(images), PIECE)]
+    return torch.cat(parts)
+
+
+def _candidates(view: Tensor, cells: Tensor) -> list[int]:
+    """Rows of the data that look like a view or its mirror image, in most cells or on the whole."""
+    rows: list[int] = []
+    for own in (_cells(view), _cells(view.flip(3))):
+        agreeing = ((cells - own).abs().amax(1) < ALIKE).flatten(1).sum(1).float()
+        flat, other = _unit(cells), _unit(own)
+        for score in (agreeing, flat @ other[0]):
+            rows += score.topk(min(CANDIDATES, len(score))).indices.tolist()
+    return list(dict.fromkeys(rows))
+
+
+def _unit(cells: Tensor) -> Tensor:
+    flat = cells.flatten(1)
+    return F.normalize(flat - flat.mean(1, keepdim=True), dim=1)

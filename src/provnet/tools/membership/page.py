@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from provnet.base.errors import UsageError
-from provnet.report.charts import Curve, Plot, histogram_plot, roc_plot
+from provnet.report.charts import Curve, Plot, figure_bytes, figure_for_print, histogram_plot, roc_plot
 from provnet.report.page import render
 from provnet.report.records import percent
+from provnet.tools.membership.shadows import ATTACKS
 
 # name -> words, class of colour and dash, words of the histogram's axis; entropies are drawn as they are, not negated
 SCORES = {
@@ -32,7 +32,7 @@ class AuditReport:
         run: the run folder.
         network: what it is, in words.
         sources: where members and nonmembers come from.
-        values: what audit.json holds; see `provnet.tools.membership.audit`.
+        values: what audit.json holds; see `provnet.tools.membership.compute`.
         copies: distortion -> words.
         facts: more `(name, value)` lines.
     """
@@ -192,6 +192,66 @@ def _tiles(values: Mapping[str, Any], best: str) -> list[tuple[str, Cell, str]]:
     return tiles
 
 
+def shadow_html(values: Mapping[str, Any], model: str, source: str) -> str:
+    """Draw the page of an audit with shadow models as one self-contained HTML file."""
+    columns, rows = shadow_rows(values)
+    lines = ("k0", "k0 dash", "k2", "k2 dash", "k1", "k1 dash")
+    order = ["lira", "lira_offline", "rmia", "rmia_offline", "attack_p"]
+    drawn = [name for name in order if name in values["found"]]
+    drawn += [name for name in values["found"] if name not in ATTACKS][:1]
+    curves = [
+        Curve(_attack(name), kind, auc_cell(one["auc"]).value, tuple((x, y) for x, y in one["roc"]))
+        for name, kind in zip(drawn, lines, strict=False)
+        for one in [values["found"][name]]
+    ]
+    least = 10.0 ** -max(len(str(values["others"])) - 1, 1)
+    return render(
+        "shadows.html.j2",
+        title="Membership audit",
+        values=values,
+        model=model,
+        source=source,
+        plots=(roc_plot(curves), roc_plot(curves, log=True, least=least)),
+        columns=columns,
+        rows=rows,
+        claims=shadow_claims(values),
+        decides=_attack(values["decides"]),
+    )
+
+
+def shadow_rows(values: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, bool, list[Cell]]]]:
+    """The columns of the table, and a row for each attack: words, whether claims rest on it, cells."""
+    rates = [words for words, _ in _rates(values["found"][values["decides"]])]
+    rows = [(_attack(name), name == values["decides"], score_cells(one)) for name, one in values["found"].items()]
+    return ["AUC", *(f"found at {rate} FPR" for rate in rates)], rows
+
+
+def shadow_claims(values: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What follows for samples and for training: words, figure, what it means."""
+    said = values["vulnerable"]
+    rate = None if said["claimed_at"] is None else percent(said["claimed_at"], 2)
+    found = [
+        (
+            "Vulnerable members",
+            "cannot tell" if rate is None else f"{said['count']:,} of {values['members']:,}",
+            "At least 1,000 known others are needed"
+            if rate is None
+            else f"A claim about each of them errs for at most {rate} of the others",
+        )
+    ]
+    if (used := values["share_of_candidates_used"]) is not None:
+        cell = Cell("cannot tell", used.get("why", "")) if used["value"] is None else interval_cell(used)
+        found.append((f"Candidates that were trained on, of {used['n']:,}", cell.value, f"95 % interval: {cell.ends}"))
+    least = values["epsilon_at_least"]
+    words = "No training with (ε, 1e-5)-differential privacy for a smaller ε lets an attack find so many"
+    found.append(("Differential privacy, ε at least", "cannot tell" if least is None else f"{least:.2f}", words))
+    return found
+
+
+def _attack(name: str) -> str:
+    return ATTACKS.get(name, f"score of its own: {name.replace('_', ' ')}")
+
+
 SIDES = ("members", "nonmembers")
 
 
@@ -204,16 +264,7 @@ def audit_figure(report: AuditReport, kind: str = "png") -> bytes:
     """ROC curves on linear and log axes, and the paper's four histograms, as `png`, `pdf` or `svg`."""
     if kind not in FORMATS:
         raise UsageError(f'a figure is written as {", ".join(FORMATS)}, not "{kind}"; change the end of its name')
-    try:
-        import matplotlib as mpl
-    except ModuleNotFoundError as error:
-        raise UsageError("figures need matplotlib; install it with: pip install '.[plots]'") from error
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "pdf.fonttype": 42}):
-        drawing = Figure(figsize=(10, 6.2), layout="constrained")
-        FigureCanvasAgg(drawing)
+    with figure_for_print(10, 6.2) as drawing:
         every = drawing.subplots(2, 3)
         _curves(every[0][0], report, log=False)
         _curves(every[1][0], report, log=True)
@@ -222,10 +273,7 @@ def audit_figure(report: AuditReport, kind: str = "png") -> bytes:
             _histogram(axes, report, name)
         handles, labels = every[0][0].get_legend_handles_labels()
         drawing.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
-        buffer = io.BytesIO()
-        dates = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
-        drawing.savefig(buffer, format=kind, dpi=200, metadata=dates.get(kind))
-    return buffer.getvalue()
+        return figure_bytes(drawing, kind, dpi=200)
 
 
 def _curves(axes: Any, report: AuditReport, *, log: bool) -> None:

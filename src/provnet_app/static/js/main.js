@@ -182,6 +182,9 @@ window.addEventListener("hashchange", () => {
     route();
   }
 });
+window.addEventListener("provnet:run", async () => {
+  run = await api.get("/run").catch(() => run);
+});
 window.addEventListener("provnet:no-token", () => {
   if (!run) return; // at the start the form is shown anyway
   run = null;

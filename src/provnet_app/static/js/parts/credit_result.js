@@ -65,7 +65,7 @@ export function creditResult(context, found) {
       tile(found.gini.value === null ? "–" : found.gini.value.toFixed(3), found.gini.low === null ? found.gini.why ?? "Gini of the credit" : `Gini of the credit (${found.gini.low.toFixed(3)} to ${found.gini.high.toFixed(3)})`),
       tile(found.gini_samples.toFixed(3), "Gini of the number of samples")),
     first ? el("div", { class: "credit-figures" },
-      el("section", { class: "card stack" }, el("h2", {}, "Credit of the contributors"), bars(found), el("p", { class: "muted small" }, `The line over a bar holds 95 % of the draws of the queries. Counted: ${found.counted ?? (found.k ? `the ${found.k} largest weights` : "all weights")}.`)),
+      el("section", { class: "card stack" }, el("h2", {}, "Credit of the contributors"), bars(found), el("p", { class: "muted small" }, `The line over a bar is the 95 % interval over draws of the queries. Counted: ${found.counted ?? (found.k ? `the ${found.k} largest weights` : "all weights")}.`)),
       el("section", { class: "card stack" }, el("h2", {}, "How equal it is"), lorenz(found.lorenz, found.lorenz_samples, words))) : el("p", { class: "empty" }, "Nobody is credited: no answer has a sample that may be named."),
     found.top.some((one) => one.samples.length) ? el("section", { class: "card stack" }, el("h2", {}, "Samples with the most credit"), leading(context, found)) : null,
     first ? el("section", { class: "card stack" }, el("div", { class: "row apart" }, el("h2", {}, "All contributors"),

@@ -5,21 +5,21 @@ import { inTurn, sent } from "./outbox.js";
 
 const MOST = 5000; // samples in one step, as the server takes them
 const KEYS = [
-  ["← → ↑ ↓", "move; with Shift select as far"],
-  ["Space", "select one more, or one less"],
+  ["← → ↑ ↓", "move; with Shift, extend the selection"],
+  ["Space", "add to the selection, or take away"],
   ["Ctrl A", `select all (at most ${MOST.toLocaleString("en")})`],
   ["K", "keep as it is"],
   ["R, then a label", "relabel"],
   ["S", "relabel to the suggested label"],
   ["D", "drop"],
-  ["N, P", "next, or previous, sample that is not decided about"],
-  ["V", "review one by one, or see many"],
+  ["N, P", "next or previous undecided sample"],
+  ["V", "one large sample, or many small ones"],
   ["Z", "enlarge the picture"],
   ["T", "add a tag"],
   ["C", "clear the decision"],
   ["U", "undo"],
   ["Shift U", "redo"],
-  ["Esc", "select only the current one"],
+  ["Esc", "select the current one alone; leave the review"],
   ["?", "these keys"],
 ];
 
@@ -51,7 +51,7 @@ export function decider(context, chosen, onward, changed) {
   const wipe = button("Clear", "C", () => decide("clear"));
   const undo = button("Undo", "U", () => step("undo"));
   const redo = button("Redo", "⇧U", () => step("redo"));
-  const file = el("a", { class: "button", href: api.address("/decisions.csv"), download: "decisions.csv", title: "All decisions as CSV, for provnet train --apply" }, "Export CSV");
+  const file = el("a", { class: "button", href: api.address("/decisions.csv"), download: "decisions.csv", title: "All decisions as a CSV file, for provnet train --apply or provnet fix --decisions" }, "Export CSV");
   const help = el("button", { type: "button", class: "button quiet", "aria-label": "Show the keys", title: "Keys (?)", onClick: keysDialog }, "?");
   const node = el("div", { class: "decide", role: "toolbar", "aria-label": "Decide about the selected samples" },
     el("div", { class: "decide-group" }, keep, relabel, drop, wipe), el("div", { class: "decide-group" }, undo, redo), el("div", { class: "decide-group end" }, file, help));
@@ -119,7 +119,7 @@ export function decider(context, chosen, onward, changed) {
     const items = await chosen();
     const labels = new Set(items.map(offered)), [label] = labels;
     if (labels.size === 1 && label !== null) await decide("relabel", label, Promise.resolve(items));
-    else toast(items.length ? "No one label is suggested for what is selected." : "Select a sample first.");
+    else toast(items.length ? "There is no single suggestion for the selected samples." : "Select a sample first.");
   }
 
   async function step(which) {
@@ -130,7 +130,7 @@ export function decider(context, chosen, onward, changed) {
         return null;
       });
       if (!done) return;
-      toast(which === "undo" ? "Undone. Shift U does it again." : "Done again.");
+      toast(which === "undo" ? "Undone. Shift U redoes it." : "Redone.");
       await inTurn(() => changed({ kind: "undo", items: [] }));
     } catch (error) {
       wrong(error);

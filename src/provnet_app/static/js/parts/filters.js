@@ -1,16 +1,19 @@
 // Which samples: the quick choices with their counts, the filters, and the range of the score that is sorted by.
-import { el, svg, clear, count, percent } from "../dom.js";
+import { el, svg, clear, count } from "../dom.js";
+import { KINDS, SUSPICIOUS } from "./kinds.js";
 
-export const SCORES = { mislabel: "label looks wrong", anomaly: "unlike all others", typicality: "typical of its class" };
-const FLAGS = [["", "any"], ["mislabel", "label looks wrong"], ["anomaly", "odd picture"], ["duplicate", "duplicate"], ["conflict", "same picture, two labels"], ["added", "added after training"]];
+export const SCORES = { issue: "suspicion", mislabel: "wrong label", anomaly: "of no class", typicality: "typical of its class" };
+const FLAGS = [["", "any"], ["suspect", "any suspect"], ...Object.entries(KINDS).map(([kind, [name]]) => [kind, name]), ["added", "added after training"]];
 const DECISIONS = [["", "any"], ["none", "undecided"], ["any", "decided"], ["keep", "keep"], ["relabel", "relabel"], ["drop", "drop"]];
-const SORTS = [["index", "order in the data"], ["selection", "likeness"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"], ["label", "label"], ["group", "duplicate groups"]];
+const SORTS = [["index", "order in the data"], ["selection", "likeness"], ["issue", "suspicion"], ["mislabel", "wrong label"], ["anomaly", "of no class"], ["typicality", "typical of its class"], ["label", "label"], ["group", "duplicate groups"]];
 const NAMES = ["sort", "order", "class", "suggested", "flag", "tag", "decision", "minimum", "maximum", "selection", "group", "text", "id"];
 
 /** Only what GET /samples takes, out of an address; what it does not know is left out. */
 export function readQuery(query) {
   const known = Object.fromEntries(NAMES.filter((name) => query[name]).map((name) => [name, query[name]]));
   const one = (name, list) => { if (known[name] && !list.some(([value]) => value === known[name])) delete known[name]; };
+  known.flag = { mislabel: "wrong", anomaly: "foreign" }[known.flag] ?? known.flag; // as older addresses have them
+  if (!known.flag) delete known.flag;
   one("sort", SORTS); one("flag", FLAGS); one("decision", DECISIONS); one("order", [["asc"], ["desc"]]);
   for (const name of ["minimum", "maximum"]) if (known[name] && (!(Number(known[name]) >= 0 && Number(known[name]) <= 1) || !SCORES[known.sort])) delete known[name];
   if (known.sort === "selection" && !known.selection) delete known.sort;
@@ -47,10 +50,10 @@ export function filters(context, changed) {
   const cut = (text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text);
   const classes = run.classes.map((one) => [String(one.class), `${cut(one.label)} (${count(one.samples)})`]);
   // most wanted first: what is most suspicious, or what is least typical
-  const first = (sort) => ({ sort, order: sort === "mislabel" || sort === "anomaly" ? "desc" : "asc", minimum: "", maximum: "" });
+  const first = (sort) => ({ sort, order: ["issue", "mislabel", "anomaly"].includes(sort) ? "desc" : "asc", minimum: "", maximum: "" });
   const [sort, sortField] = select("sort", "Sort by", SORTS, first);
   const [klass, classField] = select("class", "Class", [["", "all"], ...classes]);
-  const [flag, flagField] = select("flag", "Flag", FLAGS);
+  const [flag, flagField] = select("flag", "What is wrong", FLAGS);
   const [decision, decisionField] = select("decision", "Decision", DECISIONS);
   const [tag, tagField] = select("tag", "Tag", [["", "any"]]);
   const order = el("button", { type: "button", class: "button order", onClick: () => set({ order: now.order === "desc" ? "asc" : "desc" }) });
@@ -58,7 +61,7 @@ export function filters(context, changed) {
   const low = slider("minimum", "Least score"), high = slider("maximum", "Greatest score");
   const said = el("output", { class: "num small" });
   const bins = svg("svg", { viewBox: "0 0 100 24", preserveAspectRatio: "none", class: "bins", "aria-hidden": "true" });
-  const range = el("div", { class: "range", role: "group", "aria-label": "Range of the score" }, el("div", { class: "range-words small muted" }, el("span", {}, "Score "), said), bins, low, high);
+  const range = el("div", { class: "range", role: "group", "aria-label": "Range of the score" }, el("div", { class: "range-words small muted" }, el("span", {}, "Score from "), said), bins, low, high);
   const quick = el("div", { class: "quick", role: "group", "aria-label": "Quick filters" });
   const fixed = el("div", { class: "row fixed-filters" });
   const fields = el("details", { class: "filters", open: matchMedia("(min-width: 861px)").matches },
@@ -96,14 +99,15 @@ export function filters(context, changed) {
   function quickChoices() {
     const chips = [chip("All", count(run.samples), { sort: "index" })];
     if (record?.scores) {
-      const { flagged } = record;
-      chips.push(
-        chip("Label looks wrong", flagged?.value === null || !flagged ? "0" : `${count(flagged.value * flagged.n)} (${percent(flagged.value)})`, { sort: "mislabel", order: "desc", flag: "mislabel" }),
-        chip("Odd pictures", count(record.odd), { sort: "anomaly", order: "desc", flag: "anomaly" }),
-        chip("Duplicate groups", count(record.duplicate_groups), { sort: "group", order: "asc" }),
-        chip("Same picture, two labels", count(record.conflicts), { sort: "group", order: "asc", flag: "conflict" }),
-        chip("Least typical", null, { sort: "typicality", order: "asc" }),
-      );
+      const upper = (words) => words[0].toUpperCase() + words.slice(1);
+      const kinds = SUSPICIOUS.filter((kind) => record.kinds[kind]).map((kind) => {
+        const one = chip(upper(kind === "conflict" ? "several labels" : KINDS[kind][1]), count(record.kinds[kind]), kind === "conflict" ? { sort: "group", order: "asc", flag: kind } : { sort: "issue", order: "desc", flag: kind });
+        one.title = KINDS[kind][2];
+        return one;
+      });
+      chips.push(chip("Suspects", count(record.suspects), { sort: "issue", order: "desc", flag: "suspect" }), ...kinds,
+        ...(record.kinds.duplicate ? [chip("Duplicates", count(record.kinds.duplicate), { sort: "group", order: "asc" })] : []),
+        chip("Least typical", null, { sort: "typicality", order: "asc" }));
     }
     chips.push(chip("Decided", null, { sort: "index", decision: "any" }));
     clear(quick).append(...chips);
@@ -126,7 +130,7 @@ export function filters(context, changed) {
     order.setAttribute("aria-label", `Order: ${order.title}`);
     range.hidden = !SCORES[now.sort];
     const scored = Boolean(record?.scores);
-    for (const box of [sort, flag]) for (const one of box.options) if (one.value !== "selection") one.disabled = !scored && (one.value in SCORES || ["group", "duplicate", "conflict"].includes(one.value));
+    for (const box of [sort, flag]) for (const one of box.options) if (one.value !== "selection") one.disabled = !scored && (one.value in SCORES || one.value in KINDS || ["group", "suspect"].includes(one.value));
     const from = Number(now.minimum ?? 0), to = Number(now.maximum ?? 1);
     if (document.activeElement !== low) low.value = String(from);
     if (document.activeElement !== high) high.value = String(to);

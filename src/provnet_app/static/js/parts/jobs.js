@@ -2,14 +2,23 @@
 import { el, clear } from "../dom.js";
 
 const WORDS = {
-  scores: ["Scores of the samples", "Which labels look wrong, which pictures are unlike all others, which are there twice."],
-  answers: ["Answers to the test samples", "What the run says of each test sample, and which training sample it names first."],
-  map: ["The map", "All samples on a plane: what the model takes for alike lies close together."],
-  membership: ["The membership audit", "How surely training pictures are told from pictures that the model never saw."],
+  scores: ["Scores of the samples", "Finds wrong labels, samples of no class, bad pictures and duplicates."],
+  answers: ["Answers to the test samples", "Asks the network about every test sample, and which training sample it recognises in it first."],
+  map: ["The map", "Lays all samples out on a plane, so that samples that the network takes for alike lie close together."],
+  membership: ["The membership audit", "Measures how well training samples can be told from samples that the network never saw."],
 };
 const EVERY = 700; // milliseconds between two looks
 
 const pause = (time) => new Promise((done) => setTimeout(done, time));
+
+const clock = (seconds) => (seconds < 59.5 ? `${Math.max(1, Math.round(seconds))} s` : `${Math.floor(seconds / 60 + 1 / 120)}:${String(Math.round(seconds) % 60).padStart(2, "0")} min`);
+
+/** How far a job that runs is, with the time that its step still takes. */
+export function said({ words, done, total, seconds, left }) {
+  if (!(total > 0)) return `${words || "starting"} …`;
+  const steps = total > 1 ? `: ${done.toLocaleString("en")} of ${total.toLocaleString("en")}` : "";
+  return `${words}${steps}, ${left === null ? `${clock(seconds)} so far` : `about ${clock(left)} left`}`;
+}
 
 /** The record of one job as the server has it now. */
 export async function jobOf(context, name) {
@@ -56,9 +65,8 @@ export async function ready(context, name, root) {
     card.classList.toggle("failed", job.state === "failed" || !job.can);
     const next = !job.can ? `It cannot be computed: ${job.why}`
       : job.state === "failed" ? `It failed: ${job.error}`
-      : !running ? "Not computed yet. It is kept for the next time."
-      : job.total > 0 ? `${job.words}: ${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")}, ${Math.round(job.seconds)} s`
-      : `${job.words || "starting"} …`;
+      : !running ? "Not computed yet. The result is kept for the next time."
+      : said(job);
     if (words.textContent !== next) words.textContent = next; // a screen reader hears a change only
   }
 

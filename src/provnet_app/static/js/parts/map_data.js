@@ -25,7 +25,7 @@ export async function loadMap(context) {
   return kept;
 }
 
-/** Where every class is most by itself: its name is written there. */
+/** [x, y, how much so] where every class is most by itself: its name is written there. */
 export function middles(map, classes) {
   const across = map.n / classes < 200 ? 8 : 20, all = new Float32Array(across * across), mine = Array.from({ length: classes }, () => null);
   const cell = (i) => Math.min(across - 1, Math.floor(map.ys[i] * across)) * across + Math.min(across - 1, Math.floor(map.xs[i] * across));
@@ -39,7 +39,7 @@ export function middles(map, classes) {
     let best = 0;
     // many of the class, few of others
     for (let c = 0; c < own.count.length; c++) if (all[c] && own.count[c] ** 2 / all[c] > own.count[best] ** 2 / Math.max(1, all[best])) best = c;
-    return [own.x[best] / own.count[best], own.y[best] / own.count[best]];
+    return [own.x[best] / own.count[best], own.y[best] / own.count[best], own.count[best] ** 2 / all[best]];
   });
 }
 

@@ -4,13 +4,13 @@ import { palette, rampCss } from "./colours.js";
 import { zoomable } from "./zoom.js";
 import { save, selectionJson } from "./map_data.js";
 
-export const COLOURS = [["class", "class"], ["cluster", "group within its class"], ["mislabel", "label looks wrong"], ["anomaly", "unlike all others"], ["typicality", "typical of its class"]];
-const ENDS = { mislabel: ["looks right", "looks wrong"], anomaly: ["like others", "unlike all others"], typicality: ["typical", "untypical"] };
+export const COLOURS = [["class", "class"], ["cluster", "group within its class"], ["mislabel", "wrong label"], ["anomaly", "of no class"], ["typicality", "typical of its class"]];
+const ENDS = { mislabel: ["label right", "label wrong"], anomaly: ["of its class", "of no class"], typicality: ["typical", "untypical"] };
 
 /** The card of the selection: {node, show(selection or null)}; selection: {id, samples}. */
 export function selectionCard(context, drop) {
   const node = el("section", { class: "card stack tight", "aria-label": "Selection" });
-  const told = el("p", { class: "muted small" }, "Draw around points with the lasso, or hold Shift and draw. Without a pointer: choose a class or a group below, then “Select in view”.");
+  const told = el("p", { class: "muted small" }, "Draw around points with the lasso, or hold Shift and draw. With the keyboard: choose a class or a group below, then “Select in view”.");
 
   async function json(found, button) {
     button.disabled = true;
@@ -48,7 +48,7 @@ export function legend(context, map, tones, light, choose, take) {
   const dot = (colour) => el("i", { class: "dot", style: { background: colour }, "aria-hidden": "true" });
   const classes = context.run.classes.length;
   // what colour cannot tell is said
-  const alike = classes <= palette().length ? "" : " Classes that lie near each other have like colours: point at a name to see its samples.";
+  const alike = classes <= palette().length ? "" : " Classes that lie close together have similar colours: point at a name to see its samples.";
 
   const keys = el("div", { class: "legend-keys" });
   const find = el("input", { type: "search", "aria-label": "Find a class", placeholder: "part of a class name", autocomplete: "off", spellcheck: "false", onInput: narrowed });
@@ -102,7 +102,8 @@ export function pointCard(context) {
       if (mine !== turn || !items.length) return;
       const one = items.find((item) => item.index === index) ?? items[0]; // equal pictures may have other labels
       frame("training sample", hash, named(one.label, "panel-label"), named(one.sample_id, "mono small"),
-        one.mislabel === null ? null : el("span", { class: "small muted" }, `wrong ${one.mislabel.toFixed(2)}, unlike others ${one.anomaly.toFixed(2)}, typical ${one.typicality.toFixed(2)}`),
+        one.text ? el("span", { class: "small" }, one.text.slice(0, 240)) : null,
+        one.mislabel === null ? null : el("span", { class: "small muted" }, `wrong label ${one.mislabel.toFixed(2)}, of no class ${one.anomaly.toFixed(2)}, typical ${one.typicality.toFixed(2)}`),
         one.flags.includes("mislabel") && one.suggested !== null ? el("span", { class: "chip bad" }, named(`suggested: ${one.suggested}`)) : null,
         el("div", { class: "row small" }, el("a", { href: context.link("data", { id: one.sample_id }) }, "Show in data"), el("a", { href: context.link("explain", { hash, id: one.sample_id }) }, "Explain it")));
     } catch (error) {
@@ -112,7 +113,7 @@ export function pointCard(context) {
 
   function test(one) {
     turn += 1;
-    frame("test sample, misattributed", one.sha256, named(one.label, "panel-label"), el("span", { class: "small" }, "its first exemplar says ", named(one.predicted, "flow")),
+    frame("test sample, recognised as another class", one.sha256, named(one.label, "panel-label"), el("span", { class: "small" }, "its first exemplar: ", named(one.predicted, "flow")),
       el("div", { class: "row small" }, el("a", { href: context.link("explain", { test: one.position }) }, "Explain it")));
   }
 

@@ -2,30 +2,28 @@
 import { count, el, interval, scrolling } from "../dom.js";
 import { whisker } from "./plots.js";
 
-const UNSEEN = "On pictures it never saw";
+const UNSEEN = "On samples it never saw";
 const OWN = "On its own training samples";
-const SEEN = "test_in_training"; // no measure: how many of the test pictures are not unseen
+const SEEN = "test_in_training"; // no measure: how many of the test samples are not unseen
 /** Where a measure belongs, and what it says. */
 const MEASURES = {
-  class_accuracy: [UNSEEN, "Class accuracy", "The predicted class is the right one."],
+  class_accuracy: [UNSEEN, "Class accuracy", "The answer is the given label."],
   any_at_1: [UNSEEN, "First sample fits", "The first exemplar is of the right class."],
   any_at_5: [UNSEEN, "One of five fits", "At least one of five exemplars is of the right class."],
   any_at_10: [UNSEEN, "One of ten fits", "At least one of ten exemplars is of the right class."],
   majority_at_1: [UNSEEN, "Majority of one", "The first exemplar is of the right class."],
   majority_at_5: [UNSEEN, "Majority of five", "Most of five exemplars are of the right class."],
   majority_at_10: [UNSEEN, "Majority of ten", "Most of ten exemplars are of the right class."],
-  joint_any_at_1: [UNSEEN, "First sample fits, joint weights", "The first exemplar by joint weights is of the right class."],
-  joint_any_at_5: [UNSEEN, "One of five fits, joint weights", "At least one of five exemplars by joint weights is of the right class."],
-  index_accuracy: [OWN, "Exact sample", "Shown a training sample, it names that very sample."],
-  index_at_5: [OWN, "Among five", "The sample is among the first five."],
-  index_accuracy_perturbed: [OWN, "Exact sample", "Named although the picture was changed."],
-  index_accuracy_learned: [OWN, "Exact sample, learned keys", "Named by the keys that the network learned, without its memory of pixels."],
-  index_ceiling: [OWN, "Best possible", "Equal samples cannot be told apart."],
+  index_accuracy: [OWN, "Finds itself", "Given a training sample, the network names that very sample first."],
+  index_at_5: [OWN, "Among the first five", "Given a training sample, that sample is among the first five."],
+  index_accuracy_perturbed: [OWN, "Finds itself", "Given a changed copy of a training sample, the network names that sample first."],
+  index_accuracy_learned: [OWN, "Finds itself, learned keys", "By the keys that the network learned, before it was told its features."],
+  index_ceiling: [OWN, "Largest possible", "Equal samples cannot be told apart."],
   class_accuracy_train: [OWN, "Class accuracy", "The predicted class is the right one."],
   stage_1: [OWN, "Stage 1", "The class is right."],
   stage_2: [OWN, "Stage 2", "The sample is right, given the class."],
   end_to_end: [OWN, "End to end", "Class and sample are right."],
-  supported: ["Support", "Supported", "Answers that training samples support."],
+  supported: ["Support", "Supported", "The share of answers that training samples support."],
 };
 const GROUPS = { noise: "under noise", shift: "moved", jpeg: "as JPEG", test: "test", train: "training" };
 
@@ -36,13 +34,14 @@ export function evaluationCard({ measures: all }) {
   if (!measures.length) return el("p", { class: "empty" }, "Not evaluated yet: run ", el("code", {}, "provnet evaluate RUN"), " in a terminal.");
   const parts = new Map();
   for (const one of measures) {
-    const [part, name, words] = MEASURES[one.name] ?? ["Other", one.name.replaceAll("_", " "), ""];
+    const joint = one.name.startsWith("joint_"), known = MEASURES[joint ? one.name.slice(6) : one.name];
+    const [part, name, words] = known ? [known[0], joint ? `${known[1]}, with the class` : known[1], known[2]] : ["Other", one.name.replaceAll("_", " "), ""];
     const shown = one.group ? `${name}, ${GROUPS[one.group] ?? one.group}` : name;
     parts.set(part, [...(parts.get(part) ?? []), { ...one, words, shown }]);
   }
-  const order = [...Object.keys(MEASURES), ...all.map((one) => one.name)]; // what has no name here comes last
+  const order = [...Object.keys(MEASURES).flatMap((name) => [name, `joint_${name}`]), ...all.map((one) => one.name)]; // what has no name here comes last
   return [...parts].sort((a, b) => order.indexOf(a[1][0].name) - order.indexOf(b[1][0].name)).map(([part, rows]) => el("div", {},
-    el("h3", {}, part === UNSEEN && seen ? `On test pictures, ${count(seen)} of them trained on` : part),
+    el("h3", {}, part === UNSEEN && seen ? `On test samples, ${count(seen)} of them trained on` : part),
     scrolling(part, el("table", { class: "table measures" }, el("tbody", {},
       rows.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name)).map((one) => el("tr", {},
         el("th", { scope: "row", class: "cell-name", title: one.words }, one.shown),
@@ -68,7 +67,7 @@ export function checksCard({ outcomes, current, how }) {
 }
 
 function check(one) {
-  const [kind, words] = one.passed === null ? ["", "no bar"] : one.passed ? ["good", "holds"] : ["bad", "does not hold"];
+  const [kind, words] = one.passed === null ? ["", "not judged"] : one.passed ? ["good", "passed"] : ["bad", "failed"];
   const about = [one.figure ? interval(one.figure, !one.percent) : "", one.bar ? `must be ${one.bar}` : "", one.note ?? ""];
   return el("li", {},
     el("span", { class: `chip ${kind}` }, words),

@@ -13,7 +13,7 @@ export function strip(context, picked) {
   const more = el("button", { type: "button", class: "button small strip-more", hidden: true, onClick: () => load() }, "More");
   const choice = el(
     "select", { "aria-label": "Class of the test samples", onChange: () => { clear(list); load(); } },
-    el("option", { value: "" }, "every class"),
+    el("option", { value: "" }, "All classes"),
     run.classes.map((one) => el("option", { value: String(one.class) }, one.label.slice(0, 60))),
   );
 
@@ -36,13 +36,13 @@ export function strip(context, picked) {
     list.append(...items.map(one), more);
     more.hidden = offset + items.length >= total;
     if (!list.querySelector("[tabindex='0']")) list.querySelector("button")?.setAttribute("tabindex", 0);
-    if (!total) list.append(el("p", { class: "muted small" }, "No test sample of this class."));
+    if (!total) list.append(el("p", { class: "muted small" }, "There is no test sample of this class."));
   }
   function one(item) {
     const words = `Test sample ${item.position}, class ${item.label}`;
     const about = { title: words, "aria-label": words, "aria-pressed": String(item.position === marked), dataset: { position: item.position } };
     return el("button", { type: "button", tabindex: -1, ...about, onClick: () => picked(item) },
-      shown ? el("img", { src: api.picture(item.sha256, 96), alt: "", loading: "lazy", width: 48, height: 48 }) : named(item.label),
+      shown ? el("img", { src: api.picture(item.sha256, 96), alt: "", loading: "lazy", width: 48, height: 48 }) : item.text ? el("span", { class: "strip-words" }, el("b", {}, item.label), ` ${item.text.slice(0, 90)}`) : named(item.label),
     );
   }
   list.addEventListener("keydown", (event) => {

@@ -2,10 +2,11 @@
 import { el } from "../dom.js";
 import { board } from "./draw.js";
 import { dropzone, uploaded } from "./dropzone.js";
+import { typed } from "./typed.js";
 
 const HASH = /^[0-9a-f]{64}$/;
 
-/** All ways that this run allows; `choose({sha256})` gets what was given. */
+/** All ways that this run allows: {node, fill(query)}; `choose({sha256})` gets what was given. */
 export function ways(context, choose) {
   const { run, api } = context;
 
@@ -28,10 +29,13 @@ export function ways(context, choose) {
     refuse: (words) => context.toast(words, "bad"),
     signal: context.signal,
   });
-  return el("div", { class: "stack ways" },
+  const form = typed(context, choose);
+  const node = el("div", { class: "stack ways" },
     run.input.picture ? [zone(), sent] : null,
+    form?.node,
     run.input.drawable ? drawing(run.input, give) : null,
-    el("details", { class: "small" }, el("summary", { class: "muted" }, "By its SHA-256"), byHash(context, "SHA-256 of a training sample", "Show", (sha256) => choose({ sha256 }))));
+    el("details", { class: "small" }, el("summary", { class: "muted" }, "By SHA-256"), byHash(context, "SHA-256 of a training sample", "Show", (sha256) => choose({ sha256 }))));
+  return { node, fill: (query) => form?.fill(query) };
 }
 
 function drawing({ width, height }, give) {
@@ -53,7 +57,7 @@ export function byHash(context, words, action, take) {
     event.preventDefault();
     const hash = field.value.trim().toLowerCase();
     if (HASH.test(hash)) take(hash);
-    else context.toast("A SHA-256 has 64 digits out of 0 to 9 and a to f.", "bad");
+    else context.toast("A SHA-256 has 64 characters: 0 to 9 and a to f.", "bad");
   };
   return el("form", { class: "row by-hash", onSubmit: submit }, field,
     el("button", { type: "submit", class: "button small" }, action));

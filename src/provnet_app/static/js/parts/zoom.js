@@ -16,7 +16,7 @@ export function zoom(context, one, seen = null) {
   const { api } = context, address = api.picture(one.sha256);
   const image = el("img", { alt: one.sample_id ?? "the picture" }), size = el("span", { class: "num muted small" });
   image.addEventListener("load", () => {
-    size.textContent = `${image.naturalWidth} × ${image.naturalHeight} points`;
+    size.textContent = `${image.naturalWidth} × ${image.naturalHeight} pixels`;
     box.classList.toggle("crisp", Math.max(image.naturalWidth, image.naturalHeight) <= 96);
   });
   const views = [["The whole picture", address], ["What the network sees", seen ?? `${address}?view=network`]];
@@ -42,7 +42,7 @@ export function zoom(context, one, seen = null) {
 
 /** A button that lists the training samples most like a picture; `asked` as POST /similar takes it. */
 export function similarButton(context, asked, words = "Find similar") {
-  const button = el("button", { type: "button", class: "button small", title: "List the training samples that the model takes for most alike", onClick: async () => {
+  const button = el("button", { type: "button", class: "button small", title: "List the training samples that are most alike", onClick: async () => {
     const { api, signal, toast } = context;
     button.disabled = true;
     try {

@@ -12,10 +12,10 @@ const whole = (text, low, high, otherwise) => (/^\d{1,9}$/.test(text ?? "") ? Ma
 
 /** What comes out, where nobody has said yet who contributed what. */
 function about() {
-  const parts = [["Who stands behind the answers", "The weight that each answer gives to training samples is added up by contributor: everyone's share, with its interval, beside the share of the samples that they gave."],
-    ["How even it is", "A curve shows whether few samples carry most of the credit, and whether credit follows the number of samples."],
-    ["Their leading samples", "For each of the leading contributors the samples that the answers rest on most, each with a link to the data and to the answers that it explains."]];
-  return el("section", { class: "card stack", "aria-label": "What comes out" }, el("h2", {}, "What comes out"),
+  const parts = [["Shares", "The weights that each answer gives to training samples are added up by contributor: each contributor's share with its interval, beside their share of the samples."],
+    ["Inequality", "A curve shows whether a few samples take most of the credit, and whether credit follows the number of samples."],
+    ["Leading samples", "For each leading contributor: the samples with the most credit, with links to the data."]];
+  return el("section", { class: "card stack", "aria-label": "What you get" }, el("h2", {}, "What you get"),
     el("div", { class: "three" }, parts.map(([name, words]) => el("div", { class: "stack tight" }, el("h3", {}, name), el("p", { class: "muted small" }, words)))));
 }
 
@@ -30,18 +30,18 @@ export async function show(root, context, query) {
   const many = number("credit-count", whole(query.count, 1, MOST, Math.min(200, tests || 1)), 1, Math.min(MOST, Math.max(1, tests)));
   const option = (list, value) => list.map(([one, words]) => el("option", { value: one, selected: one === value }, words));
   const k = el("select", { id: "credit-k" }, option([["0", "all weights"], ["1", "the largest weight"], ["5", "the 5 largest"], ["10", "the 10 largest"]], ["1", "5", "10"].includes(query.k) ? query.k : "0"));
-  const weights = el("select", { id: "credit-weights" }, option([["plain", "plain"], ["joint", "joint with the class"]], run.weights.includes(query.weights) ? query.weights : "plain"));
+  const weights = el("select", { id: "credit-weights" }, option([["plain", "recognised"], ["joint", "recognised, with the class"]], run.weights.includes(query.weights) ? query.weights : "plain"));
   const pictures = el("ol", { class: "own-pictures" });
   const zone = dropzone({ multiple: true, most: run.limits.batch, bytes: run.limits.upload_bytes, words: `or drop them anywhere on this page, or paste them; ${run.limits.batch} at once`, take, refuse: (words) => toast(words, "bad"), signal });
   const go = el("button", { type: "submit", class: "button primary" }, "Share the credit");
   const radio = (value, words, disabled) => el("label", { class: "row radio" }, el("input", { type: "radio", name: "credit-from", value, checked: state.from === value, disabled, onChange: () => { state.from = value; sides(); } }), words);
-  const ofTest = el("div", { class: "row" }, el("label", { class: "field" }, "from number", first), el("label", { class: "field" }, "how many", many));
+  const ofTest = el("div", { class: "row" }, el("label", { class: "field" }, "First sample", first), el("label", { class: "field" }, "Number", many));
   const ofOwn = el("div", { class: "stack tight" }, zone, pictures);
   const ask = el("form", { class: "card stack credit-ask", "aria-label": "For which answers", novalidate: "", onSubmit: (event) => { event.preventDefault(); share(); } },
     el("h2", {}, "For which answers"),
     el("fieldset", { class: "row" }, el("legend", { class: "visually-hidden" }, "Queries"), radio("test", tests ? `test samples (${count(tests)})` : `test samples: ${run.test.why || "none"}`, !tests), radio("own", "my own pictures", false)),
     ofOwn,
-    el("div", { class: "row" }, ofTest, el("div", { class: "field" }, el("label", { for: k.id }, "Count"), k), run.weights.length > 1 ? el("div", { class: "field" }, el("label", { for: weights.id }, "Weights"), weights) : null), el("div", { class: "row" }, go));
+    el("div", { class: "row" }, ofTest, el("div", { class: "field" }, el("label", { for: k.id }, "Weights counted"), k), run.weights.length > 1 ? el("div", { class: "field" }, el("label", { for: weights.id }, "What the weights say"), weights) : null), el("div", { class: "row" }, go));
   root.append(el("h1", { class: "visually-hidden" }, "Credit"), el("div", { class: "credit-top" }, people, ask), result);
 
   function sides() {
@@ -66,11 +66,11 @@ export async function show(root, context, query) {
   function shown(record) {
     const file = el("input", { type: "file", accept: ".csv,text/csv", class: "visually-hidden", "aria-label": "Choose a CSV file of sources", onChange: () => { if (file.files.length) send(file.files[0]); file.value = ""; } });
     const choose = el("label", { class: record.known ? "button small filed" : "button primary filed" }, file, record.known ? "Use another file" : "Choose a CSV file");
-    clear(people).append(el("h2", {}, "Who contributed"));
+    clear(people).append(el("h2", {}, "Contributors"));
     go.disabled = !record.known;
     if (!record.known) {
-      people.append(el("p", {}, "This run does not say who contributed its samples. Give a CSV file with one line a sample:"),
-        el("pre", { class: "sample-csv" }, "sample_id,contributor\ntrain/0,Ann\ntrain/1,Bob"), el("p", { class: "muted small" }, "It stays on this machine, in memory, until the server ends."), el("div", { class: "row" }, choose));
+      people.append(el("p", {}, "This run does not say who contributed its samples. Give a CSV file with one line per sample:"),
+        el("pre", { class: "sample-csv" }, "sample_id,contributor\ntrain/0,Ann\ntrain/1,Bob"), el("p", { class: "muted small" }, "It stays in memory on this machine until the server ends."), el("div", { class: "row" }, choose));
       return;
     }
     const notes = [record.unlisted ? `${count(record.unlisted)} samples are not listed` : "", record.strangers ? `${count(record.strangers)} lines name samples that the run does not have` : ""].filter(Boolean).join("; ");
@@ -113,7 +113,7 @@ export async function show(root, context, query) {
       body.sha256 = state.own.map((one) => one.sha256);
     } else { toast("Choose a picture first.", "bad"); return; }
     go.disabled = true;
-    clear(result).append(el("p", { class: "empty" }, "Asking the model …"));
+    clear(result).append(el("p", { class: "empty" }, "Asking the network …"));
     try {
       const found = await api.post("/credit", body, null, { signal });
       if (mine === state.turn) clear(result).append(...creditResult(context, found));
@@ -128,5 +128,5 @@ export async function show(root, context, query) {
   shown(record);
   if (record.known && tests) await share();
   else if (!record.known) result.append(about());
-  else result.append(el("p", { class: "empty" }, "Choose the queries, then share the credit for their answers."));
+  else result.append(el("p", { class: "empty" }, "Choose pictures, then share the credit for their answers."));
 }

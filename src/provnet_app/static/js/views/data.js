@@ -1,6 +1,8 @@
 // Data: all training samples, filtered and sorted by what was found about them, decided about with keys. Styles: data.css.
-import { el, clear, named, rename, count } from "../dom.js";
-import { jobOf, ready } from "../parts/jobs.js";
+import { append, el, clear, named, rename, count } from "../dom.js";
+import { trainAgain } from "../parts/again.js";
+import { ready } from "../parts/jobs.js";
+import { KINDS, noun, SUSPICIOUS } from "../parts/kinds.js";
 import { virtualGrid } from "../parts/virtual_grid.js";
 import { thumbnails, paint } from "../parts/sheets.js";
 import { sampleList } from "../parts/sample_list.js";
@@ -13,13 +15,14 @@ import { trouble } from "../parts/trouble.js";
 import { zoom } from "../parts/zoom.js";
 
 export const title = "Data";
-const SUSPECTS = { sort: "mislabel", order: "desc" };
+const SUSPECTS = { sort: "issue", order: "desc" };
+const LINE = 74; // pixels of a row of text
 const SIZE = "provnet-tile"; // how large pictures are, from one visit to the next
 
 /** An empty tile; `fill` puts a sample in. */
 function emptyTile() {
   return el("div", { class: "vg-tile" },
-    el("div", { class: "vg-picture" }, el("span", { class: "vg-check", "aria-hidden": "true" }), el("span", { class: "vg-badge" }), el("span", { class: "vg-group" })),
+    el("div", { class: "vg-picture" }, el("span", { class: "vg-check", "aria-hidden": "true" }), el("span", { class: "vg-badge" }), el("span", { class: "vg-group" }), el("span", { class: "vg-kind" }), el("span", { class: "vg-text" })),
     el("div", { class: "vg-words" }, named("", "vg-label"), el("span", { class: "vg-score num" }), named("", "vg-suggested")));
 }
 
@@ -28,11 +31,11 @@ function written(node, text, title = text) {
   if (node.textContent !== text || node.title !== title) rename(node, text, title);
 }
 
-/** Why pictures are missing, and what can be done; nothing where all are there, or none may be seen. */
-function lacking({ samples, exposure, input, training_pictures: { available, facts } }) {
-  const missing = samples - available;
-  if (!missing || exposure === "ids" || !input.picture) return "";
-  const words = available ? `${count(missing)} of ${count(samples)} pictures are not there or have changed` : "The training pictures are not there";
+/** Why samples are missing, and what can be done; nothing where all are there, or none may be seen. */
+function lacking(run) {
+  const { samples, exposure, training_pictures: { available, facts } } = run, missing = samples - available;
+  if (!missing || exposure === "ids") return "";
+  const words = available ? `${count(missing)} of ${count(samples)} ${noun(run, true)} are missing or have changed` : `The training ${noun(run, true)} are missing`;
   return el("p", { class: "note small" }, `${words}${facts.length ? ` (${facts.join("; ")})` : ""}. If they were moved, start provnet app again with --data and the place where they are now.`);
 }
 
@@ -48,7 +51,8 @@ export function show(root, context, query) {
   const job = el("div", { class: "jobs-here" }), next = el("div", { class: "what-next" });
   const total = el("p", { class: "total", role: "status" }, "Loading …");
   const empty = el("div", { class: "empty", hidden: true });
-  const sized = (side) => ({ width: Math.max(longest > 9 ? 128 : 104, side + 16), height: side + (brief ? 38 : 54) });
+  const rows = !run.input.picture; // texts and rows of a table stand one below the other
+  const sized = (side) => (rows ? { width: 1e6, height: LINE } : { width: Math.max(longest > 9 ? 128 : 104, side + 16), height: side + (brief ? 38 : 54) });
   let side = Math.max(64, Math.min(240, Number(stored()) || (run.input.large ? 144 : 88)));
   const made = () => thumbnails(context, () => grid.refresh(), 100, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"), side * (devicePixelRatio || 1) > 160 ? 256 : 128);
   let thumbs = made();
@@ -62,6 +66,7 @@ export function show(root, context, query) {
       remember();
     },
   });
+  const again = trainAgain(context);
   const bar = decider(context, async () => (list ? list.take(grid.selected()) : []), onward, decided);
   const tags = tagStore(context, async () => {
     choice.tags(tags.known());
@@ -75,21 +80,26 @@ export function show(root, context, query) {
     start();
   });
   const stage = el("div", { class: "stage", hidden: true });
-  const review = el("button", { type: "button", class: "button small", title: "One large picture at a time (key V)", "aria-pressed": "false", onClick: () => reviewing(!isReview()) }, "Review one by one");
+  const review = el("button", { type: "button", class: "button small", title: `One large ${noun(run)} at a time (key V)`, "aria-pressed": "false", onClick: () => reviewing(!isReview()) }, "Review one by one");
   const slider = el("input", { type: "range", min: "64", max: "240", step: "8", value: String(side), "aria-label": "Size of the pictures", onInput: () => resize(Number(slider.value)) });
   const classes = el("div", {});
-  const work = el("div", { class: "data-work", onKeydown: keys },
+  const work = el("div", { class: rows ? "data-work as-rows" : "data-work", onKeydown: keys },
     el("div", { class: "data-main" }, bar.node,
-      el("div", { class: "row apart" }, el("div", { class: "row" }, total, bar.status), el("div", { class: "row" }, review, el("label", { class: "row small muted tile-size" }, "size", slider))),
+      el("div", { class: "row apart" }, el("div", { class: "row" }, total, bar.status), el("div", { class: "row" }, review, rows ? null : el("label", { class: "row small muted tile-size" }, "Size", slider))),
       stage, empty, grid.node), panel.node);
-  root.append(el("h1", { class: "visually-hidden" }, "Data"), lacking(run), job, next, choice.node, classes, work);
-  work.style.setProperty("--tile", `${side}px`);
+  root.append(el("h1", { class: "visually-hidden" }, "Data"), lacking(run), job, again.node, next, choice.node, classes, work);
+  tiles();
   grid.node.addEventListener("dblclick", () => { const item = list?.item(grid.current()); if (item?.shown) zoom(context, { ...item, known: true }); });
+
+  function tiles() {
+    work.style.setProperty("--tile", `${side}px`);
+    work.classList.toggle("small-tiles", side < 104);
+  }
 
   function resize(to) {
     side = to;
     try { localStorage.setItem(SIZE, String(to)); } catch { /* kept for this page alone */ }
-    work.style.setProperty("--tile", `${side}px`);
+    tiles();
     const before = thumbs;
     thumbs = made();
     if (thumbs.side === before.side) { thumbs.stop(); thumbs = before; } else before.stop();
@@ -125,7 +135,7 @@ export function show(root, context, query) {
       if (list !== mine || stopped) return;
       if (item && !item.decision) { grid.pick(at); return; }
     }
-    toast(step > 0 ? "No sample that is not decided about comes after this one." : "No sample that is not decided about comes before this one.");
+    toast(step > 0 ? "No undecided sample comes after this one." : "No undecided sample comes before this one.");
   }
 
   function keys(event) {
@@ -146,22 +156,24 @@ export function show(root, context, query) {
   }
 
   function fill(tile, position) {
-    const item = list?.item(position) ?? null, [picture, words] = tile.children, [, mark, group] = picture.children;
+    const item = list?.item(position) ?? null, [picture, words] = tile.children, [, mark, group, kind, text] = picture.children;
     tile.classList.toggle("waiting", !item);
     if (!item) {
       paint(picture, null);
-      for (const one of [...words.children, mark, group]) one.textContent = "";
+      for (const one of [...words.children, mark, group, kind, text]) one.textContent = "";
       tile.setAttribute("aria-label", `sample ${position + 1}, loading`);
       missing.add(position);
       return;
     }
     const there = paint(picture, item.shown ? thumbs.find(item.sha256) : null);
-    if (!there && item.shown) unpainted.add(position);
-    picture.classList.toggle("none", !item.shown || thumbs.none);
+    if (!there && item.shown && !rows) unpainted.add(position);
+    picture.classList.toggle("none", !item.shown || (thumbs.none && !item.text));
+    text.textContent = item.text ?? "";
     picture.dataset.hash = item.sha256.slice(0, 8);
     const wrong = offered(item) !== null, [label, score, instead] = words.children;
     written(label, wrong && brief ? `${item.label} → ${item.suggested}?` : item.label);
     written(instead, wrong && !brief ? item.suggested : "", wrong ? `suggested: ${item.suggested}` : "");
+    kind.textContent = item.kind && wanted.flag !== item.kind ? KINDS[item.kind][0] : "";
     const by = SCORES[wanted.sort] ? wanted.sort : item.mislabel === null ? null : "mislabel";
     score.textContent = by && item[by] !== null && (by === wanted.sort || wrong) ? item[by].toFixed(2) : "";
     words.classList.toggle("wrong", wrong);
@@ -173,7 +185,7 @@ export function show(root, context, query) {
     const grouped = wanted.sort === "group" && item.group !== null;
     group.textContent = grouped ? `group ${item.group}` : "";
     tile.classList.toggle("odd-group", grouped && item.group % 2 === 1);
-    tile.setAttribute("aria-label", [item.label, item.sample_id, wrong ? `suggested ${item.suggested}` : "", by && item[by] !== null ? `${SCORES[by]} ${item[by].toFixed(2)}` : "", decision ? `decision ${decision.words}` : ""].filter(Boolean).join(", "));
+    tile.setAttribute("aria-label", [item.label, item.sample_id, item.kind ? KINDS[item.kind][0] : "", wrong ? `suggested ${item.suggested}` : "", by && item[by] !== null ? `${SCORES[by]} ${item[by].toFixed(2)}` : "", decision ? `decision ${decision.words}` : ""].filter(Boolean).join(", "));
   }
 
   // tiles say while they are drawn what they lack; it is asked for once scrolling rests, in whole pages
@@ -219,7 +231,7 @@ export function show(root, context, query) {
     } catch (error) {
       if (mine !== turn || stopped || error.name === "AbortError") return;
       list = next;
-      told(0, error.code === "unknown_hash" || error.status === 404 ? "This selection is gone: the server was started again, or made many since. Draw it again on the map." : trouble(error, () => start(at)));
+      told(0, error.code === "unknown_hash" || error.status === 404 ? "This selection is gone: the server keeps the newest 32 until it ends. Draw it again on the map." : trouble(error, () => start(at)));
       return;
     }
     if (mine !== turn || stopped) return;
@@ -280,26 +292,25 @@ export function show(root, context, query) {
       found = await api.get("/summary", null, { signal: context.signal });
     }
     if (unasked && !Object.keys(wanted).length) { // the most suspicious first, where nothing else was asked for
-      const n = Math.round((found.flagged?.value ?? 0) * (found.flagged?.n ?? 0));
-      wanted = n ? { ...SUSPECTS, flag: "mislabel" } : { ...SUSPECTS };
+      wanted = found.suspects ? { ...SUSPECTS, flag: "suspect" } : { ...SUSPECTS };
       context.replace(wanted);
       choice.show(wanted);
     }
     choice.summary(found);
-    clear(classes).append(issues(context, found));
+    append(clear(classes), issues(context, found));
     whatNext(found);
     if (unasked || SCORES[wanted.sort]) await start(grid.current());
   }
 
   /** What there is to do now, in words. */
   function whatNext(found) {
-    const n = Math.round((found.flagged?.value ?? 0) * (found.flagged?.n ?? 0));
-    const words = n ? `${count(n)} ${n === 1 ? "label looks" : "labels look"} wrong; the most suspicious come first.` : "No label is flagged; the most suspicious come first.";
-    const doubt = found.cannot_tell ? el("details", { class: "small" }, el("summary", {}, `Cannot tell how many labels are wrong: at least ${count(found.certainly_wrong)}, at most about ${count(found.most_wrong)}.`), el("p", {}, `Why: ${found.cannot_tell}. Few flags do not mean few wrong labels.`)) : null;
-    clear(next).append(el("div", {}, doubt, el("p", { class: "small" }, el("strong", {}, "What next? "), words, " Go through them: ",
-      [["S", "takes the suggestion"], ["R", "relabels"], ["K", "keeps"], ["D", "drops"], ["N", "goes on"]].map(([key, does], i) => [i ? ", " : "", el("kbd", {}, key), ` ${does}`]),
-      ". Then export the decisions and train again: ", el("code", {}, "provnet train … --apply decisions.csv"), ".")),
-      el("button", { type: "button", class: "button primary small", onClick: () => reviewing(true) }, n ? "Review the suspects" : "Review one by one"));
+    const n = found.suspects, kinds = SUSPICIOUS.filter((kind) => found.kinds[kind]).map((kind) => `${count(found.kinds[kind])} ${KINDS[kind][found.kinds[kind] === 1 ? 0 : 1]}`);
+    const words = n ? `${count(n)} ${n === 1 ? "sample is" : "samples are"} suspicious: ${kinds.join(", ")}. The most suspicious come first. ` : "Nothing is suspicious enough for a flag. The most suspicious samples come first. ";
+    const doubt = found.cannot_tell ? el("details", { class: "small" }, el("summary", {}, `How many labels are wrong cannot be told: at least ${count(found.certainly_wrong)}, at most about ${count(found.most_wrong)}.`), el("p", {}, `Why: ${found.cannot_tell}. Few flags do not mean few wrong labels.`)) : null;
+    append(clear(next), el("div", {}, doubt, el("p", { class: "small" }, el("strong", {}, words), "Review them with keys: ",
+      [["S", "takes the suggestion"], ["R", "relabels"], ["K", "keeps"], ["D", "drops"], ["N", "goes to the next"]].map(([key, does], i) => [i ? ", " : "", el("kbd", {}, key), ` ${does}`]), ". Then train again.")),
+      el("div", { class: "row" }, el("button", { type: "button", class: "button primary small", onClick: () => reviewing(true) }, n ? "Review the suspects" : "Review one by one"),
+        el("button", { type: "button", class: "button small", onClick: again.ask }, "Train again …")));
   }
   function scores() {
     clear(job);

@@ -2,7 +2,8 @@
 import { answerCard, changesCard, queryCard, sayIt } from "../parts/answer.js";
 import { DISTORTIONS, distortCard } from "../parts/distort.js";
 import { exemplars, modeButtons, MODES } from "../parts/exemplars.js";
-import { JOINT, weightsChoice } from "../parts/weights.js";
+import { noun } from "../parts/kinds.js";
+import { heading, meaning, weightsChoice } from "../parts/weights.js";
 import { newest } from "../parts/sliders.js";
 import { strip } from "../parts/strip.js";
 import { trouble } from "../parts/trouble.js";
@@ -11,7 +12,7 @@ import { ways } from "../parts/ways.js";
 export const title = "Explain";
 const HASH = /^[0-9a-f]{64}$/;
 const MANY = [5, 10, 20, 50];
-const GONE = "Pictures that you gave are kept until the server ends: give it again.";
+const GONE = "What you give is kept until the server ends: give it again.";
 
 /** Shows the view; `query`: test or hash (and id, of equal training samples), distortions by name, without (hashes), k, weights, mode. */
 export async function show(root, context, query) {
@@ -21,17 +22,18 @@ export async function show(root, context, query) {
   let before = null; // the answer with nothing left out, while something is
   let now = null;
 
-  const picture = el("section", { class: "card stack query", "aria-label": "The picture" });
-  const answers = el("div", { class: "stack wide-gap" }, el("p", { class: "empty" }, "Asking the model …"));
+  const picture = el("section", { class: "card stack query", "aria-label": "What was asked about" });
+  const answers = el("div", { class: "stack wide-gap" }, el("p", { class: "empty" }, "Asking the network …"));
   const said = el("p", { class: "visually-hidden", role: "status" });
   const distort = run.input.picture ? distortCard(state.distort, () => live.later()) : null;
   const picks = run.test.samples > 0 ? strip(context, (item) => choose({ test: item.position })) : null;
+  const given = ways(context, choose);
   const result = el("div", { class: "explain-grid" },
     el("div", { class: "stack wide-gap" }, picture, distort?.node), answers);
   root.append(
     el("h1", { class: "visually-hidden" }, title),
-    el("section", { class: "card choose", "aria-label": "Choose a picture" },
-      ways(context, choose), picks?.node ?? el("p", { class: "muted small" }, `There are no test samples to choose from: ${run.test.why || "the run has no test split"}.`)),
+    el("section", { class: `card choose${run.input.picture ? "" : " in-words"}`, "aria-label": `Choose a ${noun(run)}` },
+      given.node, picks?.node ?? el("p", { class: "muted small" }, `There are no test samples to choose from: ${run.test.why || "the run has no test split"}.`)),
     result,
     said,
   );
@@ -79,6 +81,7 @@ export async function show(root, context, query) {
   function draw() {
     const focus = focusPlace(answers); // what had the focus is drawn anew
     answers.removeAttribute("aria-busy");
+    if (now.query.origin !== "upload") given.fill(now.query);
     dom.append(clear(picture), queryCard(context, now, { ...state.source, distort: state.distort }));
     dom.append(clear(answers),
       answerCard(now),
@@ -104,22 +107,22 @@ export async function show(root, context, query) {
     const many = el("select", { name: "k", "aria-label": "How many samples", onChange: changed },
       MANY.filter((k) => k <= run.limits.k).map((k) => el("option", { value: String(k), selected: k === state.k }, `${k} samples`)));
     return el("div", { class: "row apart" },
-      el("h2", {}, now.supported ? "Because of these training samples" : "The nearest training samples"),
+      el("h2", {}, now.supported ? heading(state.weights) : "The nearest training samples"),
       el("div", { class: "row" }, now.picture ? modes : null, weighed, many));
   }
   function foot() {
     return [
-      state.weights === "joint" ? JOINT : "",
+      meaning(state.weights),
       `All other samples together: ${dom.percent(now.rest)}.`,
       now.withheld ? `${dom.count(now.withheld)} samples of the run are withheld and never named.` : "",
       state.mode === "difference" ? "Orange: the query is brighter there; blue: the sample is." : "",
-      "Click a picture to enlarge it; leave a sample out to see what changes.",
+      now.picture ? "Click a picture to enlarge it." : "", "“Leave out” shows who gets a sample's weight.",
     ].filter(Boolean).join(" ");
   }
 
   if (state.source) await live.now();
   else if (run.test.samples > 0) await choose({ test: 0 });
-  else result.replaceWith(el("p", { class: "empty" }, "Give a picture to see which training samples stand behind the answer."));
+  else result.replaceWith(el("p", { class: "empty" }, `Give a ${noun(run)} to see the answer, and the training samples that the network recognises in it.`));
   return () => live.stop();
 }
 

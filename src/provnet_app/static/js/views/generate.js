@@ -17,7 +17,7 @@ export async function show(root, context, query) {
   const state = asked(query, found, run);
   let now = null;
   const made = el("section", { class: "card stack query", "aria-label": "The picture that was made" });
-  const behind = el("div", { class: "stack wide-gap" }, el("p", { class: "empty" }, "Asking the model …"));
+  const behind = el("div", { class: "stack wide-gap" }, el("p", { class: "empty" }, "Asking the network …"));
   const said = el("p", { class: "visually-hidden", role: "status" });
   const sliders = found.range.map(([min, max], i) => slider({
     name: `latent-${i}`,
@@ -79,7 +79,7 @@ export async function show(root, context, query) {
 
   function draw() {
     clear(made).append(
-      el("h2", {}, state.hash ? "Made from a known picture" : "Made by the model"),
+      el("h2", {}, state.hash ? "Made from a known picture" : "Made by the network"),
       el("div", { class: "picture" }, el("img", { src: now.picture, alt: "The picture that was made" })),
       el("a", { class: "small", href: now.picture, download: "generated.png" }, "Save the picture"),
     );
@@ -94,7 +94,7 @@ export async function show(root, context, query) {
     const withheld = now.withheld ? ` ${dom.count(now.withheld)} samples of the run are withheld and never named.` : "";
     clear(behind).append(answerCard(answer), el("section", { class: "card stack", "aria-label": "Training samples" },
       el("div", { class: "row apart" },
-        el("h2", {}, now.supported ? "Made out of these training samples" : "The nearest training samples"), modes),
+        el("h2", {}, now.supported ? "The network recognises these training samples" : "The nearest training samples"), modes),
       exemplars(context, answer, { mode: state.mode }),
       el("p", { class: "muted small" }, rest, withheld)));
   }

@@ -40,7 +40,7 @@ function drawn(root, context, query, map) {
   if (chosen?.run !== run) chosen = null;
   let selected = null; // per point, 1 inside
   const centre = middles(map, run.classes.length), thumbs = thumbnails(context, () => plane.draw(), 12, (error) => toast(`Pictures could not be loaded: ${error.message}`, "bad"));
-  const byName = run.classes.map((one) => one.class).sort((a, b) => run.classes[b].samples - run.classes[a].samples); // large classes are named first
+  const byName = run.classes.map((one) => one.class).filter((c) => centre[c]).sort((a, b) => centre[b][2] - centre[a][2]); // where there is no room for all, those that lie together are named
   const canvas = el("canvas", { class: "map-canvas", tabindex: "0", role: "application", "aria-label": `Map of ${count(map.n)} samples`, "aria-describedby": "map-help" });
   const tip = el("div", { class: "map-tip", hidden: true, "aria-hidden": "true" });
   const button = (words, about, act, more = {}) => el("button", { type: "button", class: "button", title: about, "aria-label": /\p{L}/u.test(words) ? null : about, onClick: act, ...more }, words);
@@ -53,7 +53,7 @@ function drawn(root, context, query, map) {
     el("div", { class: "row joined", role: "group", "aria-label": "What dragging does" }, move, lasso),
     button("Select in view", "Select the samples that are in view", () => select(points().filter((i) => plane.inView(i)))),
     el("div", { class: "field inline" }, el("label", { for: by.id }, "Colour by"), by),
-    map.wrong.length ? el("label", { class: "row small check" }, crosses, `× ${count(map.wrong.length)} misattributed test samples`) : null);
+    map.wrong.length ? el("label", { class: "row small check" }, crosses, `× ${count(map.wrong.length)} test samples recognised as another class`) : null);
   const zoom = el("div", { class: "map-zoom" }, button("+", "Zoom in", () => plane.zoomBy(1.6)), button("−", "Zoom out", () => plane.zoomBy(1 / 1.6)), button("⤢", "Show everything", () => plane.whole()));
   const card = selectionCard(context, () => select([])), point = pointCard(context);
   const tones = () => (run.classes.length <= palette().length ? palette() : byPlace(centre));
@@ -213,12 +213,12 @@ function drawn(root, context, query, map) {
     const crowded = run.classes.length > 12, tall = crowded ? 12 : 14, one = state.only >= 0 ? state.only : state.lit;
     brush.font = `600 ${tall * ratio}px system-ui, sans-serif`;
     brush.textAlign = "center"; brush.textBaseline = "middle"; brush.lineJoin = "round";
-    const wanted = byName.filter((c) => centre[c] && (one < 0 || one === c)).map((c) => {
+    const wanted = byName.filter((c) => one < 0 || one === c).map((c) => {
       const [start, end] = ends(run.classes[c].label), letters = [...start], most = end ? 12 : 24;
-      const text = letters.length > most ? `${letters.slice(0, most - 1).join("")}…${end}` : start + end, [x, y] = place(...centre[c]);
+      const text = letters.length > most ? `${letters.slice(0, most - 1).join("")}…${end}` : start + end, [x, y] = place(centre[c][0], centre[c][1]);
       return { text, x, y, wide: brush.measureText(text).width };
     });
-    for (const { text, x, y } of roomFor(wanted, { width, height, line: (tall + 4) * ratio, right: 56 * ratio, most: zoom > 3 || run.classes.length <= 40 ? Infinity : 24 })) {
+    for (const { text, x, y } of roomFor(wanted, { width, height, line: (tall + 4) * ratio, right: 56 * ratio, most: zoom > 3 || run.classes.length <= 40 ? Infinity : 36 })) {
       brush.strokeStyle = paper; brush.lineWidth = 4 * ratio; brush.strokeText(text, x, y);
       brush.fillStyle = ink; brush.fillText(text, x, y);
     }

@@ -1,17 +1,23 @@
 // Membership: was a picture trained on, how sure is that, which sample is it; and how well this run tells at all.
 import { dropzone, uploaded } from "../parts/dropzone.js";
+import { noun } from "../parts/kinds.js";
+import { typed } from "../parts/typed.js";
 import { ready } from "../parts/jobs.js";
 import { rocCard } from "../parts/roc.js";
 import { trouble } from "../parts/trouble.js";
-import { summary, verdict } from "../parts/verdict.js";
+import { summary, undecided, verdict } from "../parts/verdict.js";
 import { byHash } from "../parts/ways.js";
 
 export const title = "Membership";
 const HASH = /^[0-9a-f]{64}$/;
 const TRY = 6; // samples that a button tries
 const LINKED = 8; // so many hashes still fit into an address
-const HOW = `Equal bytes or pixels settle it. Otherwise the picture is compared with pictures that the model never saw:
-the fewer of them match a training sample as well, the surer it is a copy.`;
+/** What can come out: how each verdict is reached. */
+const STEPS = [
+  ["Trained on", "Its bytes, or its pixels in another file, are those of a training sample. This is certain, and takes no audit."],
+  ["A changed copy", "It matches a training sample better than nearly all samples that the network never saw. How many match as well is the p-value. This takes the audit."],
+  ["Not trained on", "Samples that the network never saw match as well. This takes the audit, too."],
+];
 
 /** Shows the view; `query.hash`: one or more hashes, with commas between. */
 export async function show(root, context, query) {
@@ -22,6 +28,7 @@ export async function show(root, context, query) {
   const busy = (words) => clear(found).append(el("p", { class: "muted" }, words));
 
   let judged = null; // the pictures whose verdicts are shown, while some lack a p-value
+  let chosen = false; // whether somebody asked for something: no examples come in its place
   let turn = 0; // what was asked for last is shown, however late older answers come
 
   // `given(step)` resolves to pictures {sha256, name}, and may say how far it is; without any there is nothing to say
@@ -39,23 +46,25 @@ export async function show(root, context, query) {
       context.replace({ hash: hashes.length <= LINKED ? hashes.join(",") : null });
       judged = items.some((one) => one.p_value === null) ? pictures : null;
       const names = new Map(pictures.map((one) => [one.sha256, one.name]));
-      clear(found).append(summary(items),
-        el("ol", { class: "judgements" }, items.map((one) => verdict(context, one, names.get(one.sha256)))));
+      const open = items.filter((one) => one.verdict === "cannot say" && one.p_value === null), told = items.filter((one) => !open.includes(one));
+      dom.append(clear(found), summary(items, open.length), told.length ? el("ol", { class: "judgements" }, told.map((one) => verdict(context, one, names.get(one.sha256)))) : null,
+        open.length ? undecided(context, open, names) : null);
     } catch (error) {
       if (mine !== turn || api.stopped(error)) return;
       clear(found).append(trouble(error, () => judge(given, words)));
     }
   }
-  const known = (hashes) => judge(async () => hashes.map((sha256) => ({ sha256 })));
+  const known = (hashes) => { chosen = true; return judge(async () => hashes.map((sha256) => ({ sha256 }))); };
   function give(files) {
+    chosen = true;
     const refused = (file, error) => context.toast(`${file.name || "The picture"}: ${error.message}`, "bad");
     return judge((step) => uploaded(api, files, signal, refused, step), "Sending …");
   }
   const some = async (path, total, limit) => (await api.get(path, { limit, offset: Math.floor(Math.random() * Math.max(1, total - limit)) }, { signal })).items;
-  const attempt = (path, total) => judge(() => some(path, total, TRY));
+  const attempt = (path, total) => { chosen = true; return judge(() => some(path, total, TRY)); };
   /** Some of each kind, so that the view says at once what it can. */
-  const examples = () => judge(async () => (await Promise.all([
-    run.training_pictures.available ? some("/samples", run.samples, TRY / 2) : [], run.test.samples ? some("/test", run.test.samples, TRY / 2) : []])).flat());
+  const examples = (audited) => judge(async () => (await Promise.all([
+    run.training_pictures.available ? some("/samples", run.samples, audited ? TRY / 2 : 4) : [], audited && run.test.samples ? some("/test", run.test.samples, TRY / 2) : []])).flat());
 
   const trying = (words, path, total) =>
     el("button", { type: "button", class: "button small", onClick: () => attempt(path, total) }, words);
@@ -69,12 +78,13 @@ export async function show(root, context, query) {
     signal,
   });
   root.append(
-    el("h1", {}, "Was it trained on?"),
-    el("section", { class: "card choose", "aria-label": "Choose pictures" },
+    el("h1", {}, `Was this ${noun(run)} trained on?`),
+    el("section", { class: "card choose", "aria-label": `Choose ${noun(run, true)}` },
       el("div", { class: "stack ways" },
         run.input.picture ? zone() : null,
-        el("details", { class: "small" }, el("summary", { class: "muted" }, "By its SHA-256"), byHash(context, "SHA-256 of a picture", "Check", (hash) => known([hash])))),
-      el("div", { class: "stack" }, el("p", { class: "muted" }, HOW), el("div", { class: "row" },
+        typed(context, ({ sha256 }) => known([sha256]))?.node,
+        el("details", { class: "small" }, el("summary", { class: "muted" }, "By SHA-256"), byHash(context, `SHA-256 of a ${noun(run)}`, "Check", (hash) => known([hash])))),
+      el("div", { class: "stack" }, el("div", { class: "three" }, STEPS.map(([name, words]) => el("div", { class: "stack tight" }, el("h2", {}, name), el("p", { class: "muted small" }, words)))), el("div", { class: "row" },
         run.training_pictures.available ? trying("Try training samples", "/samples", run.samples) : null,
         run.test.samples ? trying("Try test samples", "/test", run.test.samples) : null))),
     job,
@@ -83,9 +93,10 @@ export async function show(root, context, query) {
   );
   const asked = (query.hash ?? "").split(",").filter((one) => HASH.test(one)).slice(0, run.limits.batch);
   if (asked.length) await known(asked);
+  else examples(false);
   // not waited for: the view is of use without it
   const audit = () => ready(context, "membership", clear(job))
-    .then(() => { if (!asked.length && !turn) examples(); })
+    .then(() => { if (!asked.length && !chosen) examples(true); })
     .then(() => clear(roc).append(el("p", { class: "empty" }, "Loading the curves …")))
     .then(() => api.get("/membership/roc", null, { signal }))
     .then((curves) => {

@@ -6,7 +6,7 @@ import { trouble } from "../parts/trouble.js";
 
 export const title = "Run";
 const MANY = 12; // classes that are in sight at once
-const EXPOSED = { full: "in full", thumb: "small, at most 32 points", ids: "none, only names and hashes" };
+const EXPOSED = { full: "in full", thumb: "small, at most 32 pixels or 60 characters", ids: "not at all, only ids and hashes" };
 
 /** Shows the view; every part loads by itself, so that one that fails does not take the others with it. */
 export async function show(root, context) {
@@ -58,20 +58,20 @@ function tiles({ run, dom: { el, count } }) {
 }
 
 function files({ run, dom: { el, count } }, { verified, files: found, data, model_sha256: model, data_fingerprint: print }) {
-  const words = verified ? "All files are what they were" : found.length ? "Files have changed" : "No file to check";
+  const words = verified ? "All files are unchanged" : found.length ? "Files have changed" : "No file to check";
   const facts = [...data.facts];
-  if (data.left_out) facts.push(`${count(data.left_out)} training pictures are not there or have changed, and are not shown.`);
+  if (data.left_out) facts.push(`${count(data.left_out)} training samples are missing or have changed, and are not shown.`);
   const hashes = [["model", model], ["data", print]].filter(([, hash]) => hash);
   return [
     el("div", { class: "row" },
-      el("span", { class: `chip ${verified ? "good" : "bad"}` }, words), el("span", { class: "muted small" }, "hashed just now")),
+      el("span", { class: `chip ${verified ? "good" : "bad"}` }, words), el("span", { class: "muted small" }, "checked just now")),
     el("ul", { class: "files" }, found.map((one) => el("li", {},
       el("span", { class: one.ok ? "good" : "bad", "aria-hidden": "true" }, one.ok ? "✓" : "✗"),
       el("span", { class: "mono" }, one.name),
       el("span", { class: "visually-hidden" }, one.ok ? "verified" : "not verified"),
       one.ok ? null : el("span", { class: "small bad" }, one.why)))),
     el("p", { class: "small" },
-      `${count(data.available)} of ${count(run.samples)} training pictures are there; shown: ${EXPOSED[run.exposure]}.`),
+      `${count(data.available)} of ${count(run.samples)} training samples are there; they are shown ${EXPOSED[run.exposure]}.`),
     facts.map((fact) => el("p", { class: "note small" }, fact)),
     hashes.map(([name, hash]) => el("p", { class: "small" }, el("span", { class: "muted" }, `SHA-256 of the ${name}: `),
       el("code", {}, hash.slice(0, 32), el("wbr"), hash.slice(32)))),
