@@ -239,7 +239,7 @@ ROWS = [
         "exact duplicates",
         lambda place: twins(place, "a/8.png", "a/9.png", "a/sub/7.png"),
         0,
-        ("1 groups of exact duplicates, 3 of 9 samples", "at most 0.7778"),
+        ("1 group of exact duplicates, 3 of 9 samples", "at most 0.7778"),
         grouped,
     ),
     Entry(

@@ -87,7 +87,7 @@ def test_odd_data_are_flagged(own_data: Path, tmp_path: Path, call: Call) -> Non
     (train / "digit-2" / "broken.png").write_bytes(b"")
     found = call("train", own_data, "--out", tmp_path / "run", "--skip-bad", *QUICK)
     assert found.code == 0
-    assert "groups of exact duplicates, 3 of 21 samples" in found.err
+    assert "1 group of exact duplicates, 3 of 21 samples" in found.err
     assert "can reach at most 0.9048" in found.err
     assert "1 group of equal pictures carries different labels" in found.err
     assert "1 class has one sample, which is named whatever input is taken for that class: digit-3" in found.err
