@@ -423,8 +423,8 @@ FAULTS = (
     ),
     fault(
         "the bar of support is set at the other end",
-        '"threshold": float(torch.quantile(support.double(), level))',
-        '"threshold": float(torch.quantile(support.double(), 1 - level))',
+        'if looks else ""),\n        "threshold": float(torch.quantile(support.double(), level))',
+        'if looks else ""),\n        "threshold": float(torch.quantile(support.double(), 1 - level))',
         "the_level_is_the_share_turned_away",
     ),
     fault(
