@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from machine import machine
-from provnet.tools.membership.audit import audit
+from provnet.tools.membership.compute import audit
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
