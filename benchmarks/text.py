@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from machine import machine
-from provnet.tools.membership.audit import audit
 from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -38,6 +37,7 @@ from provnet.data.dataset import Dataset
 from provnet.data.modalities.text import CHANGES
 from provnet.runs.run import Run
 from provnet.tools.debug.compute import debug
+from provnet.tools.membership.compute import audit
 from provnet.training.config import train_config
 from provnet.training.fit import fit
 
