@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--network", default="auto")
+    parser.add_argument("--network", default="class-independent")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     data = provnet.open_data(asked.data, size=224, mode="rgb", limit=asked.limit)

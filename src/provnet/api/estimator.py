@@ -283,8 +283,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
     `image_shape`; as arrays, tensors, lists or data frames. `fit` also takes a Dataset, which has its own labels.
 
     Parameters:
-        network: `auto` (class-conditional, but class-independent behind a pretrained backbone), `single`,
-            `class-independent`, `class-conditional` or `class-conditional-heads`.
+        network: `single`, `class-independent`, `class-conditional` or `class-conditional-heads`.
         backbone: a name in BACKBONES or SHARING, `auto`, or an `nn.Module` (a copy of it is trained).
         preset: `default`, `fast`, `paper` or `robust`; `epochs`, `batch_size`, `lr` and `augment` replace its values
             unless they are None.
@@ -317,7 +316,7 @@ class ProvenanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def __init__(
         self,
-        network: str = "auto",
+        network: str = "class-conditional",
         backbone: str | nn.Module = "auto",
         preset: str = "default",
         epochs: int | None = None,

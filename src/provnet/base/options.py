@@ -365,10 +365,7 @@ class NetworkOptions(Options):
     panel: ClassVar[str | None] = "Network and recipe"
 
     network: str = option(
-        "single, class-independent, class-conditional or class-conditional-heads. auto: class-conditional, or "
-        "class-independent with a pretrained backbone.",
-        "auto",
-        metavar="NAME",
+        "single, class-independent, class-conditional or class-conditional-heads.", "class-conditional", metavar="NAME"
     )
     backbone: Any = option(
         "text, efficientnet-lite0 (pretrained, extra vision), small, medium, residual, mlp, paper, paper-single, one "

@@ -132,7 +132,7 @@ def draw_course(folder: Path, *, quiet: bool = False) -> None:
 def check_early(asked: Train) -> None:
     """Refuse what is wrong whatever the data are, before hours of reading pictures."""
     check_environment(several=asked.where.devices > 1 or world_size() > 1)
-    one_of("network", asked.network.network, ("auto", *NETWORKS))
+    one_of("network", asked.network.network, NETWORKS)
     if not is_folder(asked.network.backbone):
         one_of("backbone", asked.network.backbone, ("auto", *BACKBONES, *SHARING, TEXT))
     one_of("device", asked.where.device, DEVICES)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 import provnet
 from provnet.base.batches import all_finite
-from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, one_of
+from provnet.base.errors import DataError, DiskError, MemoryLimitError, NonFiniteError, UsageError, choose, one_of
 from provnet.base.files import file_size
 from provnet.base.options import NetworkOptions
 from provnet.base.processes import check_environment, local_world_size, world_size
@@ -329,7 +329,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     'paper'
     """
     network, backbone = wanted.network, wanted.backbone
-    one_of("network", network, ("auto", *NETWORKS))
+    choose("network", network, NETWORKS)
     if len(data) == 0:
         raise DataError("there are no samples to train on")
     labels = data.samples.labels
@@ -349,7 +349,7 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
     else:
         name = auto_backbone(data.shape, network, preset, len(data)) if backbone == "auto" else backbone
     config = NetworkConfig(
-        network=auto_network(name) if network == "auto" else network,
+        network=network,
         backbone=name,
         input_shape=data.shape,
         classes=len(data.class_names),
@@ -367,15 +367,6 @@ def plan(data: ImageData, wanted: NetworkOptions, preset: str) -> tuple[NetworkC
         mean, std, scale = between_0_and_1(data) if TASKS[config.task].rebuilds else normalisation(data)
     config = replace(config, mean=mean, std=std, scale=scale)
     return config, IndexMap(labels, len(data.class_names))
-
-
-def auto_network(backbone: str) -> str:
-    """The network that "auto" stands for: pretrained features tell single samples apart, whatever class is predicted.
-
-    >>> auto_network("efficientnet-lite0"), auto_network("small")
-    ('class-independent', 'class-conditional')
-    """
-    return "class-independent" if backbone in NAMES else "class-conditional"
 
 
 def auto_head(preset: str, backbone: str = "") -> str:
