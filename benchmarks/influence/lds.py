@@ -219,7 +219,7 @@ def measure(subject: Subject, given: argparse.Namespace, say: Callable[[str], No
     nets, states, course = references(subject, data, count, given.keep)
     say(f"{subject.name}: {count} networks")
     if given.libraries:
-        return table(libraries(subject, data, nets, asked, truth, say), truth, "")
+        return table(libraries(subject, data, nets, states, asked, truth, say), truth, "")
     rows: Rows = {}
     began = time.perf_counter()
     for name, settings in ours(subject, data, nets[0], states, course, asked).items():
@@ -301,17 +301,27 @@ def traks(subject: Subject, data: Data, nets: list[nn.Module], asked: Tensor, tr
 
 
 def libraries(
-    subject: Subject, data: Data, nets: list[nn.Module], asked: Tensor, truth: Truth, say: Callable[[str], None]
+    subject: Subject,
+    data: Data,
+    nets: list[nn.Module],
+    states: list[Any],
+    asked: Tensor,
+    truth: Truth,
+    say: Callable[[str], None],
 ) -> Rows:
-    """The libraries of `peers_methods.py`, asked about the same classes; what is not installed is left out."""
+    """The libraries of `peers_methods.py`, asked about the same classes; what is not installed is left out.
+
+    TracIn is given the weights after each quarter of the training, which count alike.
+    """
+    quarters = [(states[round(len(states) * part / 4) - 1], 1.0) for part in (1, 2, 3, 4)]
     rows: Rows = {}
     for name, (package, _, count, method) in PEERS.items():
-        trained = [peers_cnn.Trained(net, [], np.zeros((0, len(data.x))), 0.0) for net in nets[:count]]  # type: ignore[arg-type]
+        trained = [peers_cnn.Trained(net, quarters, np.zeros((0, len(data.x))), 0.0) for net in nets[:count]]  # type: ignore[arg-type]
         taken = Fixed(data.x, data.y, trained, lambda x: x, 1, asked)
         try:
             with tempfile.TemporaryDirectory() as folder:
                 scores = method(taken, Path(folder)).scores(data.query_x)
-        except (ImportError, IndexError) as error:
+        except ImportError as error:
             say(f"{name}: left out, {package}: {error!r}")
             continue
         rows[name] = {"": scores @ truth.inside.T}
