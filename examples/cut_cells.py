@@ -2,7 +2,7 @@
 
     python examples/cut_cells.py BCCD cells
     provnet train cells --size 96 --holdout 0.2 --out runs/cells
-    provnet explain runs/cells test:0 test:120 test:150 --png cells.png
+    provnet explain runs/cells test:3 test:100 test:140 --png cells.png
 
 BCCD is a folder in the layout of Pascal VOC (MIT licence), JPEGImages and Annotations. Each box is widened by a tenth
 and cut as a square; boxes at the edge of their photograph are left out, and at most 304 cells of a class are kept.
