@@ -39,7 +39,7 @@ def test_explain_it_is_about_the_sample_of_the_panel(page: Page, live: Live) -> 
     expect(panel.locator(".panel-label")).to_have_text(NAMES[1])  # chosen at once: no other sample is listed
     expect(page.locator(".total")).to_have_text("1 sample")
     panel.get_by_role("link", name="Explain it").click()
-    card = page.get_by_role("region", name="The picture")
+    card = page.get_by_role("region", name="What was asked about")
     expect(card).to_contain_text(SECOND)
     expect(card).to_contain_text(NAMES[1])
     page.reload()  # the address says which one, too

@@ -89,7 +89,7 @@ def test_a_run_that_is_gone_is_told(own: Live) -> None:
 
 def test_the_page_says_it_in_every_view_and_when_one_comes_back_to_it(own: Live, page: Page) -> None:
     open_view(page, own, "#/run")
-    expect(page.locator(FILES)).to_have_text("All files are what they were")
+    expect(page.locator(FILES)).to_have_text("All files are unchanged")
     expect(page.locator("#changed")).to_be_empty()
     shutil.rmtree(folder_of(own))
     page.evaluate("window.dispatchEvent(new Event('focus'))")

@@ -505,10 +505,10 @@ def build(config: NetworkConfig, index_map: IndexMap, backbone: nn.Module | None
     width = parts.index_width
     head: IndexHead
     head = _exemplar_head(width, config, kind, index_map) if by_keys else INDEX_HEADS[kind.head](width, index_map)
-    last = (
-        [nn.Linear(parts.task_width, config.classes)] if parts.task_width else []
-    )  # else the features hold the scores
-    task_head = nn.Sequential(parts.task, *last) if kind.task else None
+    task_head = None
+    if kind.task:  # features of no width hold the scores already
+        last = [nn.Linear(parts.task_width, config.classes)] if parts.task_width else []
+        task_head = nn.Sequential(parts.task, *last)
     trunk = IndexTrunk(parts.index, concatenated)
     for module in (task_head, trunk, head, parts.shared if backbone is None else None):
         if module is not None and not isinstance(module, Pretrained):
