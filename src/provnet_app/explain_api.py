@@ -355,7 +355,7 @@ def explain_routes(state: State) -> APIRouter:
         """Keep a picture in memory, to be asked about by its key."""
         return query_record(state, _known(await _uploaded(state, request)))
 
-    @routes.post("/queries/item", responses=gives(*BODY))
+    @routes.post("/queries/item", responses=gives(409, *BODY))
     async def item(given: Item) -> QueryRecord:
         """Keep a text or a row of a table in memory, to be asked about by its key."""
         return query_record(state, _known(state.uploads.read_item(given.item, state.library.modality)))

@@ -129,7 +129,7 @@ class Uploads:
             item = _row(own, item)
         elif not isinstance(own, Text) or not isinstance(item, str):
             taken = "texts" if isinstance(own, Text) else "rows of a table" if isinstance(own, Table) else "pictures"
-            raise ApiError(422, "invalid", f"this run takes {taken}", "item")
+            raise ApiError(409, "not_ready", f"this run takes {taken}", "item")
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DataWarning)  # of categories that training did not have
