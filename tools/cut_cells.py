@@ -1,6 +1,6 @@
 """Cut the cells of BCCD into class folders, from which the picture of the README was made.
 
-    python examples/cut_cells.py BCCD cells
+    python tools/cut_cells.py BCCD cells
     provnet train cells --size 96 --holdout 0.2 --out runs/cells
     provnet explain runs/cells test:3 test:100 test:140 --png cells.png
 
