@@ -98,7 +98,7 @@ def test_contributors_are_a_list(who: Any) -> None:
 def test_a_dataset_is_opened_first(function: Callable[[Run, Any], Any]) -> None:
     pairs = TensorDataset(unseen().images[:2], unseen().labels[:2])
     for given, way in ((pairs, "..."), (DataLoader(pairs), "loader.dataset")):
-        words = f"open a {type(given).__name__} first: provnet.open_data({way})"
+        words = f"got {type(given).__name__}; open it first: provnet.open_data({way})"
         with pytest.raises(UsageError, match=re.escape(words)):
             function(trained(), given)
 

@@ -183,7 +183,7 @@ def test_what_open_data_would_pass_over(changes: dict[str, Any]) -> None:
 @cases("rows", ["a", 1.5, None, [[0]], np.zeros((1, 1), int), np.array([True])], ids=str)
 def test_inputs_of_an_explanation_are_chosen_by_position_or_mask(rows: Any) -> None:
     found = provnet.explain(run(), data().images[:3])
-    with pytest.raises(UsageError, match=r"chosen by position, a slice or a bool mask|one value an input, 3"):
+    with pytest.raises(UsageError, match=r"chosen by position, a slice or a bool mask|one value per input, 3"):
         found[rows]
     assert found[torch.tensor([2, 0])].predicted.tolist() == found.predicted[[2, 0]].tolist()
     assert len(found[[]]) == 0

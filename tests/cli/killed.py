@@ -45,6 +45,7 @@ WRITE_RUN: dict[str, list[str]] = {
     "withhold": ["withhold", "RUN", "--id", ONE],
     "withhold --erase": ["withhold", "RUN", "--id", OTHER, "--erase"],
     "add": ["add", "RUN", "MORE", "--skip-known"],
+    "influence": ["influence", "RUN"],
     "evaluate": ["evaluate", "RUN"],
     "audit": ["audit", "RUN", "--out", "OUT"],
     "check": ["check", "RUN", "--limit", "20", "--out", "OUT"],

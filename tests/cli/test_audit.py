@@ -70,7 +70,7 @@ def test_the_figures_stand_in_the_card_unless_it_is_left_alone(
     card = (audited / "run/README.md").read_text("utf-8")
     assert "| similarity / AUC | 1.0000 |" in card
     assert "How well 24 members of the training data are told from 120 nonmembers" in card
-    assert [check.why for check in verify_files(audited / "run")] == ["ok"] * 6
+    assert [check.why for check in verify_files(audited / "run")] == ["ok"] * 7
     own = Path(shutil.copytree(banked / "run", tmp_path / "run"))
     before = (own / "manifest.json").read_bytes()
     given = ("--nonmembers", strangers, "--out", tmp_path / "out", "--limit", 20, "--no-distort", "--no-card")

@@ -85,6 +85,7 @@ def contents_of_a_run() -> set[str]:
         "samples.safetensors",
         "README.md",
         "history.safetensors",
+        "snapshots.safetensors",
         "manifest.json",
     }
 

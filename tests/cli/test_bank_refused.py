@@ -41,7 +41,7 @@ def plain(trained: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
         (["withhold", "run", "--id", GONE, "--erase", "--restore"], 2, "give one of them"),
         (["withhold", "run", "--list", "empty.txt"], 2, "no sample was named"),
         (["withhold", "run", "--list", "bad.txt"], 3, "not UTF-8"),
-        (["withhold", "run", "--list", "nowhere.txt"], 3, "not there"),
+        (["withhold", "run", "--list", "nowhere.txt"], 3, "does not exist"),
         (["withhold", "run", "--list", "all.txt", "--erase"], 2, "at least one"),
         (["withhold", "run", "--list", "all.txt"], 2, "at least one"),
         (["withhold", "nowhere", "--id", GONE], 2, "no run at nowhere"),

@@ -24,6 +24,7 @@ KINDS = {name: kind for name, (kind, _) in COMMANDS.items()}
 CHOSEN = {"head": "plain", "key_type": "int8", "backbone": "mlp", "size": "64x48"}
 VALUES: dict[Any, Any] = {
     str: "a b",
+    bool: False,
     int: 30,
     float: 0.25,
     Path: Path("-a b"),
@@ -60,12 +61,15 @@ def needed(kind: type[Options]) -> dict[str, Any]:
     return {one.name: value_of(one) for one in leaves(kind) if one.default is MISSING}
 
 
+NEEDS = {"keep": {"retrain": 2}}  # an option -> others that it is nothing without
+
+
 @cases("name", KINDS)
 def test_the_words_of_a_command_ask_for_the_same(name: str) -> None:
     kind = KINDS[name]
     assert parsed(kind, to_argv(options_from(kind, needed(kind)))) == options_from(kind, needed(kind))
     for one in leaves(kind):
-        asked = options_from(kind, {**needed(kind), one.name: value_of(one)})
+        asked = options_from(kind, {**needed(kind), **NEEDS.get(one.name, {}), one.name: value_of(one)})
         assert parsed(kind, to_argv(asked)) == asked
         assert len(to_argv(asked)) > len(to_argv(options_from(kind, needed(kind)))) or one.default is MISSING
 

@@ -18,7 +18,7 @@ from .killed import WRITE_OUT, WRITE_RUN
 
 ROOT = Path(__file__).parents[2]
 READ = {"member", "verify", "info"}
-ELSEWHERE = {"app", "reproduce"}  # the first is one of a pair below; the second writes results, beside no run
+ELSEWHERE = {"app", "reproduce", "without"}  # one of a pair below; results beside no run; --keep writes as influence
 
 
 def test_every_command_that_writes_is_killed() -> None:

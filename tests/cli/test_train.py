@@ -150,7 +150,7 @@ def test_stopped_and_resumed(data: Path, tmp_path: Path, call: Call, monkeypatch
         patch.setattr("provnet.training.fit.write_run", stop)
         stopped = call("train", data, "--out", tmp_path / "run", *common)
     assert stopped.code == 130
-    words = shlex.split(stopped.err.split("to go on: ")[1].splitlines()[0])
+    words = shlex.split(stopped.err.split("to continue: ")[1].splitlines()[0])
     assert words == ["provnet", "train", str(data), "--out", str(tmp_path / "run"), *map(str, common), "--resume"]
     changed = call("train", data, "--out", tmp_path / "run", "--resume", *common, "--seed", 5)
     assert changed.code == 2

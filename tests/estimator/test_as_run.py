@@ -21,6 +21,7 @@ from provnet.answers.evaluation import trained_rows
 from provnet.answers.queries import Query, read_queries
 from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
+from provnet.influence.of_run import about_influence, prepare_influence, with_unit
 from provnet.runs import bank
 from provnet.runs.run import write_run
 from provnet.samples.decisions import Decision
@@ -46,6 +47,7 @@ from provnet.tools.generate.compute import (
 from provnet.tools.map.compute import index_features, others_named, sample_map
 from provnet.tools.membership.compute import audit, member_scores
 from provnet.tools.membership.member import compared, memberships
+from provnet.tools.membership.shadows import scores_of_runs
 from provnet.tools.robustness.compute import is_isolated, measure
 from provnet.tools.subsets import index_subset, view_of
 from provnet.tools.trust.compute import (
@@ -57,6 +59,7 @@ from provnet.tools.trust.compute import (
     index_calibration,
     support_of,
 )
+from provnet.tools.without import group_of, train_without, without
 from tests.cases import cases
 from tests.estimator.made import small
 
@@ -78,6 +81,10 @@ INNER = {  # called by those below alone, with the run itself
     "api.estimator.recipe_of",
     "runs.bank.newcomers",
     "training.session.tidy",
+    "influence.of_run.influence",
+    "influence.of_run.subject_of",
+    "influence.of_run.shared_keys",
+    "tools.without.recipe_of",
 }
 
 
@@ -148,6 +155,15 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "runs.bank.add": lambda m, d: (
         bank.add(m, provnet.open_data(d.images // 2, np.array(d.class_names)[d.labels])).samples.sample_ids
     ),
+    "influence.of_run.prepare_influence": lambda m, d: prepare_influence(m, d).influence["keys"].float().tolist(),
+    "influence.of_run.about_influence": lambda m, d: about_influence(m),
+    "influence.of_run.with_unit": lambda m, d: about_influence(with_unit(m, (1.0, 0.5, 2.0), "a test")),
+    "tools.without.group_of": lambda m, d: group_of(m, ["train/3"], []).tolist(),
+    "tools.without.without": lambda m, d: without(m, d.images[:3], np.arange(2)).to_json(),
+    "tools.without.train_without": lambda m, d: train_without(
+        m, d, d.images[:3], without(m, d.images[:3], np.arange(2)), np.arange(2), 2
+    ).to_json(),
+    "tools.membership.shadows.scores_of_runs": lambda m, d: scores_of_runs(m, [m], d).target.tolist(),
     "answers.evaluation.evaluate": lambda m, d: provnet.evaluate(m, d).to_json(),
     "answers.queries.read_queries": asked_for,
     "answers.evaluation.trained_rows": lambda m, d: trained_rows(m, d).tolist(),
@@ -182,7 +198,9 @@ def data() -> ImageData:
 
 @pytest.fixture(scope="module")
 def model(data: ImageData) -> ProvenanceClassifier:
-    return small(head="exemplar", epochs=2).fit(data)
+    found = small(head="exemplar", epochs=2).fit(data)
+    found.run_ = prepare_influence(found, data)
+    return found
 
 
 @pytest.fixture(scope="module")

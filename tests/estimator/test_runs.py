@@ -113,7 +113,7 @@ def test_joint_weights_are_those_of_the_function() -> None:
     joint = model.explain(x, k=3, weights="joint")
     same(joint, provnet.explain(model.run_, to_input(model.run_, x), k=3, weights="joint"))
     assert not np.allclose(joint.weight, model.explain(x, k=3).weight)
-    with pytest.raises(UsageError, match='unknown weights "heavy"; allowed: joint, plain'):
+    with pytest.raises(UsageError, match='unknown weights "heavy"; allowed: influence, joint, plain'):
         model.explain(x, weights="heavy")
 
 

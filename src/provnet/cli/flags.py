@@ -58,8 +58,8 @@ def _parameter(one: Leaf) -> inspect.Parameter:
 
 
 def _names(one: Leaf) -> list[str]:
-    """A flag that is off unless given has no other form; one that is on can be turned off."""
-    if one.default is True:
+    """A flag that is off unless given has no other form; one that is on, or left to the rest, can be turned off."""
+    if one.default is True or one.hint == bool | None:
         return [f"{one.flag}/{one.flag.replace('--', '--no-', 1)}"]
     return [one.flag, one.option.short] if one.option.short else [one.flag]
 

@@ -31,6 +31,10 @@ from provnet.runs.safe import read_json
 MOST_BYTES = 200_000_000  # of snapshots that are kept without being asked for
 ALONG = (1, 2, 3, 5, 7, 9)  # twelfths of a training after which weights are kept; the first ones say most
 ABOUT = "about"
+NO_KEYS = (
+    "this run has no influence keys yet; make them: provnet influence RUN, or in Python "
+    "run = provnet.prepare_influence(run)"
+)
 
 
 def epochs_kept(epochs: int) -> tuple[int, ...]:
@@ -191,10 +195,7 @@ _RESTORED: weakref.WeakKeyDictionary[Run, Influence] = weakref.WeakKeyDictionary
 def influence(run: Run) -> Influence:
     """The influence of a run's samples, from what the run holds; made once."""
     if run.influence is None:
-        raise UsageError(
-            "this run has no influence keys yet; make them: provnet influence RUN, or in Python "
-            "run = provnet.prepare_influence(run)"
-        )
+        raise UsageError(NO_KEYS)
     device = next(run.network.parameters()).device
     known = _RESTORED.get(run)
     if known is None or known.device != device:
@@ -220,11 +221,12 @@ def _restored(run: Run, kept: Mapping[str, Tensor], device: torch.device) -> Inf
     return made
 
 
-def with_unit(run: Run, unit: tuple[float, float, float], words: str) -> Run:
+def with_unit(run: Run | Fitted, unit: tuple[float, float, float], words: str) -> Run:
     """The run with the log-odds that one unit of its influence stands for, with their interval and where they are from.
 
     What was foretold before was in units of `unit` as it was then.
     """
+    run = run_of(run)
     about = about_influence(run)
     before = about.get("unit") or 1.0
     about |= dict(zip(("unit", "unit_low", "unit_high"), (before * one for one in unit), strict=True))
@@ -248,9 +250,11 @@ def shared_keys(keys: Tensor, run: Run) -> Tensor:
     return (sums / count[:, None])[groups].to(keys.dtype)
 
 
-def about_influence(run: Run) -> dict[str, Any]:
+def about_influence(run: Run | Fitted) -> dict[str, Any]:
     """The epochs that the keys were made at, and how well compact scores agree with whole ones."""
-    assert run.influence is not None
+    run = run_of(run)
+    if run.influence is None:
+        raise UsageError(NO_KEYS)
     raw = bytes(run.influence[ABOUT].numpy().tobytes())
     about = read_json(raw, "influence.safetensors")
     missing = [epoch for epoch in about.get("epochs", [None]) if epoch not in run.snapshots]

@@ -7,14 +7,15 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # help and wrong usage are answered without numpy
+    import numpy as np
+    import numpy.typing as npt
 
-from provnet.base.stats import Interval
+    from provnet.base.stats import Interval
 
-Picture: TypeAlias = npt.NDArray[np.uint8]
+Picture: TypeAlias = "npt.NDArray[np.uint8]"
 """uint8 pixels, (H, W) grey or (H, W, 3) colour."""
 
 Passage: TypeAlias = tuple[tuple[str, bool], ...]

@@ -31,6 +31,7 @@ from provnet.influence.keys import margins
 from provnet.influence.of_run import about_influence
 from provnet.models.pretrained import FOLDER
 from provnet.runs.files import CUSTOM
+from provnet.runs.inputs import Fitted, run_of
 from provnet.runs.run import Run
 from provnet.training.config import TrainConfig
 from provnet.training.fit import fit
@@ -74,8 +75,9 @@ class Without:
         return {"log_odds": self.log_odds, "foretold": self.foretold, "found": self.found}
 
 
-def group_of(run: Run, ids: Sequence[str], sources: Sequence[str]) -> np.ndarray:
+def group_of(run: Run | Fitted, ids: Sequence[str], sources: Sequence[str]) -> np.ndarray:
     """The samples with these ids or from these contributors, as positions; what the run does not have is refused."""
+    run = run_of(run)
     places = run.samples.id_places
     for name in ids:
         if name not in places:
@@ -96,8 +98,9 @@ def group_of(run: Run, ids: Sequence[str], sources: Sequence[str]) -> np.ndarray
     return np.array(sorted(chosen))
 
 
-def without(run: Run, queries: Inputs, group: np.ndarray) -> Without:
+def without(run: Run | Fitted, queries: Inputs, group: np.ndarray) -> Without:
     """Foretell the answers to raw inputs (Q, ...) without the samples at these positions."""
+    run = run_of(run)
     asked = torch.from_numpy(group).unsqueeze(0)
 
     def read(answered: Answered) -> Mapping[str, Tensor]:
@@ -119,7 +122,7 @@ def _logits(run: Run, queries: Inputs) -> Tensor:
 
 
 def train_without(
-    run: Run,
+    run: Run | Fitted,
     data: Dataset,
     queries: Inputs,
     foretold: Without,
@@ -132,6 +135,7 @@ def train_without(
 
     Both trainings of a pair begin from the same seed.
     """
+    run = run_of(run)
     recipe = recipe_of(run)
     others = np.setdiff1d(np.arange(len(run.samples)), group)
     classes = torch.tensor([run.samples.class_names.index(name) for name in foretold.predicted])

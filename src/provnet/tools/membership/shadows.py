@@ -30,7 +30,7 @@ from provnet.base.errors import DataError, NonFiniteError, UsageError
 from provnet.base.files import read_file
 from provnet.base.stats import Z95, Interval
 from provnet.data.dataset import ImageData
-from provnet.runs.inputs import as_trained, inputs_of
+from provnet.runs.inputs import Fitted, as_trained, inputs_of, run_of
 from provnet.runs.run import Run
 from provnet.tools.membership.compute import BATCH, ScoreAudit, audit_scores, member_scores
 
@@ -108,14 +108,15 @@ def scaled_confidence(logits: Tensor, labels: Tensor) -> np.ndarray:
     return np.asarray(found.numpy())
 
 
-def scores_of_runs(run: Run, shadows: Sequence[Run], data: ImageData) -> ShadowScores:
+def scores_of_runs(run: Run | Fitted, shadows: Sequence[Run | Fitted], data: ImageData) -> ShadowScores:
     """The scores of labelled pictures by the class branch of a run and of its shadows; who saw them say their samples.
 
     The scores of the run's own index branch stand beside them.
     """
+    run, others = run_of(run), [run_of(shadow) for shadow in shadows]
     target = _class_confidence(run, data)
-    given = [_class_confidence(shadow, data) for shadow in shadows]
-    known = [{row.tobytes() for row in one.samples.pixel_sha256[~one.samples.added]} for one in (run, *shadows)]
+    given = [_class_confidence(shadow, data) for shadow in others]
+    known = [{row.tobytes() for row in one.samples.pixel_sha256[~one.samples.added]} for one in (run, *others)]
     saw = np.array([[row.tobytes() in of for of in known] for row in data.samples.pixel_sha256])
     own = member_scores(run, inputs_of(run.config, data), warn=False)
     of_index = {name: own.values[name] for name in ("index_confidence", "similarity", "contrast") if own.named.all()}

@@ -19,7 +19,7 @@ Letters: n test samples, K exemplars, B batch, C channels, H W height and width.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any
@@ -98,7 +98,7 @@ def conditions_by_name(names: Sequence[str] | None = None) -> list[Condition]:
     >>> [one.name for one in conditions_by_name(["occlusion"])]
     ['clean', 'occlusion-4', 'occlusion-6']
     """
-    if names is None or isinstance(names, str):
+    if names is None or isinstance(names, str) or not isinstance(names, Iterable):
         given = list(CONDITIONS) if names is None else names
     else:
         of_kind = [[one for one in CONDITIONS if one.rsplit("-", 1)[0] == name] or [name] for name in names]
