@@ -293,6 +293,7 @@ CLASSES = {
     "a bus and a train": ("train/1.png", "bus/1.png"),
     "formats": ("JPEGImages/1.jpg", "PNGImages/1.png"),
     "photographs and drawings": ("photo/1.jpg", "sketch/1.png"),
+    "a list beside": ("cat/1.png", "dog/2.png", "train.csv"),
     "captions": ("train/a.png", "train/a.txt", "bus/b.png"),
     "boxes of classes": ("cat/1.png", "cat/1.xml", "dog/2.png", "dog/2.xml"),
 }
@@ -301,10 +302,11 @@ CLASSES = {
 @pytest.mark.filterwarnings("ignore:.*left out, not pictures")
 @pytest.mark.parametrize("name", CLASSES)
 def test_classes_are_not_taken_for_masks_and_boxes(name: str, tmp_path: Path) -> None:
-    files = {each: b"a red bus" if each.endswith("txt") else BOXES["xml"] for each in CLASSES[name]}
+    words = {"txt": b"a red bus", "csv": b"path,label\ncat/1.png,cat\n"}
+    files = {each: words.get(each[-3:], BOXES["xml"]) for each in CLASSES[name]}
     shown = {each: noise((6, 5), i) for i, each in enumerate(files) if each.endswith(("png", "jpg"))}
     data = open_data(write_folder(tmp_path, files | shown))
-    assert data.class_names == tuple(sorted({each.split("/")[0] for each in files}))
+    assert data.class_names == tuple(sorted({each.split("/")[0] for each in files if "/" in each}))
 
 
 def test_pictures_of_a_set_of_masks_or_boxes_are_refused_alone(tmp_path: Path) -> None:

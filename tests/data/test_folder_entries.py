@@ -113,7 +113,11 @@ def test_a_pipe_put_in_the_place_of_a_picture_does_not_hang(tmp_path: Path) -> N
 def test_a_file_that_vanishes_or_is_unreadable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_folder(tmp_path, pictures("a/1.png", "a/2.png"))
     really = os.open
-    for number, words in ((errno.ENOENT, "vanished"), (errno.EACCES, "permission denied"), (errno.ESTALE, "network")):
+    for number, words in (
+        (errno.ENOENT, "was just removed"),
+        (errno.EACCES, "permission denied"),
+        (errno.ESTALE, "network"),
+    ):
 
         def broken(path: object, *rest: int, number: int = number) -> int:
             if str(path).endswith("2.png"):

@@ -85,7 +85,7 @@ def test_columns_of_a_manifest_may_have_any_name(tmp_path: Path) -> None:
         open_data(path)
     with pytest.raises(DataError, match='no column "picture" for path'):
         open_data(path, columns="path=picture,label=breed")
-    with pytest.raises(UsageError, match="of path, label, id, source"):
+    with pytest.raises(UsageError, match="of path, text, label, id, source"):
         open_data(path, columns="image=path")
 
 

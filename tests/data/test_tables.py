@@ -39,8 +39,8 @@ def test_whole_numbers_are_positions(rows: Any) -> None:
 @cases(
     ("rows", "words"),
     [
-        (MASK[:5], "one value a sample, 6; got shape"),
-        ([*MASK, True], "one value a sample, 6; got shape"),
+        (MASK[:5], "one value per sample, 6; got shape"),
+        ([*MASK, True], "one value per sample, 6; got shape"),
         ([1.9], "whole numbers.*got float64"),
         (torch.tensor([1.0]), "whole numbers.*got float32"),
         (["1"], "whole numbers"),

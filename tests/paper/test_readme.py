@@ -25,7 +25,7 @@ def test_how_much_label_mixing() -> None:
     table2 = real("table2")
     printed = [mean(table2, f"{data}/single-0.5", "index_accuracy") for data in ("mnist", "fashion-mnist")]
     digits, clothes = (number(one[0]) for one in printed if one is not None)
-    words = f"the own index at .5 is found for {digits} % (MNIST) and {clothes} % (FashionMNIST) only"
+    words = f"only {digits} % (MNIST) and {clothes} % (FashionMNIST) of the samples find themselves"
     assert words in " ".join(text.split())
     assert min(len(table2.cells[f"{data}/single-0.5"]) for data in ("mnist", "fashion-mnist")) == 3
 

@@ -89,13 +89,13 @@ def test_unsupported_answer_says_so_and_is_grey():
     page = assert_self_contained(explanation_html([card(supported=False)], title="t"))
     assert "No supporting training sample" in page.words
     assert "nearest, but not evidence" in page.words
-    assert "Supported by" not in page.words
+    assert "Supported;" not in page.words
     assert len(page.all("article", "unsupported")) == 1
 
 
 def test_supported_answer_makes_no_excuse():
     page = assert_self_contained(explanation_html([card()], title="t"))
-    assert "Supported by these training samples" in page.words
+    assert "Supported; recognised by these training samples" in page.words
     assert "No supporting" not in page.words
     assert page.all("article", "unsupported") == []
 

@@ -45,7 +45,7 @@ NETWORKS: tuple[dict[str, Any], ...] = (
 EPOCHS, BATCH, SAMPLES = 3, 48, 200  # batches of 48, 48, 48, 48 and 8
 STEPS = 5 * EPOCHS
 FILES = [".lock", "README.md", "config.json", "history.safetensors", LOG, "manifest.json", "model.safetensors"]
-FILES += ["samples.safetensors"]
+FILES += ["samples.safetensors", "snapshots.safetensors"]
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import provnet
 from provnet.data.dataset import ImageData
@@ -50,13 +51,14 @@ def recipe(**changes: Any) -> TrainConfig:
 
 
 def tensor_hashes(run: Run) -> dict[str, str]:
-    """SHA-256 of every tensor that a run keeps, weights and buffers."""
-    state = run.network.state_dict()
-    return {name: hashlib.sha256(v.contiguous().numpy().tobytes()).hexdigest() for name, v in state.items()}
+    """SHA-256 of every tensor that a run keeps: weights, buffers and the snapshots along the training."""
+    along = {f"{epoch}/{name}": value for epoch, state in run.snapshots.items() for name, value in state.items()}
+    state = run.network.state_dict() | along
+    return {k: hashlib.sha256(v.contiguous().flatten().view(torch.uint8).numpy()).hexdigest() for k, v in state.items()}
 
 
 def same_bits(one: Run, other: Run) -> None:
-    """Refuse two runs that differ in a bit: weights, statistics, history of every sample, threshold, log."""
+    """Refuse two runs that differ in a bit: weights, statistics, snapshots, history of every sample, threshold, log."""
     hashes, others = tensor_hashes(one), tensor_hashes(other)
     assert hashes.keys() == others.keys()
     assert [name for name in hashes if hashes[name] != others[name]] == []

@@ -36,7 +36,7 @@ def damage(path: Path, how: str) -> None:
 
 FILES = (
     "manifest.json", "state.json", "model.safetensors", "progress.safetensors", "optimizer-step.safetensors",
-    "optimizer-exp_avg.safetensors", "optimizer-exp_avg_sq.safetensors",
+    "optimizer-exp_avg.safetensors", "optimizer-exp_avg_sq.safetensors", "snapshot-1.safetensors",
 )  # fmt: skip
 
 
@@ -138,5 +138,5 @@ def test_what_a_kill_leaves_after_the_run_was_whole_is_tidied_up(
     assert (out / "checkpoints").is_dir()
     same_bits(fit(pictures(), config=recipe(), out=out, resume=True), run)
     left = ["README.md", "config.json", "history.safetensors", LOG, "manifest.json", "model.safetensors"]
-    assert names(out) == sorted([".lock", *left, "samples.safetensors"])
-    assert [check.why for check in verify_files(out)] == ["ok"] * 6
+    assert names(out) == sorted([".lock", *left, "samples.safetensors", "snapshots.safetensors"])
+    assert [check.why for check in verify_files(out)] == ["ok"] * 7

@@ -46,7 +46,7 @@ def test_another_setting_does_not_resume(halfway: Path, name: str) -> None:
     text = refusal(halfway, config=config)
     before = recipe().to_json().get(name)  # what runs are not written with, as finetune, was not asked for
     shown = list(before) if isinstance(before, tuple) else before
-    shown = None if name == "finetune" else shown  # a recipe holds it only where it is asked for
+    shown = "not set" if name == "finetune" else shown  # a recipe holds it only where it is asked for
     assert f"training.{name}: {shown} -> " in text
     also = {"precision"}  # its effect on this machine is a setting of its own
     assert ("2 settings differ: " if name in also else "1 setting differs: ") in text

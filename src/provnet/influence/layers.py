@@ -186,7 +186,7 @@ class Gradients:
     >>> caught = Gradients(model, lambda inputs, targets: model(inputs)[:, 0])
     >>> caught.probe(torch.randn(4, 2), torch.zeros(4))
     >>> values, sketches = caught(torch.randn(4, 2), torch.zeros(4), caught.maps(side=64, seed=0))
-    >>> {name: tuple(one.shape) for name, one in sketches.items()}
+    >>> {name: tuple(sketches[name].shape) for name in caught.layers}
     {'0': (4, 9), '2': (4, 4)}
     """
 

@@ -239,7 +239,7 @@ def overlap(one: Tensor, other: Tensor) -> np.ndarray:
     """(P,) share of the runs of SHINGLE bytes that two texts have in common, of those that either has.
 
     >>> overlap(*(Text(length=40).batch([text]) for text in ("to be or not to be", "to be or not to")))
-    array([0.71428571])
+    array([0.84615385])
     """
     found = np.zeros(len(one))
     for row, texts in enumerate(zip(one.cpu().numpy(), other.cpu().numpy(), strict=True)):

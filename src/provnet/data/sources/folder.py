@@ -216,6 +216,15 @@ def _is_picture(path: str) -> bool:
         return False
 
 
+def has_pictures(root: Path) -> bool:
+    """Whether a picture, told by its name, lies anywhere below a folder; hidden ones are not looked at."""
+    for _, below, names in os.walk(root):
+        below[:] = [name for name in below if not name.startswith(".")]
+        if any(name.lower().endswith(ENDINGS) for name in names if not name.startswith(".")):
+            return True
+    return False
+
+
 def loose_pictures(root: Path) -> list[Path]:
     """The pictures of a folder without class folders, in the order of their names; none where it has such folders.
 

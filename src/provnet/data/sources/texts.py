@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from provnet.base.errors import DataError, UsageError
-from provnet.base.files import brief, read_file, shown
+from provnet.base.files import brief, read_file, read_start, shown
 from provnet.base.processes import is_installed
 from provnet.data.assemble import Opened, assemble_items
 from provnet.data.modalities.modality import Modality
 from provnet.data.modalities.text import Text
 from provnet.data.rules import OpenOptions, check_names, encode_labels, encode_text, some
+from provnet.data.sources.folder import has_pictures
 from provnet.data.sources.rows import is_hugging_face
 from provnet.samples.csvfile import separator_advice
 
@@ -170,9 +171,16 @@ def texts_have_test(path: Path) -> bool:
 
 
 def holds_texts(path: Path, start: bytes, columns: Mapping[str, str]) -> bool:
-    """Whether a path holds texts, told by its ending, the header of a CSV file, or .txt files in class folders."""
+    """Whether a path holds texts, told by its ending, the header of a CSV file, or .txt files in class folders.
+
+    Where pictures lie below, .txt files are notes, captions or boxes beside them.
+    """
     if path.is_dir():
-        return bool(split_files(path)) or any(_text_parts(path).values())
+        train = split_files(path).get("train")
+        if train is not None and holds_texts(train, read_start(train), columns):
+            return True
+        unnamed = train is not None and train.suffix.lower() != ".parquet"  # a table that is asked for its columns
+        return (unnamed or any(_text_parts(path).values())) and not has_pictures(path)
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return True
     if start[:4] == b"PAR1" and is_installed("pyarrow"):
