@@ -41,4 +41,4 @@ def cut(source: Path, out: Path) -> Counter[str]:
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 if __name__ == "__main__":
-    print(dict(cut(Path(sys.argv[1]), Path(sys.argv[2]))))
+    sys.stdout.write(f"{dict(cut(Path(sys.argv[1]), Path(sys.argv[2])))}\n")
