@@ -23,7 +23,7 @@ from provnet.api.hub import ProvenanceModel
 from provnet.base.errors import UsageError
 from provnet.influence.of_run import about_influence, prepare_influence, with_unit
 from provnet.runs import bank
-from provnet.runs.run import write_run
+from provnet.runs.run import Run, write_run
 from provnet.samples.decisions import Decision
 from provnet.tools.copies.compute import attribute_generated
 from provnet.tools.credit.compute import credit
@@ -122,6 +122,12 @@ def mirrored(data: ImageData) -> np.ndarray:
     return np.ascontiguousarray(data.images[:3].flip(3).numpy())
 
 
+def keys_of(run: Run) -> list[list[float]]:
+    """The influence keys of a run."""
+    assert run.influence is not None
+    return run.influence["keys"].float().tolist()
+
+
 OF_A_RUN = {name: call for name, call in functions_of_a_run().items() if name not in INNER}
 BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "tools.trust.compute.abstention": lambda m, d: abstention(m, d.images, {"dark": d.images // 9}).to_json(),
@@ -155,7 +161,7 @@ BOTH: dict[str, Callable[[Any, ImageData], Any]] = {
     "runs.bank.add": lambda m, d: (
         bank.add(m, provnet.open_data(d.images // 2, np.array(d.class_names)[d.labels])).samples.sample_ids
     ),
-    "influence.of_run.prepare_influence": lambda m, d: prepare_influence(m, d).influence["keys"].float().tolist(),
+    "influence.of_run.prepare_influence": lambda m, d: keys_of(prepare_influence(m, d)),
     "influence.of_run.about_influence": lambda m, d: about_influence(m),
     "influence.of_run.with_unit": lambda m, d: about_influence(with_unit(m, (1.0, 0.5, 2.0), "a test")),
     "tools.without.group_of": lambda m, d: group_of(m, ["train/3"], []).tolist(),
