@@ -82,6 +82,9 @@ def test_parquet_of_hugging_face_keeps_the_classes(tmp_path: Path) -> None:
     check(data)
     assert len(open_data(tmp_path, split="test")) == 1
     check(open_data(folder / "train-00000-of-00001.parquet"))
+    (tmp_path / "plain").mkdir()
+    hugging_face().to_parquet(str(tmp_path / "plain" / "train.parquet"))  # a name that files of texts have, too
+    check(open_data(tmp_path / "plain"))
 
 
 def test_plain_parquet_with_columns_of_other_names(tmp_path: Path) -> None:
